@@ -1,0 +1,47 @@
+# Every target does its own set-up: all it needs is Python 3.11 or later with pip, and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Real parallel text for tests, recipes and benchmarks; see README.md for where to get it.
+export NMT_DATA ?= $(abspath ../shared/data)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint bench clean
+
+help:  ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
+
+# torch comes first and by itself: its range in pyproject.toml would fetch the newest release, with
+# several GB of CUDA on a machine without a GPU.
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "nmt needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --editable '.[dev,zstd]'
+	@touch $@
+
+demo: install  ## Run the whole pipeline on the embedded example: about 5 minutes on 2 cores.
+	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
+
+lint: install  ## Check style and types.
+	$(BIN)/ruff check nmt tests examples
+	$(BIN)/ruff format --check nmt tests examples
+	$(BIN)/mypy
+
+test: lint  ## Check style and types, and run the tests.
+	$(BIN)/python -m pytest
+
+test-slow: install  ## Run the tests that take longer.
+	$(BIN)/python -m pytest -m slow
+
+bench: install  ## Measure speed.
+	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+clean:  ## Remove everything that was installed or made here.
+	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf examples/*/work*
+	find nmt tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

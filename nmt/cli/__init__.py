@@ -1,0 +1,114 @@
+"""The command line: one file a command, with heavy imports inside the commands' bodies.
+
+`main` is the console script. It turns every expected failure into one line on stderr and the exit
+status that `nmt.errors` gives it, so that a shell or cron can tell what happened.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from nmt import console
+from nmt.cli import average, data, models, prepare, score, train, translate
+from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, NMTError, Stopped
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Answer every expected failure of a command, before typer sees it."""
+
+    @functools.wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except NMTError as error:
+            say = console.warning if isinstance(error, Stopped) else console.error
+            say(str(error))
+            raise typer.Exit(error.exit_status) from None
+        except KeyboardInterrupt:
+            console.warning("stopped; nothing half-written was left, run the same command again")
+            raise typer.Exit(EXIT_STOPPED) from None
+        except BrokenPipeError:
+            # The reader has seen enough (`| head`), and nothing more can be said there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            console.error(_describe(error))
+            raise typer.Exit(EXIT_FAILED) from None
+        except MemoryError:
+            console.error("out of memory; use fewer workers or smaller batches")
+            raise typer.Exit(EXIT_FAILED) from None
+
+    return run
+
+
+def _describe(error: OSError) -> str:
+    if error.filename is None:
+        return str(error.strerror or error)
+    return f"{error.filename}: {error.strerror}"
+
+
+app = typer.Typer(
+    name="nmt",
+    help="Machine translation: text to shards, shards to a model, a model and text to text.",
+    epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _function, _example in (
+    ("prepare", prepare.prepare, prepare.EXAMPLE),
+    ("train", train.train, train.EXAMPLE),
+    ("average", average.average, average.EXAMPLE),
+    ("translate", translate.translate, translate.EXAMPLE),
+    ("score", score.score, score.EXAMPLE),
+    ("models", models.models, models.EXAMPLE),
+    ("data", data.data, data.EXAMPLE),
+):
+    app.command(_name, epilog=f"Example:\n\n{_example}")(_guarded(_function))
+
+# What typer raises for a wrong option or value; its module is private and has moved between
+# releases, but BadParameter has always been the grandchild of this one.
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+@app.callback(invoke_without_command=True)
+def _top(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        from nmt import __version__
+
+        print(f"nmt {__version__}")
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_run())
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    # The same way out as Ctrl-C, so that temporary files are cleaned up.
+    raise KeyboardInterrupt
+
+
+def _run() -> int:
+    try:
+        status = app(standalone_mode=False, prog_name="nmt")
+    except _ClickException as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message:  # without one, typer has printed the help
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "nmt"
+            console.error(f"{' '.join(message.split())} (see `{command} --help`)")
+        return EXIT_USAGE
+    return status if isinstance(status, int) else EXIT_DONE

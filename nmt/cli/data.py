@@ -1,0 +1,129 @@
+"""`nmt data`: what is in a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt import console
+from nmt.cli.options import Quiet
+
+if TYPE_CHECKING:
+    from nmt.data.folder import DataFolder
+
+EXAMPLE = "nmt data data/multi30k --examples 3"
+
+_BAR_WIDTH = 40
+_BINS = 16
+
+
+def data(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
+    ],
+    examples: Annotated[
+        int, typer.Option(min=0, help="Show the first pairs of train, with their subwords.")
+    ] = 0,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compute every checksum, and fail where one differs.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what is in a data folder: pairs, tokens, lengths, vocabulary, and what was dropped."""
+    from nmt.data.folder import DataFolder
+
+    opened = DataFolder.open(folder, verify=verify)
+    if verify:
+        console.notice(f"{folder}: all {len(opened.info.files)} files are as they were written")
+    _show_splits(opened)
+    _show_corpora(opened)
+    _show_vocabulary(opened)
+    _show_lengths(opened)
+    if examples:
+        _show_examples(opened, min(examples, len(opened.train)))
+
+
+def _show_splits(folder: DataFolder) -> None:
+    rows = [
+        [
+            split.name,
+            f"{split.pairs:,}",
+            lang,
+            f"{side.tokens:,}",
+            f"{side.mean:.1f}",
+            str(side.median),
+            str(side.longest),
+        ]
+        for split in folder.info.splits
+        for lang, side in ((folder.src_lang, split.src), (folder.tgt_lang, split.tgt))
+    ]
+    columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
+    console.print_table(columns, rows, title="Splits, lengths in tokens")
+
+
+def _show_corpora(folder: DataFolder) -> None:
+    corpora = folder.info.train.corpora
+    rules = list(dict.fromkeys(rule for corpus in corpora for rule in corpus.rejected))
+    rows = [
+        [corpus.prefix, f"{corpus.lines:,}", f"{corpus.kept:,}"]
+        + [f"{corpus.rejected.get(rule, 0):,}" for rule in rules]
+        for corpus in corpora
+    ]
+    print()
+    console.print_table(["train", "lines", "kept", *rules], rows, title="Training text")
+
+
+def _show_vocabulary(folder: DataFolder) -> None:
+    from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+    origin = "given" if folder.info.vocabulary.given else "learnt"
+    special = ", ".join(
+        f"{name} {i}"
+        for name, i in (("pad", PAD_ID), ("unk", UNK_ID), ("bos", BOS_ID), ("eos", EOS_ID))
+    )
+    if folder.joint:
+        sides = [(f"{folder.src_lang}+{folder.tgt_lang}", folder.src_vocabulary)]
+    else:
+        sides = [
+            (folder.src_lang, folder.src_vocabulary),
+            (folder.tgt_lang, folder.tgt_vocabulary),
+        ]
+    rows = [[name, f"{len(vocabulary):,}", origin, special] for name, vocabulary in sides]
+    print()
+    console.print_table(["vocabulary", "size", "origin", "special ids"], rows, title="Vocabulary")
+
+
+def _show_lengths(folder: DataFolder) -> None:
+    import numpy as np
+
+    print()
+    for lang, lengths in (
+        (folder.src_lang, folder.train.src_lengths),
+        (folder.tgt_lang, folder.train.tgt_lengths),
+    ):
+        # Whole tokens a bin: with the longest at 100, sixteen bins of 7 reach to 112.
+        width = -(-(int(lengths.max()) + 1) // _BINS)
+        counts = [0] * _BINS
+        for length, count in enumerate(np.bincount(lengths).tolist()):
+            counts[length // width] += count
+        most = max(counts)
+        rows = []
+        for at, count in enumerate(counts):
+            lengths_of_bin = f"{at * width}-{(at + 1) * width - 1}"
+            bar = "#" * -(-count * _BAR_WIDTH // most)
+            rows.append([lengths_of_bin, f"{count:,}", bar])
+        console.print_table([f"{lang} tokens", "pairs", ""], rows, title=f"Lengths, train, {lang}")
+
+
+def _show_examples(folder: DataFolder, count: int) -> None:
+    print()
+    for index in range(count):
+        for lang, ids, vocabulary in (
+            (folder.src_lang, folder.train.src(index), folder.src_vocabulary),
+            (folder.tgt_lang, folder.train.tgt(index), folder.tgt_vocabulary),
+        ):
+            numbers = ids.tolist()
+            print(f"{index}\t{lang}\t{vocabulary.decode([numbers])[0]}")
+            print(f"{index}\t{lang}\t{' '.join(vocabulary.tokens(numbers))}")

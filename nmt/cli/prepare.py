@@ -1,0 +1,200 @@
+"""`nmt prepare`: parallel text to a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt import console
+from nmt.cli.options import Quiet
+from nmt.data.cleaning import RATIO_FREE_CHARACTERS, RULES
+from nmt.data.manifest import Settings
+
+if TYPE_CHECKING:
+    from nmt.data.folder import DataFolder
+
+EXAMPLE = (
+    "nmt prepare data/multi30k --src en --tgt de --train corpora/train --valid corpora/val "
+    "--test corpora/test_2016_flickr --vocab-size 8000"
+)
+
+_TEXT, _VOCABULARY, _CLEANING, _OTHER = "Text", "Vocabulary", "Cleaning of train", "Other"
+_RULES = "; ".join(f"[bold]{rule}[/bold]: {meaning}" for rule, meaning in RULES.items())
+
+
+def prepare(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Data folder to make.")],
+    src: Annotated[
+        str,
+        typer.Option(metavar="LANG", help="Source language: PREFIX.LANG.", rich_help_panel=_TEXT),
+    ],
+    tgt: Annotated[
+        str,
+        typer.Option(metavar="LANG", help="Target language: PREFIX.LANG.", rich_help_panel=_TEXT),
+    ],
+    train: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PREFIX",
+            help="Training text PREFIX.SRC and PREFIX.TGT, each plain, .gz, .xz, .bz2 or .zst. "
+            "Several are read one after the other.",
+            rich_help_panel=_TEXT,
+        ),
+    ],
+    valid: Annotated[
+        str,
+        typer.Option(
+            metavar="PREFIX",
+            help="Text to validate on. Every line is kept.",
+            rich_help_panel=_TEXT,
+        ),
+    ],
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX", help="Test sets. Every line is kept.", rich_help_panel=_TEXT
+        ),
+    ] = None,
+    encoding: Annotated[
+        str,
+        typer.Option(
+            help="Character encoding of all text, such as windows-1252.", rich_help_panel=_TEXT
+        ),
+    ] = Settings.encoding,
+    vocab_size: Annotated[
+        int,
+        typer.Option(
+            help="Subwords of the vocabulary, 4 special ones and 256 bytes among them.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.vocab_size,
+    vocab: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Use this SentencePiece model and learn none; twice for a source and a target "
+            "one.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = None,
+    separate_vocab: Annotated[
+        bool,
+        typer.Option(
+            "--separate-vocab",
+            help="One vocabulary for each language instead of one for both.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.separate_vocab,
+    sample_size: Annotated[
+        int,
+        typer.Option(
+            help="Pairs to learn the vocabulary from, drawn from what is kept.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.sample_size,
+    normalization: Annotated[
+        str,
+        typer.Option(
+            help="identity, nfkc, nfkc_cf, nmt_nfkc or nmt_nfkc_cf: SentencePiece's rule. All but "
+            "identity change characters for good.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.normalization,
+    character_coverage: Annotated[
+        float,
+        typer.Option(
+            help="Share of all characters that get a subword of their own; the others are written "
+            "in bytes. 0.9995 for Chinese or Japanese.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.character_coverage,
+    max_length: Annotated[
+        int,
+        typer.Option(help="Drop pairs with more subwords on a side.", rich_help_panel=_CLEANING),
+    ] = Settings.max_length,
+    max_ratio: Annotated[
+        float,
+        typer.Option(
+            help="Drop pairs where a side has so many times the characters of the other, and more "
+            f"than {RATIO_FREE_CHARACTERS}.",
+            rich_help_panel=_CLEANING,
+        ),
+    ] = Settings.max_ratio,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help=f"Switch a rule off, and keep what it would drop. {_RULES}.",
+            rich_help_panel=_CLEANING,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Draws the pairs that the vocabulary is learnt from.", rich_help_panel=_OTHER
+        ),
+    ] = Settings.seed,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Threads for encoding. The result does not depend on them.",
+            show_default="all cores",
+            rich_help_panel=_OTHER,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Clean parallel text, learn a vocabulary, and write shards that training reads.
+
+    OUT appears when it is complete. With the same text and options again it is left as it is.
+    """
+    import os
+
+    from nmt.data.prepare import PrepareOptions
+    from nmt.data.prepare import prepare as run
+
+    settings = Settings(
+        src_lang=src,
+        tgt_lang=tgt,
+        encoding=encoding,
+        vocab_size=vocab_size,
+        separate_vocab=separate_vocab,
+        normalization=normalization,
+        character_coverage=character_coverage,
+        sample_size=sample_size,
+        max_length=max_length,
+        max_ratio=max_ratio,
+        keep=tuple(keep or ()),
+        seed=seed,
+    )
+    folder = run(
+        PrepareOptions(
+            out=out,
+            train=tuple(train),
+            valid=valid,
+            test=tuple(test or ()),
+            vocab=tuple(vocab or ()),
+            settings=settings,
+            threads=threads if threads is not None else len(os.sched_getaffinity(0)),
+        )
+    )
+    _tell(folder, out)
+
+
+def _tell(folder: DataFolder, out: Path) -> None:
+    info = folder.info
+    for corpus in info.train.corpora:
+        rejected = ", ".join(f"{rule} {count:,}" for rule, count in corpus.rejected.items())
+        console.notice(
+            f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept; rejected: "
+            f"{rejected or 'none'}"
+        )
+    for split in info.splits:
+        console.notice(
+            f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {folder.src_lang} and "
+            f"{split.tgt.tokens:,} {folder.tgt_lang} tokens"
+        )
+    sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
+    console.notice(f"{out} is ready, with a vocabulary of {sizes}")

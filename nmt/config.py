@@ -1,0 +1,339 @@
+"""Every value that a recipe can set: its default, what it means, and what it may be.
+
+Values are resolved in one order: class default < preset < TOML file < command line. Each layer is
+a flat mapping from key to value (keys are unique over all sections), so a layer is the same thing
+wherever it comes from. All problems of all layers are reported at once, each with the layer that
+holds it. This module knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import DataError, UsageError, did_you_mean
+
+Value = bool | int | float | str
+Layer = tuple[str, Mapping[str, object]]
+"""Where values come from, as the user knows it, and the values by key."""
+
+
+def _value(
+    default: Value,
+    help: str,
+    *,
+    minimum: float | None = None,
+    below: float | None = None,
+    choices: tuple[str, ...] = (),
+    resumable: bool = False,
+) -> Any:
+    """Declare a configuration field; `resumable` ones may change when a run goes on."""
+    metadata = {
+        "help": help,
+        "minimum": minimum,
+        "below": below,
+        "choices": choices,
+        "resumable": resumable,
+    }
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The Transformer of Vaswani et al. (2017); defaults are its base model."""
+
+    num_encoder_layers: int = _value(6, "Layers of the encoder (the paper's N).", minimum=1)
+    num_decoder_layers: int = _value(6, "Layers of the decoder (the paper's N).", minimum=1)
+    d_model: int = _value(
+        512, "Width of the residual stream; even, divisible by num_heads.", minimum=2
+    )
+    d_ff: int = _value(2048, "Inner width of the feed-forward sub-layer.", minimum=1)
+    num_heads: int = _value(8, "Attention heads, each d_model / num_heads wide.", minimum=1)
+    dropout: float = _value(
+        0.1,
+        "P_drop: on each sub-layer's output and on the sum of embeddings and positions.",
+        minimum=0.0,
+        below=1.0,
+    )
+    tie_embeddings: str = _value(
+        "all",
+        "Which of source embedding, target embedding and output projection are one matrix: "
+        "all three, the decoder's two, or none. Separate vocabularies cannot share all.",
+        choices=("all", "decoder", "none"),
+    )
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the combination of values."""
+        found = []
+        if self.num_heads > 0 and self.d_model % self.num_heads:
+            found.append(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
+        if self.d_model % 2:
+            found.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained; defaults are the paper's (sections 5.1 to 5.4)."""
+
+    seed: int = _value(1, "Seed of initial weights, data order and dropout.", minimum=0)
+    batch_tokens: int = _value(
+        25_000,
+        "Target tokens of one update, over all ranks and micro-batches; the source side obeys "
+        "the same bound.",
+        minimum=1,
+    )
+    micro_batch_tokens: int = _value(
+        8_192,
+        "Tokens of one forward pass on either side, padding counted: a matter of memory that "
+        "never changes which pairs make up an update.",
+        minimum=1,
+        resumable=True,
+    )
+    max_updates: int = _value(
+        100_000, "Updates after which training ends.", minimum=1, resumable=True
+    )
+    patience: int = _value(
+        0,
+        "Validations in a row without a better result after which training ends; 0: never.",
+        minimum=0,
+        resumable=True,
+    )
+    precision: str = _value(
+        "fp32",
+        "Type of weights and activations in the forward and backward pass; the optimiser keeps "
+        "an fp32 master copy of the weights.",
+        choices=("fp32", "bf16", "fp16"),
+    )
+    device: str = _value(
+        "auto",
+        "Where to compute; auto: a GPU if there is one.",
+        choices=("auto", "cpu", "cuda"),
+        resumable=True,
+    )
+    threads: int = _value(
+        0,
+        "CPU threads of each process; 0: the machine's cores divided by the processes.",
+        minimum=0,
+    )
+    label_smoothing: float = _value(
+        0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
+    )
+    schedule: str = _value(
+        "inverse_sqrt",
+        "Learning rate after linear warm-up: falling with the inverse square root of the update "
+        "(the paper's), linearly to 0 at max_updates, or constant.",
+        choices=("inverse_sqrt", "linear", "constant"),
+    )
+    learning_rate: float = _value(
+        0.0,
+        "Peak learning rate, reached at the end of the warm-up; 0: the paper's, "
+        "(d_model * warmup_updates)^-0.5.",
+        minimum=0.0,
+    )
+    warmup_updates: int = _value(4_000, "Updates of linear warm-up.", minimum=1)
+    adam_beta1: float = _value(0.9, "Adam's decay of the mean gradient.", minimum=0.0, below=1.0)
+    adam_beta2: float = _value(0.98, "Adam's decay of the mean square.", minimum=0.0, below=1.0)
+    adam_epsilon: float = _value(1e-9, "Adam's epsilon.", minimum=0.0)
+    clip_norm: float = _value(
+        0.0, "Largest norm of an update's gradient; 0: no clipping.", minimum=0.0
+    )
+    ema_decay: float = _value(
+        0.0,
+        "Decay of an exponential moving average of the weights, which is then what is "
+        "validated and kept; 0: none.",
+        minimum=0.0,
+        below=1.0,
+    )
+    log_every: int = _value(
+        100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True
+    )
+    validate_every: int = _value(
+        1_000, "Updates between two validations.", minimum=1, resumable=True
+    )
+    validate_bleu: bool = _value(
+        False, "Whether validation also translates the valid text by beam search and scores BLEU."
+    )
+    best_metric: str = _value(
+        "loss",
+        "What the best checkpoints are best by: valid loss, or BLEU (needs validate_bleu).",
+        choices=("loss", "bleu"),
+    )
+    save_every: int = _value(
+        1_500, "Updates between two checkpoints, which averaging uses.", minimum=1, resumable=True
+    )
+    save_minutes: float = _value(
+        15.0,
+        "Minutes between two safety saves of the training state, which are never averaged.",
+        minimum=0.1,
+        resumable=True,
+    )
+    keep_last: int = _value(5, "Newest checkpoints kept.", minimum=1, resumable=True)
+    keep_best: int = _value(1, "Best checkpoints kept.", minimum=1, resumable=True)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the combination of values."""
+        found = []
+        if self.best_metric == "bleu" and not self.validate_bleu:
+            found.append("best_metric 'bleu' needs validate_bleu = true")
+        return found
+
+
+ModelConfig = TransformerConfig
+
+MODEL_CONFIGS: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
+"""The configuration class of each architecture."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A preset's name, and all values of the model and of its training, resolved."""
+
+    preset: str
+    architecture: str
+    model: ModelConfig
+    training: TrainingConfig
+
+
+def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
+    """Merge layers of values, later ones winning, and check the result.
+
+    Raises:
+        UsageError: naming every unknown key, wrong type and bad value of all layers at once.
+    """
+    model_class = MODEL_CONFIGS[architecture]
+    fields = {f.name: f for cls in (model_class, TrainingConfig) for f in dataclasses.fields(cls)}
+    values: dict[str, Value] = {}
+    problems: list[str] = []
+    for origin, mapping in layers:
+        for key, raw in mapping.items():
+            if key not in fields:
+                problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
+                continue
+            try:
+                values[key] = _checked(fields[key], raw)
+            except ValueError as error:
+                problems.append(f"{origin}: {error}")
+    model = _build(model_class, values)
+    training = _build(TrainingConfig, values)
+    if not problems:
+        problems = [*model.problems(), *training.problems()]
+    if problems:
+        raise UsageError("; ".join(problems))
+    return Recipe(preset, architecture, model, training)
+
+
+def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
+    """Rebuild a model's configuration from a model file.
+
+    Raises:
+        DataError: if the architecture or a value is not one that this version knows.
+    """
+    if architecture not in MODEL_CONFIGS:
+        raise DataError(
+            f"{origin}: unknown architecture {architecture!r}"
+            f"{did_you_mean(architecture, MODEL_CONFIGS)}"
+        )
+    try:
+        return resolve_recipe("", architecture, [(origin, values)]).model
+    except UsageError as error:
+        raise DataError(str(error)) from error
+
+
+def _build(cls: Any, values: Mapping[str, Value]) -> Any:
+    return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
+
+
+def _checked(spec: dataclasses.Field[Any], raw: object) -> Value:
+    """Return `raw` as the field's type; a string, as the command line gives it, is parsed."""
+    kind = type(spec.default)
+    value = _parse(spec.name, raw, kind) if isinstance(raw, str) and kind is not str else raw
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{spec.name} is {raw!r}, not {_KIND_NAMES[kind]}")
+    assert isinstance(value, (bool, int, float, str))
+    rules = spec.metadata
+    if rules["choices"] and value not in rules["choices"]:
+        suggestion = did_you_mean(str(value), rules["choices"])
+        raise ValueError(f"{spec.name} cannot be {value!r}{suggestion}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{spec.name} is {value}, not a finite number")
+    if rules["minimum"] is not None and value < rules["minimum"]:
+        raise ValueError(f"{spec.name} is {value}, below its minimum {rules['minimum']:g}")
+    if rules["below"] is not None and value >= rules["below"]:
+        raise ValueError(f"{spec.name} is {value}; it must be below {rules['below']:g}")
+    return value
+
+
+_KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+def _parse(name: str, text: str, kind: type) -> object:
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text.replace(",", "").replace("_", ""))
+    except (KeyError, ValueError):
+        raise ValueError(f"{name} is {text!r}, not {_KIND_NAMES[kind]}") from None
+
+
+def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
+    """Split the `key=value` strings of `--set`."""
+    values: dict[str, object] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {assignment!r} is not of the form key=value")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read a recipe: keys under [model] and [training], flattened.
+
+    Raises:
+        UsageError: if the file is missing, no TOML, or holds other sections or keys outside them.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
+    values: dict[str, object] = {}
+    for section, content in document.items():
+        if section not in ("model", "training") or not isinstance(content, dict):
+            raise UsageError(
+                f"{path}: {section!r} is not a section; keys stand under [model] or [training]"
+            )
+        values.update(content)
+    return values
+
+
+def format_toml(sections: Mapping[str, object]) -> str:
+    """Write dataclasses and mappings as TOML sections, each field under its own explanation."""
+    lines: list[str] = []
+    for section, content in sections.items():
+        lines.append(f"[{section}]")
+        if isinstance(content, Mapping):
+            lines.extend(f"{key} = {json.dumps(value)}" for key, value in content.items())
+        else:
+            for spec in dataclasses.fields(content):  # type: ignore[arg-type]
+                lines.append(f"# {spec.metadata['help']}")
+                lines.append(f"{spec.name} = {json.dumps(getattr(content, spec.name))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def resumable_keys() -> frozenset[str]:
+    """Return the keys whose values may change when a run is resumed."""
+    return frozenset(
+        spec.name for spec in dataclasses.fields(TrainingConfig) if spec.metadata["resumable"]
+    )

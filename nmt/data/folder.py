@@ -1,0 +1,172 @@
+"""The data folder: what `prepare` has written, opened for training and for people.
+
+Nothing is believed before it is checked: the version, that every file is there with its recorded
+size, and that shards agree with `dataset.json`. With `verify` every checksum is computed too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data import manifest
+from nmt.data.manifest import DatasetInfo, SplitRecord
+from nmt.data.shards import Ids, Lengths, Shard, token_bytes_for
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError
+from nmt.files import sha256_file
+
+
+class PairDataset:
+    """The pairs of several shards as one sequence, in the order of the text."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._shards = tuple(shards)
+        # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
+        ends = list(accumulate(len(shard) for shard in shards))
+        self._starts = [0, *ends[:-1]]
+        self._length = ends[-1] if ends else 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def src_lengths(self) -> Lengths:
+        """Source tokens of each pair, without end: (pairs,)."""
+        return np.concatenate([shard.src_lengths for shard in self._shards])
+
+    @cached_property
+    def tgt_lengths(self) -> Lengths:
+        """Target tokens of each pair, without end: (pairs,)."""
+        return np.concatenate([shard.tgt_lengths for shard in self._shards])
+
+    def src(self, index: int) -> Ids:
+        """Return the source ids of a pair: a read-only view, (length,)."""
+        shard, within = self._locate(index)
+        return shard.src(within)
+
+    def tgt(self, index: int) -> Ids:
+        """Return the target ids of a pair: a read-only view, (length,)."""
+        shard, within = self._locate(index)
+        return shard.tgt(within)
+
+    def _locate(self, index: int) -> tuple[Shard, int]:
+        if not 0 <= index < self._length:
+            raise IndexError(f"pair {index} of {self._length}")
+        at = bisect_right(self._starts, index) - 1
+        return self._shards[at], index - self._starts[at]
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """An opened data folder."""
+
+    path: Path
+    info: DatasetInfo
+    fingerprint: str
+    """SHA-256 of `dataset.json`, which holds the checksums of everything else."""
+    src_vocabulary: Vocabulary
+    tgt_vocabulary: Vocabulary
+    """The same object as the source's where the vocabulary is joint."""
+    train: PairDataset
+    valid: PairDataset
+    test: PairDataset | None
+    """All test sets one after the other, in the order of `info.tests`."""
+
+    @classmethod
+    def open(cls, path: Path, *, verify: bool = False) -> DataFolder:
+        """Open a folder; DataError names what is missing, damaged, or of another version."""
+        info = manifest.read_info(path)
+        _check_shape(path, info)
+        check_files(path, info, verify=verify)
+        vocabularies = [Vocabulary.load(path / file.name) for file in info.vocabulary.files]
+        if [len(vocabulary) for vocabulary in vocabularies] != list(info.vocabulary.sizes):
+            raise DataError(f"{path}: its vocabulary is not the one that dataset.json describes")
+        tests = [shard for split in info.tests for shard in _open_shards(path, split, info)]
+        return cls(
+            path=path,
+            info=info,
+            fingerprint=sha256_file(path / manifest.FILE_NAME),
+            src_vocabulary=vocabularies[0],
+            tgt_vocabulary=vocabularies[-1],
+            train=PairDataset(_open_shards(path, info.train, info)),
+            valid=PairDataset(_open_shards(path, info.valid, info)),
+            test=PairDataset(tests) if tests else None,
+        )
+
+    @property
+    def src_lang(self) -> str:
+        return self.info.settings.src_lang
+
+    @property
+    def tgt_lang(self) -> str:
+        return self.info.settings.tgt_lang
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.src_vocabulary is self.tgt_vocabulary
+
+    @property
+    def valid_text(self) -> tuple[Path, Path]:
+        """Raw text of valid, source and target: UTF-8, one line each, ending in `\\n`."""
+        return self._text(self.info.valid)
+
+    @property
+    def test_text(self) -> Mapping[str, tuple[Path, Path]]:
+        """Raw text of each test set by its name."""
+        return {split.name: self._text(split) for split in self.info.tests}
+
+    def _text(self, split: SplitRecord) -> tuple[Path, Path]:
+        src, tgt = split.text
+        return self.path / src.name, self.path / tgt.name
+
+
+def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
+    """Check that every file is there with its recorded size, and its checksum with `verify`."""
+    for record in info.files:
+        file = path / record.name
+        if Path(record.name).name != record.name:
+            raise DataError(f"{path}: dataset.json names a file outside the folder: {record.name}")
+        try:
+            size = file.stat().st_size
+        except FileNotFoundError:
+            raise DataError(f"{file}: missing; {_AGAIN}") from None
+        if size != record.size:
+            raise DataError(
+                f"{file}: {size:,} bytes, and {record.size:,} were written; it was cut short or "
+                f"altered; {_AGAIN}"
+            )
+        if verify and sha256_file(file) != record.sha256:
+            raise DataError(f"{file}: its SHA-256 differs from dataset.json's: altered; {_AGAIN}")
+
+
+_AGAIN = "run `nmt prepare` again into a new folder"
+
+
+def _check_shape(path: Path, info: DatasetInfo) -> None:
+    if len(info.vocabulary.files) not in (1, 2):
+        raise DataError(f"{path}: dataset.json is damaged: a folder has one or two vocabularies")
+    for split in (info.valid, *info.tests):
+        if len(split.text) != 2:
+            raise DataError(f"{path}: dataset.json is damaged: {split.name} has two text files")
+
+
+def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo) -> list[Shard]:
+    token_bytes = token_bytes_for(max(info.vocabulary.sizes))
+    shards = []
+    for record in split.shards:
+        shard = Shard.open(path / record.name)
+        found = (len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
+        if found != (record.pairs, record.src_tokens, record.tgt_tokens, token_bytes):
+            raise DataError(f"{shard.path}: not the shard that dataset.json describes; {_AGAIN}")
+        shards.append(shard)
+    if sum(map(len, shards)) != split.pairs or not shards:
+        raise DataError(f"{path}: the shards of {split.name} do not hold its {split.pairs} pairs")
+    return shards

@@ -1,0 +1,208 @@
+"""`dataset.json`: what a data folder holds and how it was made, as dataclasses.
+
+It holds no times, hosts or absolute places of its own, so that the same text and settings give the
+same bytes. It is read back field by field: a missing, additional or mistyped value is a damaged
+file, not a surprise later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nmt.errors import DataError
+
+FORMAT_VERSION = 1
+FILE_NAME = "dataset.json"
+REJECTS_NAME = "rejects.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The values that decide, with the text, what `prepare` writes."""
+
+    src_lang: str
+    tgt_lang: str
+    encoding: str = "utf-8"
+    """Character encoding of the text files."""
+    vocab_size: int = 32_000
+    """Pieces of the vocabulary, special tokens and the 256 bytes among them."""
+    separate_vocab: bool = False
+    """One vocabulary for each language instead of one for both."""
+    normalization: str = "identity"
+    """SentencePiece's rule for characters, such as nfkc."""
+    character_coverage: float = 1.0
+    """Share of the characters that get a piece of their own; the others become bytes."""
+    sample_size: int = 1_000_000
+    """Pairs that the vocabulary is learnt from."""
+    max_length: int = 256
+    """Tokens of a side above which a training pair is dropped."""
+    max_ratio: float = 9.0
+    """Ratio of the sides' characters above which a training pair is dropped."""
+    keep: tuple[str, ...] = ()
+    """Cleaning rules that are switched off."""
+    seed: int = 1
+    """Draws the pairs that the vocabulary is learnt from."""
+    shard_pairs: int = 500_000
+    """Pairs of a training shard."""
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file, to recognise it by."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """A shard of the folder."""
+
+    name: str
+    size: int
+    sha256: str
+    pairs: int
+    src_tokens: int
+    tgt_tokens: int
+
+
+@dataclass(frozen=True)
+class CorpusRecord:
+    """A parallel text that was read: where it came from, and what became of its lines."""
+
+    prefix: str
+    src: FileRecord
+    tgt: FileRecord
+    lines: int
+    kept: int
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LengthRecord:
+    """Tokens of one side of a split, without end."""
+
+    tokens: int
+    mean: float
+    median: int
+    longest: int
+
+
+@dataclass(frozen=True)
+class SplitRecord:
+    """train, valid, or one test set."""
+
+    name: str
+    pairs: int
+    src: LengthRecord
+    tgt: LengthRecord
+    corpora: tuple[CorpusRecord, ...]
+    shards: tuple[ShardRecord, ...]
+    text: tuple[FileRecord, ...]
+    """The raw text, source and target, of what is not train."""
+
+
+@dataclass(frozen=True)
+class VocabularyRecord:
+    """The vocabulary: one file for both languages, or source and target."""
+
+    files: tuple[FileRecord, ...]
+    sizes: tuple[int, ...]
+    given: bool
+    """Whether it was given with --vocab, and not learnt from this text."""
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """All of `dataset.json`."""
+
+    format_version: int
+    settings: Settings
+    vocabulary: VocabularyRecord
+    train: SplitRecord
+    valid: SplitRecord
+    tests: tuple[SplitRecord, ...]
+    rejects: FileRecord
+
+    @property
+    def splits(self) -> tuple[SplitRecord, ...]:
+        return (self.train, self.valid, *self.tests)
+
+    @property
+    def files(self) -> tuple[FileRecord | ShardRecord, ...]:
+        """Every file of the folder but `dataset.json` itself."""
+        files: list[FileRecord | ShardRecord] = [*self.vocabulary.files, self.rejects]
+        for split in self.splits:
+            files += [*split.shards, *split.text]
+        return tuple(files)
+
+
+def to_json(info: DatasetInfo) -> str:
+    """Return the text of `dataset.json`."""
+    return json.dumps(dataclasses.asdict(info), indent=2, ensure_ascii=False) + "\n"
+
+
+def read_info(folder: Path) -> DatasetInfo:
+    """Read a folder's `dataset.json`; DataError says what is wrong with it."""
+    path = folder / FILE_NAME
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{folder}: this is no data folder: it has no {FILE_NAME}; make one with `nmt prepare`"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{folder}: the folder has format version {version}, and this nmt reads version "
+            f"{FORMAT_VERSION}; run `nmt prepare` again into a new folder"
+        )
+    try:
+        return _build(DatasetInfo, content, "")
+    except ValueError as error:
+        raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
+
+
+_Built = TypeVar("_Built")
+
+
+def _build(kind: type[_Built], value: object, where: str) -> _Built:
+    """Make a `kind` of a JSON value; ValueError names the place that does not fit."""
+    built: Any = _convert(kind, value, where)
+    return typing.cast(_Built, built)
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        fields = _typed(dict, value, where)
+        if fields.keys() != hints.keys():
+            odd = ", ".join(sorted(fields.keys() ^ hints.keys()))
+            raise ValueError(f"{where or 'top level'}: missing or unknown: {odd}")
+        return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in fields.items()})
+    if origin is tuple:
+        items = _typed(list, value, where)
+        return tuple(_convert(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(items))
+    if origin is Mapping:
+        entries = _typed(dict, value, where)
+        return {k: _convert(arguments[1], v, f"{where}.{k}") for k, v in entries.items()}
+    if kind is float and isinstance(value, int):
+        return float(value)
+    return _typed(kind, value, where)
+
+
+def _typed(kind: type[_Built], value: object, where: str) -> _Built:
+    # bool is an int to Python, and not to us.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{where or 'top level'}: {value!r} is no {kind.__name__}")
+    return value

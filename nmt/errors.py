@@ -1,0 +1,46 @@
+"""What a person is told when something cannot go on, and the exit status that goes with it.
+
+Each error is one line: what was found, what was expected, what to do. The command line prints it
+after `nmt: error:` and never shows a traceback for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: everything is saved, run the same command again
+
+
+class NMTError(Exception):
+    """The work failed for a reason that the user can act on."""
+
+    exit_status = EXIT_FAILED
+
+
+class UsageError(NMTError):
+    """The command was asked for something that it cannot mean: option, value or combination."""
+
+    exit_status = EXIT_USAGE
+
+
+class DataError(NMTError):
+    """A file that was read is missing, damaged, of another version, or not what it should be."""
+
+
+class Stopped(NMTError):
+    """The work was stopped on request with everything saved."""
+
+    exit_status = EXIT_STOPPED
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
+    names = sorted(known)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if nearest:
+        return f"; did you mean {nearest[0]!r}?"
+    return f"; known: {', '.join(names)}"

@@ -1,0 +1,69 @@
+"""Writing files so that a reader never sees half of one, and fingerprints of what was written.
+
+Everything `nmt` leaves on disk is first written under a temporary name in the same folder, flushed
+to the device, renamed to its final name, and the folder is flushed too. A crash or a full disk
+leaves the earlier file, or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY_SUFFIX = ".partial"
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries, so that a rename in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write; on leaving without an error it becomes `path`."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes `path` when it has been written whole."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small UTF-8 file whole or not at all."""
+    with atomic_writer(path) as file:
+        file.write(text.encode())
+
+
+def link_or_copy(source: Path, path: Path) -> None:
+    """Make `path` the same file as `source`: a hard link, or a copy where none can be."""
+    with atomic_path(path) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            temporary.write_bytes(source.read_bytes())
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""What training and search may ask of any model, and nothing else.
+
+Shapes, here and in every model: B sentences, S source length, T target length, W beam width,
+N = B * W hypotheses (the W of a sentence are neighbours), D d_model, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from nmt.data.batches import Batch
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's output with its mask."""
+
+    states: Tensor  # (B, S, D)
+    mask: Tensor  # (B, S) bool, True = a real token
+
+
+class DecoderState(Protocol):
+    """What a model remembers of N hypotheses. Search steps and reorders it, and sees no more."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append `tokens` (N,), bos at first, and return the next token's logits (N, V)."""
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        """Keep these hypotheses, in this order.
+
+        Args:
+            rows: (N',) int64 indices into the N hypotheses; those of a sentence are neighbours.
+            sentences: (B',) int64 ascending indices of the sentences that the rows belong to.
+        """
+
+
+class TranslationModel(nn.Module):
+    """A sequence-to-sequence model."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits (num_tokens, V) of the batch's real target tokens, teacher-forced.
+
+        Rows stand in the order of `batch.targets`.
+        """
+
+    @abstractmethod
+    def encode(self, src: Tensor) -> Memory:
+        """Encode `src` (B, S), each row closed by eos and padded."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> DecoderState:
+        """Return the state before the first target token of the memory's B sentences.
+
+        How many hypotheses W a sentence has is told by the N = B * W tokens of the first step.
+        """

@@ -1,0 +1,167 @@
+"""The one file that translates: weights, configuration and vocabularies together.
+
+Checkpoints, averaged models and the models of a run folder are all of this format. It needs
+neither the data folder nor the recipe that it came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.config import ModelConfig, model_config_from
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError, NMTError
+from nmt.models.contract import TranslationModel
+from nmt.models.registry import build_model
+from nmt.models.tensor_file import TensorFile, write_tensors
+
+KIND = "a model file"
+FORMAT_VERSION = 1
+_WEIGHT = "weights/"
+_SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """All that a model file says of its weights."""
+
+    architecture: str
+    config: ModelConfig
+    src_lang: str
+    tgt_lang: str
+    src_vocabulary: Vocabulary
+    tgt_vocabulary: Vocabulary  # the same object where the two sides share one
+    max_src_tokens: int  # longest source the model was trained on, eos not counted
+    data: str  # fingerprint of the data folder
+    update: int  # updates behind the weights; of an average, the newest one's
+    valid: dict[str, float]  # validation's figures for just these weights, where there are any
+
+    def build(self) -> TranslationModel:
+        """Build the model with fresh weights."""
+        return build_model(
+            self.architecture, self.config, len(self.src_vocabulary), len(self.tgt_vocabulary)
+        )
+
+    def differences(self, other: ModelCard) -> list[str]:
+        """Return what keeps the two models' weights from being averaged."""
+        found = []
+        for name in ("architecture", "src_lang", "tgt_lang"):
+            if getattr(self, name) != getattr(other, name):
+                found.append(f"{name} {getattr(self, name)} and {getattr(other, name)}")
+        if type(self.config) is type(other.config):
+            for spec in dataclasses.fields(self.config):
+                mine, theirs = getattr(self.config, spec.name), getattr(other.config, spec.name)
+                if mine != theirs:
+                    found.append(f"{spec.name} {mine} and {theirs}")
+        for side in ("src_vocabulary", "tgt_vocabulary"):
+            if getattr(self, side).model != getattr(other, side).model:
+                found.append(f"another {side.replace('_', ' ')}")
+        return found
+
+
+def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None:
+    """Write a model file whole or not at all; tied weights stand in `weights` once."""
+    tensors = {_WEIGHT + name: weight for name, weight in weights.items()}
+    tensors[_SRC_VOCABULARY] = _bytes_tensor(card.src_vocabulary.model)
+    if card.tgt_vocabulary is not card.src_vocabulary:
+        tensors[_TGT_VOCABULARY] = _bytes_tensor(card.tgt_vocabulary.model)
+    header: dict[str, object] = {
+        spec.name: getattr(card, spec.name)
+        for spec in dataclasses.fields(card)
+        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary")
+    }
+    header["config"] = dataclasses.asdict(card.config)
+    write_tensors(path, tensors, header, kind=KIND, version=FORMAT_VERSION)
+
+
+class ModelReader:
+    """An open model file: its card, and weights read one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a model file and check all of it.
+
+        Raises:
+            DataError: if it is missing, damaged, of another version, or holds unknown values.
+        """
+        self._file = TensorFile(path, kind=KIND, version=FORMAT_VERSION)
+        self._file.verify()
+        self.path = path
+        self.card = _read_card(self._file)
+        self.weight_names = [
+            name.removeprefix(_WEIGHT) for name in self._file.names if name.startswith(_WEIGHT)
+        ]
+
+    def weight(self, name: str) -> Tensor:
+        """Read one weight."""
+        return self._file.read(_WEIGHT + name)
+
+
+def _read_card(file: TensorFile) -> ModelCard:
+    header: dict[str, Any] = dict(file.header)
+    src_vocabulary = Vocabulary(file.read(_SRC_VOCABULARY).numpy().tobytes())
+    tgt_vocabulary = (
+        Vocabulary(file.read(_TGT_VOCABULARY).numpy().tobytes())
+        if _TGT_VOCABULARY in file.names
+        else src_vocabulary
+    )
+    try:
+        config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
+        return ModelCard(
+            config=config, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary, **header
+        )
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{file.path}: damaged: its header is not a model's ({error})") from None
+
+
+def find_model(path: Path) -> Path:
+    """Return the model file that a user means by a file or a run folder: its best, else its last.
+
+    Raises:
+        NMTError: if there is none.
+    """
+    if not path.is_dir():
+        return path
+    for name in ("best.safetensors", "last.safetensors"):
+        if (path / name).is_file():
+            return path / name
+    raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
+
+
+def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
+    """Load a model file, or a run folder's, in fp32 on the CPU.
+
+    Raises:
+        DataError: if the file is damaged or its weights are not those of its configuration.
+    """
+    reader = ModelReader(find_model(path))
+    with torch.device("meta"):  # no time is spent on weights that are replaced
+        model = reader.card.build()
+    expected = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+    weights = {name: reader.weight(name) for name in reader.weight_names}
+    found = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if found != expected:
+        different = sorted(set(found.items()) ^ set(expected.items()))
+        raise DataError(
+            f"{reader.path}: damaged: its weights do not fit its configuration, such as "
+            f"{different[0][0]!r}"
+        )
+    _assign(model, weights)
+    return model, reader.card
+
+
+def _assign(model: TranslationModel, weights: dict[str, Tensor]) -> None:
+    """Put weights in the place of a model's parameters, keeping tied ones tied."""
+    replaced = {id(p): torch.nn.Parameter(weights[n]) for n, p in model.named_parameters()}
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, replaced[id(parameter)])
+
+
+def _bytes_tensor(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)

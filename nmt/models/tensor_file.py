@@ -1,0 +1,107 @@
+"""Named tensors and a header in one safetensors file that is checked before it is believed.
+
+safetensors holds no code and no pickle, so a file from a stranger can be opened. What it lacks is
+a checksum: a SHA-256 over the header and all tensors stands in the file's metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nmt.errors import DataError, NMTError
+from nmt.files import atomic_path
+
+
+def write_tensors(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    header: Mapping[str, object],
+    *,
+    kind: str,
+    version: int,
+) -> None:
+    """Write a file whole or not at all; `kind` and `version` say what it is to `TensorFile`."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(header, sort_keys=True)
+    metadata = {
+        "kind": kind,
+        "version": str(version),
+        "header": text,
+        "sha256": _checksum(text, ((name, stored[name]) for name in sorted(stored))),
+    }
+    with atomic_path(path) as temporary:
+        try:
+            save_file(stored, temporary, metadata)
+        except SafetensorError as error:  # its form of a full disk or a missing folder
+            raise NMTError(f"{path}: could not be written: {error}") from None
+
+
+class TensorFile:
+    """An open file: its header, and tensors read one at a time."""
+
+    def __init__(self, path: Path, *, kind: str, version: int) -> None:
+        """Open and check the header.
+
+        Raises:
+            DataError: if the file is missing, cut short, of another kind or of another version.
+        """
+        self.path = path
+        if not path.is_file():
+            raise DataError(f"{path}: no such file")
+        try:
+            self._file = cast(Any, safe_open(path, framework="pt"))
+        except SafetensorError as error:
+            raise DataError(f"{path}: damaged, or not a file that nmt wrote ({error})") from None
+        metadata = self._file.metadata() or {}
+        if metadata.get("kind") != kind:
+            raise DataError(
+                f"{path}: not {kind} of nmt, but {metadata.get('kind', 'another file')}"
+            )
+        if metadata.get("version") != str(version):
+            raise DataError(
+                f"{path}: {kind} of format version {metadata.get('version')}; this nmt reads "
+                f"version {version}"
+            )
+        self._checksum: str = metadata.get("sha256", "")
+        self._header_text: str = metadata.get("header", "")
+        try:
+            self.header: dict[str, Any] = json.loads(self._header_text)
+        except ValueError:
+            raise DataError(f"{path}: damaged: its header is not JSON") from None
+        self.names: list[str] = sorted(self._file.keys())
+
+    def read(self, name: str) -> Tensor:
+        """Read one tensor."""
+        if name not in self.names:
+            raise DataError(f"{self.path}: damaged: it lacks {name!r}")
+        tensor: Tensor = self._file.get_tensor(name)
+        return tensor
+
+    def verify(self) -> None:
+        """Compare the checksum.
+
+        Raises:
+            DataError: if any byte of the header or of a tensor has changed.
+        """
+        if _checksum(self._header_text, self._read_all()) != self._checksum:
+            raise DataError(f"{self.path}: damaged: its checksum does not match its content")
+
+    def _read_all(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, self.read(name)) for name in self.names)
+
+
+def _checksum(header: str, tensors: Iterator[tuple[str, Tensor]]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in tensors:
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,187 @@
+"""The Transformer exactly as in "Attention Is All You Need" (Vaswani et al. 2017).
+
+Post-norm layers, sinusoidal positions, ReLU, attention projections without bias, embeddings that
+may be shared three ways. Training runs all positions at once; search runs one position at a time
+with cached keys and values, the memory's computed once per sentence and not per hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt.config import TransformerConfig
+from nmt.data.batches import Batch
+from nmt.data.vocabulary import PAD_ID
+from nmt.models.attention import CrossAttention, KeyValueCache, SelfAttention, attend, merge_heads
+from nmt.models.contract import Memory, TranslationModel
+from nmt.models.dropout import dropout
+from nmt.models.embeddings import TokenEmbedding
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2 (equation 2)."""
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.relu(self.inner(x))  # (B, T, F)
+        output: Tensor = self.outer(hidden)  # (B, T, D)
+        return output
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(sub-layer's output)) (sections 3.1 and 5.4)."""
+
+    def __init__(self, d_model: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, output: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x + dropout(output, self.dropout, self.training))
+        return normed
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config.d_model, config.num_heads)
+        self.after_attention = Residual(config.d_model, config.dropout)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.after_feed_forward = Residual(config.d_model, config.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Encode x (B, S, D); `mask` (B, 1, 1, S)."""
+        x = self.after_attention(x, self.attention(x, mask))
+        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config.d_model, config.num_heads)
+        self.after_attention = Residual(config.d_model, config.dropout)
+        self.cross_attention = CrossAttention(config.d_model, config.num_heads)
+        self.after_cross_attention = Residual(config.d_model, config.dropout)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.after_feed_forward = Residual(config.d_model, config.dropout)
+
+    def forward(self, x: Tensor, causal: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        """Decode x (B, T, D); `causal` (T, T), `memory` (B, S, D), `memory_mask` (B, 1, 1, S)."""
+        x = self.after_attention(x, self.attention(x, causal))
+        return self._from_memory(x, *self.cross_attention.project_memory(memory), memory_mask)
+
+    def step(
+        self, x: Tensor, cache: KeyValueCache, key: Tensor, value: Tensor, memory_mask: Tensor
+    ) -> Tensor:
+        """Decode one position x (N, 1, D) with projected memory (B, H, S, K): (N, 1, D)."""
+        query, own_key, own_value = self.attention.project(x)  # each (N, H, 1, K)
+        attended = merge_heads(attend(query, *cache.append(own_key, own_value), None))  # (N, 1, D)
+        x = self.after_attention(x, F.linear(attended, self.attention.output))
+        # The W hypotheses of a sentence stand as W queries before its one memory.
+        sentences = key.shape[0]
+        grouped = x.view(sentences, -1, x.shape[-1])  # (B, W, D)
+        return self._from_memory(grouped, key, value, memory_mask).view_as(x)
+
+    def _from_memory(self, x: Tensor, key: Tensor, value: Tensor, memory_mask: Tensor) -> Tensor:
+        x = self.after_cross_attention(x, self.cross_attention(x, key, value, memory_mask))
+        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+
+
+class TransformerState:
+    """Cached keys and values of every decoder layer (see `DecoderState`)."""
+
+    def __init__(self, model: Transformer, memory: Memory) -> None:
+        self.model = model
+        self.memory_mask = memory.mask[:, None, None]  # (B, 1, 1, S)
+        # For each layer keys and values, each (B, H, S, K).
+        self.memory = [
+            layer.cross_attention.project_memory(memory.states) for layer in model.decoder_layers()
+        ]
+        self.caches = [KeyValueCache() for _ in self.memory]
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append `tokens` (N,) to the hypotheses and return the next token's logits (N, V)."""
+        position = self.caches[0].length
+        x = self.model.tgt_embedding(tokens[:, None], start=position)  # (N, 1, D)
+        for layer, cache, (key, value) in zip(
+            self.model.decoder_layers(), self.caches, self.memory, strict=True
+        ):
+            x = layer.step(x, cache, key, value, self.memory_mask)  # (N, 1, D)
+        return F.linear(x[:, 0], self.model.output_projection)  # (N, V)
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        """Keep these hypotheses, in this order."""
+        for cache in self.caches:
+            cache.select(rows)
+        if len(sentences) < len(self.memory_mask):
+            self.memory = [
+                (key.index_select(0, sentences), value.index_select(0, sentences))
+                for key, value in self.memory
+            ]
+            self.memory_mask = self.memory_mask.index_select(0, sentences)
+
+
+class Transformer(TranslationModel):
+    """Encoder and decoder of the paper; fulfils `TranslationModel`."""
+
+    def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
+        super().__init__()
+        width = config.d_model
+        self.tgt_embedding = TokenEmbedding(tgt_vocab_size, width, config.dropout)
+        self.src_embedding = (
+            self.tgt_embedding
+            if config.tie_embeddings == "all"
+            else TokenEmbedding(src_vocab_size, width, config.dropout)
+        )
+        self.output_projection = (
+            nn.Parameter(nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5))
+            if config.tie_embeddings == "none"
+            else self.tgt_embedding.weight
+        )
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits (num_tokens, V) of the batch's real target tokens."""
+        memory = self.encode(batch.src)
+        memory_mask = memory.mask[:, None, None]  # (B, 1, 1, S)
+        length = batch.tgt_in.shape[1]
+        # Padding stands at the end, so the causal mask alone keeps it from every real position.
+        causal = torch.ones(length, length, dtype=torch.bool, device=batch.src.device).tril()
+        x = self.tgt_embedding(batch.tgt_in)  # (B, T, D)
+        for layer in self.decoder:
+            x = layer(x, causal, memory.states, memory_mask)  # (B, T, D)
+        real = x.flatten(0, 1).index_select(0, batch.target_positions)  # (num_tokens, D)
+        return F.linear(real, self.output_projection)  # (num_tokens, V)
+
+    def encode(self, src: Tensor) -> Memory:
+        """Encode `src` (B, S), each row closed by eos and padded."""
+        mask = src != PAD_ID  # (B, S)
+        x = self.src_embedding(src)  # (B, S, D)
+        for layer in self.encoder:
+            x = layer(x, mask[:, None, None])  # (B, S, D)
+        return Memory(x, mask)
+
+    def start(self, memory: Memory) -> TransformerState:
+        """Return the state before the first target token of the memory's B sentences."""
+        return TransformerState(self, memory)
+
+    def decoder_layers(self) -> Iterator[DecoderLayer]:
+        """Iterate over the decoder's layers as what they are."""
+        return (cast(DecoderLayer, layer) for layer in self.decoder)

@@ -1,0 +1,180 @@
+"""Checkpoints: model files that averaging uses, and the training state that a run goes on from.
+
+    checkpoints/update-00003000.safetensors   a model file, every save_every updates; newest kept
+    checkpoints/best-00002000.safetensors     a model file, one of the best by validation
+    checkpoints/update-00003000.state         the training state, newest two kept
+
+A state alone is enough to go on. It is written at every checkpoint, and in between for safety.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt import console
+from nmt.errors import DataError
+from nmt.files import TEMPORARY_SUFFIX, link_or_copy
+from nmt.models.model_file import ModelCard, write_model
+from nmt.models.tensor_file import TensorFile, write_tensors
+from nmt.training.distributed import Ranks
+from nmt.training.optimizer import LossScale, Optimizer
+from nmt.training.run_folder import RunFolder
+
+STATE_KIND = "a training state"
+STATE_VERSION = 1
+STATES_KEPT = 2
+_NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
+
+
+@dataclass
+class Progress:
+    """Where a run stands; with the optimiser's vectors, all that a resume needs."""
+
+    update: int = 0  # updates done
+    epoch: int = 0  # of the next update
+    position: int = 0  # of the next update in its epoch
+    validated: int = 0  # the update that was validated last
+    bad_validations: int = 0  # in a row, without a better result
+    best: list[tuple[float, int]] = field(default_factory=list)  # (figure, update), best first
+    seconds: float = 0.0  # spent training
+
+
+def update_path(run: RunFolder, update: int) -> Path:
+    """Return the name of an update's checkpoint."""
+    return run.checkpoints / f"update-{update:08d}.safetensors"
+
+
+def best_path(run: RunFolder, update: int) -> Path:
+    """Return the name of an update's model file among the best."""
+    return run.checkpoints / f"best-{update:08d}.safetensors"
+
+
+def state_path(run: RunFolder, update: int) -> Path:
+    """Return the name of an update's training state."""
+    return run.checkpoints / f"update-{update:08d}.state"
+
+
+def write_weights(path: Path, card: ModelCard, optimizer: Optimizer) -> None:
+    """Write the weights that are kept as a model file."""
+    write_model(path, card, optimizer.weights.named(optimizer.kept_weights))
+
+
+def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> None:
+    """Write all that a resume needs."""
+    header = {
+        "progress": asdict(progress),
+        "loss_scale": asdict(optimizer.scale),
+    }
+    path = state_path(run, progress.update)
+    write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
+
+
+def publish(source: Path, path: Path) -> None:
+    """Let a checkpoint be found as best.safetensors or last.safetensors."""
+    link_or_copy(source, path)
+
+
+def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
+    """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
+
+    Rank 0 reads, the others hear it from there.
+
+    Raises:
+        DataError: if there are states, but none that is whole.
+    """
+    progress = _restore_newest(run, optimizer) if ranks.is_first else Progress()
+    for vector in optimizer.vectors().values():
+        ranks.broadcast_(vector)
+    optimizer.weights.refresh()
+    header = ranks.gather({"progress": asdict(progress), "loss_scale": asdict(optimizer.scale)})[0]
+    optimizer.scale = LossScale(**header["loss_scale"])
+    return _parse_progress(header["progress"])
+
+
+def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
+    """Load the newest whole state; a damaged one is reported and the one before it used.
+
+    What lies beyond the state that is used will be made again and is removed.
+    """
+    problems = []
+    for update in sorted(_updates_of(run, "update", "state"), reverse=True):
+        try:
+            progress = _read_state(state_path(run, update), optimizer)
+        except DataError as error:
+            problems.append(str(error))
+            console.warning(f"{error}; looking for the one before it")
+            continue
+        _remove_beyond(run, progress)
+        return progress
+    if problems:
+        raise DataError(f"{run.path}: no training state is whole; choose another --out")
+    return Progress()
+
+
+def _read_state(path: Path, optimizer: Optimizer) -> Progress:
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file.verify()
+    try:
+        progress = _parse_progress(file.header["progress"])
+        scale = LossScale(**file.header["loss_scale"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path}: damaged: its header is not a training state's ({error})"
+        ) from None
+    vectors = optimizer.vectors()
+    stored = {name: file.read(name) for name in file.names}
+    expected = {name: vector.shape for name, vector in vectors.items()}
+    if {name: vector.shape for name, vector in stored.items()} != expected:
+        raise DataError(f"{path}: damaged: its vectors do not fit the model")
+    for name, vector in vectors.items():
+        vector.copy_(stored[name])
+    optimizer.scale = scale
+    return progress
+
+
+def _parse_progress(fields: dict[str, Any]) -> Progress:
+    best = [(float(figure), int(update)) for figure, update in fields["best"]]
+    return Progress(**{**fields, "best": best})
+
+
+def _remove_beyond(run: RunFolder, progress: Progress) -> None:
+    for path, role, update, _ in _files_of(run):
+        best = {update for _, update in progress.best}
+        if update > progress.update or (role == "best" and update not in best):
+            path.unlink()
+
+
+def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
+    """Remove what need not be kept."""
+    newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
+    states = sorted(_updates_of(run, "update", "state"))[-STATES_KEPT:]
+    best = [update for _, update in progress.best]
+    for path, role, update, suffix in _files_of(run):
+        kept = best if role == "best" else states if suffix == "state" else newest
+        if update not in kept:
+            path.unlink()
+
+
+def checkpoints_of(run: RunFolder, role: str) -> list[Path]:
+    """Return a run's model files, `update` or `best`, oldest first."""
+    name = update_path if role == "update" else best_path
+    return [name(run, update) for update in sorted(_updates_of(run, role, "safetensors"))]
+
+
+def _updates_of(run: RunFolder, role: str, suffix: str) -> list[int]:
+    return [
+        u for _, found_role, u, found in _files_of(run) if (found_role, found) == (role, suffix)
+    ]
+
+
+def _files_of(run: RunFolder) -> list[tuple[Path, str, int, str]]:
+    found = []
+    for path in run.checkpoints.iterdir():
+        if path.name.endswith(TEMPORARY_SUFFIX):
+            path.unlink()  # of a process that was killed: this one holds the folder's lock
+        elif match := _NAME.fullmatch(path.name):
+            found.append((path, match[1], int(match[2]), match[3]))
+    return found

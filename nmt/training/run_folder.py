@@ -1,0 +1,191 @@
+"""The run folder: what a training run leaves on disk, apart from its checkpoints.
+
+config.toml       every value resolved, each under its explanation
+metrics.jsonl     one JSON object a line: training and validation figures
+train.log         the same for people
+curves.svg        the same as pictures
+status.json       running, stopped, finished or failed; which update; why
+checkpoints/      see `nmt.training.checkpoint`
+best.safetensors, last.safetensors
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import time
+import tomllib
+from pathlib import Path
+from typing import Any, TextIO
+
+from nmt import console
+from nmt.config import Recipe, format_toml, resumable_keys
+from nmt.errors import DataError, Stopped, UsageError
+from nmt.files import atomic_writer, write_text
+from nmt.training.curves import curves_from_metrics
+
+FORMAT_VERSION = 1
+
+
+class RunFolder:
+    """One run's folder, held by one training process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._config = path / "config.toml"
+        self._metrics = path / "metrics.jsonl"
+        self._lock: TextIO | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started here."""
+        return self._config.is_file()
+
+    def create(self) -> None:
+        """Make the folder where it is missing.
+
+        Raises:
+            UsageError: if something else is in its place.
+        """
+        if not self.exists and self.path.exists():
+            if not self.path.is_dir():
+                raise UsageError(f"{self.path}: exists and is no folder; choose another --out")
+            if any(entry.name != "lock" for entry in self.path.iterdir()):
+                raise UsageError(
+                    f"{self.path}: holds other files and no run; choose an empty or new --out"
+                )
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> None:
+        """Hold the folder until this process ends.
+
+        Raises:
+            Stopped: if another process trains in it.
+        """
+        self._lock = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Stopped(
+                f"{self.path}: another process is training here; nothing touched"
+            ) from None
+
+    def settle(self, recipe: Recipe, data: str, threads: int, ranks: int) -> Recipe:
+        """Settle what a recipe leaves open, and check that an old run goes on as it was.
+
+        Args:
+            recipe: what is asked for now.
+            data: the data folder's fingerprint.
+            threads: CPU threads to use where the recipe leaves them open.
+            ranks: processes of this run, noted for the reader.
+
+        Returns:
+            The recipe to train by, with the number of threads settled.
+
+        Raises:
+            UsageError: naming every value that differs and may not, the old and the new one.
+        """
+        before = self._read_config() if self.exists else None
+        if before and not recipe.training.threads:
+            threads = int(before["training"]["threads"])
+        training = dataclasses.replace(recipe.training, threads=recipe.training.threads or threads)
+        recipe = dataclasses.replace(recipe, training=training)
+        if before is not None:
+            self._refuse_changes(before, _sections(recipe, data, ranks))
+        return recipe
+
+    def best_metric(self) -> str:
+        """Return what the run's best checkpoints are best by: loss or bleu."""
+        return str(self._read_config()["training"]["best_metric"])
+
+    def _read_config(self) -> dict[str, Any]:
+        try:
+            document = tomllib.loads(self._config.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{self._config}: damaged: {error}") from None
+        version = document.get("run", {}).get("format_version")
+        if version != FORMAT_VERSION:
+            raise DataError(
+                f"{self._config}: of format version {version}; this nmt reads {FORMAT_VERSION}; "
+                "choose another --out"
+            )
+        return document
+
+    def _refuse_changes(self, before: dict[str, Any], now: dict[str, dict[str, object]]) -> None:
+        may_change = resumable_keys() | {"ranks"}
+        changes = [
+            f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
+            for section, values in now.items()
+            for key, value in values.items()
+            if key not in may_change and before.get(section, {}).get(key) != value
+        ]
+        if changes:
+            raise UsageError(
+                f"{self.path}: holds another run: {'; '.join(changes)}; give the old values to go "
+                "on with it, or choose another --out"
+            )
+
+    def write_config(self, recipe: Recipe, data: str, ranks: int) -> None:
+        """Write every value, so that the run can be repeated from it."""
+        sections: dict[str, object] = dict(_sections(recipe, data, ranks))
+        write_text(
+            self._config,
+            format_toml(sections | {"model": recipe.model, "training": recipe.training}),
+        )
+
+    def write_status(self, status: str, update: int, reason: str = "") -> None:
+        """Say how the run stands, for recipes and cron."""
+        record = {"status": status, "update": update, "reason": reason}
+        write_text(self.path / "status.json", json.dumps(record) + "\n")
+
+    def log(self, line: str) -> None:
+        """Say a line and add it to the log."""
+        console.notice(line)
+        with (self.path / "train.log").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+    def record(self, figures: dict[str, object]) -> None:
+        """Add one object to metrics.jsonl."""
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read metrics.jsonl; a line that a crash cut short is passed over."""
+        if not self._metrics.exists():
+            return []
+        records = []
+        for line in self._metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                continue
+        return records
+
+    def cut_metrics(self, update: int) -> None:
+        """Drop the records beyond `update`, which will be written again."""
+        if not self._metrics.exists():
+            return
+        kept = [record for record in self.metrics() if record["update"] <= update]
+        with atomic_writer(self._metrics) as file:
+            file.writelines((json.dumps(record) + "\n").encode() for record in kept)
+
+    def draw_curves(self) -> None:
+        """Draw metrics.jsonl as curves.svg."""
+        write_text(self.path / "curves.svg", curves_from_metrics(self.metrics()))
+
+
+def _sections(recipe: Recipe, data: str, ranks: int) -> dict[str, dict[str, object]]:
+    run = {
+        "format_version": FORMAT_VERSION,
+        "preset": recipe.preset,
+        "architecture": recipe.architecture,
+        "data": data,
+        "ranks": ranks,
+    }
+    return {
+        "run": run,
+        "model": dataclasses.asdict(recipe.model),
+        "training": dataclasses.asdict(recipe.training),
+    }

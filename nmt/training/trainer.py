@@ -1,0 +1,338 @@
+"""The training loop.
+
+One update: its pairs come from the epoch's plan, each rank cuts its share into micro-batches, their
+gradients are summed over micro-batches and ranks, and Adam steps once. Everything else in the loop
+is due every so many updates. A run that is stopped and started again does what it would have done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt import console
+from nmt.config import Recipe
+from nmt.data.batches import EpochPlan, Indices, collate, micro_batches, plan_epoch, split_update
+from nmt.data.folder import DataFolder
+from nmt.errors import NMTError, Stopped
+from nmt.models.device import DTYPES
+from nmt.models.model_file import ModelCard
+from nmt.training import checkpoint
+from nmt.training.distributed import Ranks
+from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.optimizer import FlatWeights, Optimizer, learning_rate
+from nmt.training.run_folder import RunFolder
+from nmt.training.stop import StopRequest
+from nmt.training.validation import ValidationResult, Validator
+
+
+@dataclass
+class Window:
+    """What has happened since the last line of the log; tensors stay on the device until then."""
+
+    loss: Tensor  # summed over target tokens
+    nll: Tensor
+    grad_norm: Tensor  # of the last update
+    target_tokens: int = 0
+    real_tokens: int = 0  # both sides
+    padded_tokens: int = 0  # both sides, padding counted, of this rank
+    own_tokens: int = 0  # both sides, of this rank
+    skipped: int = 0  # updates whose fp16 gradient overflowed
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    @classmethod
+    def empty(cls, device: torch.device) -> Window:
+        """Return a window in which nothing has happened."""
+        loss, nll, grad_norm = torch.zeros(3, device=device)
+        return cls(loss, nll, grad_norm)
+
+
+class Trainer:
+    """One process of a training run."""
+
+    def __init__(
+        self, recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+    ) -> None:
+        self.recipe = recipe
+        self.config = recipe.training
+        self.data = data
+        self.run = run
+        self.ranks = ranks
+        self.device = device
+        self.card = ModelCard(
+            architecture=recipe.architecture,
+            config=recipe.model,
+            src_lang=data.src_lang,
+            tgt_lang=data.tgt_lang,
+            src_vocabulary=data.src_vocabulary,
+            tgt_vocabulary=data.tgt_vocabulary,
+            max_src_tokens=data.info.settings.max_length,
+            data=data.fingerprint,
+            update=0,
+            valid={},
+        )
+        torch.manual_seed(self.config.seed)
+        self.model = self.card.build().to(device)
+        self.weights = FlatWeights(self.model, DTYPES[self.config.precision])
+        ranks.broadcast_(self.weights.master)
+        self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
+        self.weights.refresh()
+        self.validator = Validator(
+            data,
+            ranks,
+            device,
+            label_smoothing=self.config.label_smoothing,
+            micro_batch_tokens=self.config.micro_batch_tokens,
+            with_bleu=self.config.validate_bleu,
+        )
+        self.stop = StopRequest()
+        self.progress = checkpoint.restore(run, self.optimizer, ranks)
+        self.plan = self._plan()
+        self.valid: dict[str, float] = {}  # validation's figures for the present weights
+        self.saved = self.progress.update  # the update whose state was written last
+        self.saved_at = time.monotonic()
+
+    def train(self) -> None:
+        """Train until max_updates or the end of patience.
+
+        Raises:
+            Stopped: when asked to stop, with everything saved.
+            NMTError: when the loss is no longer a number.
+        """
+        self._begin()
+        config, progress = self.config, self.progress
+        window = Window.empty(self.device)
+        bar = console.progress(
+            "training", total=config.max_updates, unit="updates", initial=progress.update
+        )
+        with self.stop.listening(), bar:
+            while True:
+                update = progress.update
+                if update and update % config.log_every == 0 and window.target_tokens:
+                    bar.set_postfix_str(self._log(window), refresh=False)
+                    window = Window.empty(self.device)
+                if self._is_due(config.validate_every) and progress.validated != update:
+                    self._validate()
+                if self._is_due(config.save_every) and self.saved != update:
+                    self._save_checkpoint()
+                elif time.monotonic() - self.saved_at > 60 * config.save_minutes:
+                    self._save_state()
+                if self.ranks.any(self.stop()):
+                    self._stop()
+                if self._is_finished():
+                    break
+                self._train_update(window)
+                bar.update(1)
+        self._finish()
+
+    def _is_due(self, every: int) -> bool:
+        return self.progress.update > 0 and self.progress.update % every == 0
+
+    def _is_finished(self) -> bool:
+        out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
+        return out_of_patience or self.progress.update >= self.config.max_updates
+
+    def _train_update(self, window: Window) -> None:
+        """Do one update."""
+        progress = self.progress
+        update = self.plan.update(progress.position)
+        share = split_update(self.data.train, update, ranks=self.ranks.world_size)[self.ranks.rank]
+        # Known on every rank beforehand, so gradients need only be summed.
+        num_tokens = int(self.data.train.tgt_lengths[update].sum()) + len(update)
+        parts = micro_batches(self.data.train, share, self.config.micro_batch_tokens)
+        for index, part in enumerate(parts):
+            self._seed_dropout(index)
+            self._backward(part, num_tokens, window)
+        self.ranks.sum_(self.weights.gradient)
+        norm = self.optimizer.step(progress.update + 1)
+        if norm is None:
+            window.skipped += 1
+        else:
+            window.grad_norm = norm
+        window.target_tokens += num_tokens
+        src_tokens = int(self.data.train.src_lengths[update].sum()) + len(update)
+        window.real_tokens += num_tokens + src_tokens
+        progress.update += 1
+        progress.position += 1
+        self.valid = {}
+        if progress.position == len(self.plan):
+            progress.epoch, progress.position = progress.epoch + 1, 0
+            self.plan = self._plan()
+
+    def _backward(self, part: Indices, num_tokens: int, window: Window) -> None:
+        """Add a micro-batch's share of the update's mean gradient."""
+        batch = collate(self.data.train, part).to(self.device)
+        loss, nll = smoothed_cross_entropy(
+            self.model(batch), batch.targets, self.config.label_smoothing
+        )
+        scaled: Tensor = loss * (self.optimizer.scale.factor / num_tokens)
+        scaled.backward()  # type: ignore[no-untyped-call]
+        self.weights.collect_gradient()
+        window.loss += loss.detach()
+        window.nll += nll
+        window.padded_tokens += batch.src.numel() + batch.tgt_out.numel()
+        window.own_tokens += int((self.data.train.src_lengths[part] + 1).sum()) + batch.num_tokens
+
+    def _seed_dropout(self, micro_batch: int) -> None:
+        """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
+        state of random generators."""
+        key = (self.config.seed, self.progress.update, self.ranks.rank, micro_batch)
+        torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+
+    def _plan(self) -> EpochPlan:
+        config = self.config
+        return plan_epoch(
+            self.data.train,
+            batch_tokens=config.batch_tokens,
+            seed=config.seed,
+            epoch=self.progress.epoch,
+        )
+
+    def _begin(self) -> None:
+        if not self.ranks.is_first:
+            return
+        count = len(self.weights.master)
+        self.run.cut_metrics(self.progress.update)
+        self.run.write_status("running", self.progress.update)
+        verb = (
+            f"going on at update {self.progress.update:,}" if self.progress.update else "starting"
+        )
+        self.run.log(
+            f"{verb}: {self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
+            f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
+            f"{len(self.data.train):,} pairs, {len(self.plan):,} updates an epoch"
+        )
+
+    def _log(self, window: Window) -> str:
+        """Write the window's figures; return them in short."""
+        progress = self.progress
+        self.ranks.sum_(window.loss)
+        self.ranks.sum_(window.nll)
+        loss, nll = (float(x) / window.target_tokens for x in (window.loss, window.nll))
+        norm = float(window.grad_norm)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise NMTError(
+                f"{self.run.path}: diverged before update {progress.update}: loss {loss}, gradient "
+                f"norm {norm}; lower learning_rate, raise warmup_updates or set clip_norm, and "
+                "start in a new folder"
+            )
+        seconds = time.monotonic() - window.started
+        progress.seconds += seconds
+        figures: dict[str, object] = {
+            "kind": "train",
+            "update": progress.update,
+            "epoch": progress.epoch + progress.position / len(self.plan),
+            "loss": loss,
+            "nll": nll,
+            "perplexity": math.exp(min(nll, 700.0)),
+            "learning_rate": learning_rate(self.config, self.recipe.model.d_model, progress.update),
+            "grad_norm": norm,
+            "tokens_per_second": window.real_tokens / seconds,
+            "padding": 1 - window.own_tokens / max(1, window.padded_tokens),
+            "skipped_updates": window.skipped,
+            "seconds": progress.seconds,
+        }
+        short = f"loss {loss:.3f}, {window.real_tokens / seconds:,.0f} tokens/s"
+        if self.ranks.is_first:
+            self.run.record(figures)
+            self.run.log(
+                f"update {progress.update:,} epoch {figures['epoch']:.2f}: {short}, perplexity "
+                f"{figures['perplexity']:.2f}, learning rate {figures['learning_rate']:.3g}, "
+                f"gradient {norm:.3f}"
+            )
+            self.run.draw_curves()
+        return short
+
+    def _validate(self) -> None:
+        """Validate the weights that are kept, and write them if they are among the best."""
+        progress, started = self.progress, time.monotonic()
+        with self.weights.replaced_by(self.optimizer.kept_weights):
+            result = self.validator.measure(self.model, self.stop)
+        if result is None:  # asked to stop: this validation is done again on resuming
+            return
+        self.valid = result.figures()
+        progress.validated = progress.update
+        improved = self._rank(result)
+        progress.bad_validations = 0 if improved else progress.bad_validations + 1
+        if not self.ranks.is_first:
+            return
+        self.run.record({"kind": "valid", "update": progress.update} | dict(self.valid))
+        bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
+        self.run.log(
+            f"update {progress.update:,} valid: loss {result.loss:.4f}, perplexity "
+            f"{result.perplexity:.3f}{bleu}{', the best so far' if improved else ''} "
+            f"({time.monotonic() - started:.1f} s)"
+        )
+        self.run.draw_curves()
+        if progress.update in [update for _, update in progress.best]:
+            path = checkpoint.best_path(self.run, progress.update)
+            checkpoint.write_weights(path, self._present_card(), self.optimizer)
+        if improved:
+            best = checkpoint.best_path(self.run, progress.update)
+            checkpoint.publish(best, self.run.path / "best.safetensors")
+
+    def _rank(self, result: ValidationResult) -> bool:
+        """Enter a result among the best; tell whether it is the best of all."""
+        by_bleu = self.config.best_metric == "bleu"
+        figure = -(result.bleu or 0.0) if by_bleu else result.loss  # the lower, the better
+        best = sorted([*self.progress.best, (figure, self.progress.update)])
+        self.progress.best = best[: self.config.keep_best]
+        return best[0][1] == self.progress.update
+
+    def _present_card(self) -> ModelCard:
+        return dataclasses.replace(self.card, update=self.progress.update, valid=self.valid)
+
+    def _save_checkpoint(self) -> None:
+        """Write a checkpoint that averaging may use, and the training state."""
+        if self.ranks.is_first:
+            path = checkpoint.update_path(self.run, self.progress.update)
+            checkpoint.write_weights(path, self._present_card(), self.optimizer)
+            checkpoint.publish(path, self.run.path / "last.safetensors")
+        self._save_state()
+
+    def _save_state(self) -> None:
+        """Write the training state, from which a stopped run goes on."""
+        if self.ranks.is_first:
+            checkpoint.write_state(self.run, self.progress, self.optimizer)
+            checkpoint.prune(self.run, self.progress, keep_last=self.config.keep_last)
+        self.saved, self.saved_at = self.progress.update, time.monotonic()
+
+    def _save_all(self) -> None:
+        if self.saved != self.progress.update:
+            self._save_state()
+            if self.ranks.is_first:
+                path = self.run.path / "last.safetensors"
+                checkpoint.write_weights(path, self._present_card(), self.optimizer)
+
+    def _stop(self) -> None:
+        self._save_all()
+        reason = self.stop.reason or "another rank was asked to stop"
+        if self.ranks.is_first:
+            self.run.write_status("stopped", self.progress.update, reason)
+        raise Stopped(
+            f"stopped at update {self.progress.update:,} ({reason}), everything saved; run the "
+            "same command again to go on"
+        )
+
+    def _finish(self) -> None:
+        self._save_all()
+        if not self.ranks.is_first:
+            return
+        progress = self.progress
+        full = progress.update >= self.config.max_updates
+        reason = (
+            "max_updates" if full else f"no better result in {self.config.patience} validations"
+        )
+        self.run.draw_curves()
+        self.run.write_status("finished", progress.update, reason)
+        model = "best" if (self.run.path / "best.safetensors").exists() else "last"
+        self.run.log(
+            f"finished at update {progress.update:,} ({reason}) after {progress.seconds / 60:.1f} "
+            f"minutes; model: {self.run.path / model}.safetensors"
+        )

@@ -1,0 +1,135 @@
+"""Validation: loss and perplexity on the valid pairs, and BLEU of real translations of their text.
+
+Every rank does a share; all of them learn the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from nmt.data.batches import batches_by_length
+from nmt.data.folder import DataFolder
+from nmt.errors import Stopped
+from nmt.models.contract import TranslationModel
+from nmt.scoring.metrics import score
+from nmt.search.beam import SearchOptions
+from nmt.search.translator import Translator
+from nmt.training.distributed import Ranks
+from nmt.training.loss import smoothed_cross_entropy
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """Validation's figures."""
+
+    loss: float  # smoothed, as in training; nats a token
+    nll: float  # nats a token
+    bleu: float | None
+    bleu_signature: str | None
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll), per subword."""
+        return math.exp(min(self.nll, 700.0))
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures that there are, by name."""
+        figures = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
+        return figures if self.bleu is None else figures | {"bleu": self.bleu}
+
+
+class Validator:
+    """Measures a model on a data folder's valid split."""
+
+    def __init__(
+        self,
+        data: DataFolder,
+        ranks: Ranks,
+        device: torch.device,
+        *,
+        label_smoothing: float,
+        micro_batch_tokens: int,
+        with_bleu: bool,
+    ) -> None:
+        self.data = data
+        self.ranks = ranks
+        self.device = device
+        self.label_smoothing = label_smoothing
+        self.micro_batch_tokens = micro_batch_tokens
+        self.with_bleu = with_bleu
+
+    def measure(
+        self, model: TranslationModel, stop_requested: Callable[[], bool]
+    ) -> ValidationResult | None:
+        """Measure the model; None where a stop was requested before the end, on any rank."""
+        model.eval()
+        try:
+            loss, nll = self._losses(model, stop_requested)
+            bleu, signature = self._bleu(model, stop_requested) if self.with_bleu else (None, None)
+        except Stopped:
+            return None
+        finally:
+            model.train()
+        return ValidationResult(loss, nll, bleu, signature)
+
+    @torch.inference_mode()
+    def _losses(
+        self, model: TranslationModel, stop_requested: Callable[[], bool]
+    ) -> tuple[float, float]:
+        sums = torch.zeros(3, dtype=torch.float64)  # loss, nll, tokens
+        stopped = False
+        for index, batch in enumerate(batches_by_length(self.data.valid, self.micro_batch_tokens)):
+            if index % self.ranks.world_size != self.ranks.rank:
+                continue
+            stopped = stop_requested()
+            if stopped:
+                break
+            batch = batch.to(self.device)
+            loss, nll = smoothed_cross_entropy(model(batch), batch.targets, self.label_smoothing)
+            sums += torch.tensor([loss.item(), nll.item(), batch.num_tokens])
+        self._agree(stopped)
+        loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()
+        return loss_sum / tokens, nll_sum / tokens
+
+    def _bleu(
+        self, model: TranslationModel, stop_requested: Callable[[], bool]
+    ) -> tuple[float, str]:
+        """Translate the raw valid text by beam search, as `nmt translate` would, and score it."""
+        sources, references = (
+            path.read_bytes().decode().split("\n")[:-1] for path in self.data.valid_text
+        )
+        translator = Translator(
+            model,
+            self.data.src_vocabulary,
+            self.data.tgt_vocabulary,
+            SearchOptions(),
+            device=self.device,
+            max_src_tokens=self.data.info.settings.max_length,
+        )
+
+        def stop(_: int) -> None:
+            if stop_requested():
+                raise Stopped("in validation")
+
+        size = self.ranks.world_size
+        mine = sources[self.ranks.rank :: size]
+        texts: list[str] = []
+        stopped = False
+        try:
+            texts = [best[0].text for best in translator.translate(mine, on_progress=stop)]
+        except Stopped:
+            stopped = True
+        self._agree(stopped)
+        hypotheses = [""] * len(sources)
+        for rank, part in enumerate(self.ranks.gather(texts)):
+            hypotheses[rank::size] = part
+        result = score(hypotheses, [references], metrics=("bleu",))["bleu"]
+        return result.score, result.signature
+
+    def _agree(self, stopped: bool) -> None:
+        if self.ranks.any(stopped):
+            raise Stopped("in validation")

@@ -1,0 +1,82 @@
+"""`nmt data` as a shell sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.data.manifest import Settings
+from nmt.data.prepare import PrepareOptions, prepare
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nmt", "data", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [f"number {n} is {'even' if n % 2 == 0 else 'odd'}" for n in range(50)]
+    for name, chosen in (("train", [*lines, lines[0]]), ("valid", lines[:3]), ("t", lines[:2])):
+        for lang in ("en", "de"):
+            text = "".join(f"{lang} {line}\n" for line in chosen)
+            (tmp_path / f"{name}.{lang}").write_text(text)
+    settings = Settings(src_lang="en", tgt_lang="de", vocab_size=300)
+    train, valid, test = (f"{tmp_path}/{name}" for name in ("train", "valid", "t"))
+    options = PrepareOptions(
+        out=tmp_path / "data", train=(train,), valid=valid, test=(test,), settings=settings
+    )
+    prepare(options)
+    return tmp_path / "data"
+
+
+def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
+    done = run(folder, "--examples", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    fields = [line.split("\t") for line in lines]
+    splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
+    assert splits[("train", "en")] == splits[("train", "de")] == "50"
+    assert (splits[("valid", "en")], splits[("test-t", "de")]) == ("3", "2")
+    assert ["train", "lines", "kept", "duplicate"] in fields
+    assert [f"{folder.parent}/train", "51", "50", "1"] in fields
+    assert ["en+de", "300", "learnt", "pad 0, unk 1, bos 2, eos 3"] in fields
+
+    # Every pair stands in one bin of its side's histogram.
+    start = lines.index("de tokens\tpairs\t")
+    bins = fields[start + 1 : start + 17]
+    assert sum(int(row[1]) for row in bins) == 50
+    assert max(len(row[2]) for row in bins) == 40
+
+    # The first pair: its text, then its pieces, which spell the text.
+    assert "0\ten\ten number 0 is even" in lines
+    pieces = lines[lines.index("0\tde\tde number 0 is even") + 1].split("\t")[2]
+    assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
+
+
+def test_verify_says_that_all_is_well(folder: Path) -> None:
+    done = run(folder, "--verify")
+    assert done.returncode == 0
+    files = len(list(folder.iterdir())) - 1  # all but dataset.json, which holds the checksums
+    assert f"all {files} files are as they were written" in done.stderr
+
+
+def test_verify_names_the_damaged_file(folder: Path) -> None:
+    path = folder / "valid.bin"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert run(folder).returncode == 0
+    failed = run(folder, "--verify")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert f"nmt: error: {path}: its SHA-256 differs" in failed.stderr
+
+
+def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
+    failed = run(tmp_path)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "this is no data folder" in failed.stderr
+    assert "Traceback" not in failed.stderr

@@ -1,0 +1,411 @@
+"""The stage: text in, a data folder out, whole or not at all, and the same every time."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import gzip
+import io
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from nmt.data import encode
+from nmt.data import prepare as stage
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import Settings
+from nmt.data.prepare import PrepareOptions, prepare
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.errors import DataError, NMTError, UsageError
+
+COLOURS = ["red", "blue", "green", "white", "black"]
+THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
+SETTINGS = Settings(src_lang="en", tgt_lang="de", vocab_size=330)
+
+
+def pairs(count: int) -> list[tuple[str, str]]:
+    """Different pairs of a small language: "the red house 0" and "das 0 esuoh der"."""
+    texts = [f"{COLOURS[n % 5]} {THINGS[n % 6]} {n}" for n in range(count)]
+    return [(f"the {text}", f"das {text[::-1]}") for text in texts]
+
+
+def write(folder: Path, name: str, lines: list[tuple[str, str]]) -> str:
+    for lang, side in zip(("en", "de"), zip(*lines, strict=True), strict=True):
+        (folder / f"{name}.{lang}").write_bytes("".join(f"{line}\n" for line in side).encode())
+    return f"{folder}/{name}"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> PrepareOptions:
+    text = pairs(60)
+    return PrepareOptions(
+        out=tmp_path / "out" / "data",
+        train=(write(tmp_path, "train", text),),
+        valid=write(tmp_path, "valid", text[:3]),
+        settings=SETTINGS,
+    )
+
+
+def changed(options: PrepareOptions, **values: object) -> PrepareOptions:
+    return dataclasses.replace(
+        options,
+        settings=dataclasses.replace(options.settings, **values),  # type: ignore[arg-type]
+    )
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def text_of(folder: DataFolder, index: int) -> tuple[str, str]:
+    (src,) = folder.src_vocabulary.decode([folder.train.src(index).tolist()])
+    (tgt,) = folder.tgt_vocabulary.decode([folder.train.tgt(index).tolist()])
+    return src, tgt
+
+
+def test_all_pairs_arrive_in_the_order_of_the_text(options: PrepareOptions) -> None:
+    folder = prepare(changed(options, shard_pairs=25))
+    assert [text_of(folder, n) for n in range(len(folder.train))] == pairs(60)
+    assert [shard.pairs for shard in folder.info.train.shards] == [25, 25, 10]
+    assert folder.test is None
+    names = ["dataset.json", "rejects.json", "train-00000.bin", "train-00001.bin"]
+    names += ["train-00002.bin", "valid.bin", "valid.de", "valid.en", "vocab.model"]
+    assert sorted(content(options.out)) == names
+    assert [path.name for path in options.out.parent.iterdir()] == ["data"]
+    DataFolder.open(options.out, verify=True)
+
+
+def test_several_texts_follow_each_other_and_are_counted_apart(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    more = write(
+        tmp_path, "more", [("one", "eins"), pairs(60)[7], ("same", "same"), ("two", "zwei")]
+    )
+    folder = prepare(dataclasses.replace(options, train=(*options.train, more)))
+    first, second = folder.info.train.corpora
+    assert (first.lines, first.kept, dict(first.rejected)) == (60, 60, {})
+    assert (second.lines, second.kept) == (4, 2)
+    assert dict(second.rejected) == {"identical": 1, "duplicate": 1}
+    assert [text_of(folder, n) for n in (59, 60, 61)] == [
+        pairs(60)[59],
+        ("one", "eins"),
+        ("two", "zwei"),
+    ]
+    rejects = json.loads((options.out / "rejects.json").read_text())
+    assert rejects["corpora"][1]["examples"]["identical"] == [
+        {"line": 3, "src": "same", "tgt": "same"}
+    ]
+
+
+def test_pairs_with_too_many_tokens_are_dropped_and_counted(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    long = write(tmp_path, "long", [("q w e r t z u i o p", "kurz"), ("short", "kurz kurz")])
+    options = changed(dataclasses.replace(options, train=(*options.train, long)), max_length=9)
+    corpus = prepare(options).info.train.corpora[1]
+    # Ten words are at least ten tokens and "short" at most six, each with a mark for its space.
+    assert (corpus.kept, dict(corpus.rejected)) == (1, {"too_long": 1})
+    kept = dataclasses.replace(changed(options, keep=("too_long",)), out=tmp_path / "kept")
+    assert prepare(kept).info.train.corpora[1].kept == 2
+
+
+def test_valid_and_test_keep_every_line_as_it_is(options: PrepareOptions, tmp_path: Path) -> None:
+    odd = [("same", "same"), ("same", "same"), ("a\u2028b\u0085\tc", "x  y "), ("z" * 999, "w")]
+    (tmp_path / "more").mkdir()
+    tests = (write(tmp_path, "t", odd), write(tmp_path / "more", "t", odd[:1]))
+    options = dataclasses.replace(options, valid=write(tmp_path, "odd", odd), test=tests)
+    folder = prepare(changed(options, max_length=5, keep=("too_long",)))
+    assert len(folder.valid) == 4
+    src, tgt = (path.read_bytes().decode().split("\n") for path in folder.valid_text)
+    assert list(zip(src, tgt, strict=True)) == [*odd, ("", "")]
+    assert list(folder.test_text) == ["test-t", "test-t+2"]
+    assert folder.test is not None
+    assert len(folder.test) == 5
+
+
+def test_raw_text_has_plain_line_ends_and_no_byte_order_mark(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    (tmp_path / "w.en.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfone\r\ntwo"))
+    (tmp_path / "w.de").write_bytes(b"eins\nzwei\r\n")
+    folder = prepare(dataclasses.replace(options, valid=f"{tmp_path}/w"))
+    assert [path.read_bytes() for path in folder.valid_text] == [b"one\ntwo\n", b"eins\nzwei\n"]
+
+
+def test_old_encodings_become_utf_8(options: PrepareOptions, tmp_path: Path) -> None:
+    (tmp_path / "w.en").write_bytes(b"caf\xe9 \x96\n")
+    (tmp_path / "w.de").write_bytes(b"K\xe4se\n")
+    folder = prepare(
+        changed(dataclasses.replace(options, valid=f"{tmp_path}/w"), encoding="cp1252")
+    )
+    assert [path.read_text("utf-8") for path in folder.valid_text] == ["café –\n", "Käse\n"]
+
+
+def test_separate_vocabularies_hold_their_own_language(options: PrepareOptions) -> None:
+    folder = prepare(changed(options, separate_vocab=True, vocab_size=300))
+    assert not folder.joint
+    assert [text_of(folder, n) for n in range(60)] == pairs(60)
+    src, tgt = (v.tokens(range(300)) for v in (folder.src_vocabulary, folder.tgt_vocabulary))
+    assert "▁the" in src
+    assert "▁the" not in tgt
+    assert "▁das" in tgt
+    assert {"src.model", "tgt.model"} < set(content(options.out))
+
+
+def test_a_given_vocabulary_is_used_as_it_is(options: PrepareOptions, tmp_path: Path) -> None:
+    model = tmp_path / "spm.model"
+    model.write_bytes(learn_vocabulary(["some other text 123"], vocab_size=275).model)
+    given = changed(dataclasses.replace(options, vocab=(model,)), vocab_size=32_000)
+    folder = prepare(given)
+    assert folder.src_vocabulary.model == model.read_bytes()
+    assert (folder.joint, folder.info.vocabulary.given) == (True, True)
+    assert (folder.info.settings.vocab_size, text_of(folder, 9)) == (275, pairs(60)[9])
+    assert prepare(given).fingerprint == folder.fingerprint
+    model.write_bytes(learn_vocabulary(["yet another text 99"], vocab_size=275).model)
+    with pytest.raises(UsageError, match="the vocabulary was another one"):
+        prepare(given)
+
+
+def test_two_given_vocabularies_are_source_and_target(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    models = (tmp_path / "a.model", tmp_path / "b.model")
+    for model, size in zip(models, (270, 272), strict=True):
+        model.write_bytes(learn_vocabulary(["some text 123"], vocab_size=size).model)
+    folder = prepare(changed(dataclasses.replace(options, vocab=models), vocab_size=32_000))
+    assert [len(folder.src_vocabulary), len(folder.tgt_vocabulary)] == [270, 272]
+    assert not folder.joint
+
+
+def test_a_given_vocabulary_without_bytes_is_warned_of(
+    options: PrepareOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["some other text 123"]),
+        model_writer=model,
+        vocab_size=20,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=9,
+        model_type="bpe",
+    )
+    path = tmp_path / "spm.model"
+    path.write_bytes(model.getvalue())
+    prepare(changed(dataclasses.replace(options, vocab=(path,)), vocab_size=32_000))
+    assert "spm.model has no byte fallback" in capsys.readouterr().err
+
+
+def test_wide_ids_are_used_where_the_vocabulary_needs_them(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A vocabulary above 65,536 takes minutes to learn; what decides is asked for instead.
+    from nmt.data import folder as folder_module
+
+    for module in (encode, folder_module):
+        monkeypatch.setattr(module, "token_bytes_for", lambda _: 4)
+    folder = prepare(options)
+    assert folder.train.src(0).dtype == "u4"
+    assert text_of(folder, 0) == pairs(1)[0]
+
+
+def test_preparing_twice_gives_the_same_bytes_whatever_the_threads(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    prepare(options)
+    prepare(dataclasses.replace(options, out=tmp_path / "again", threads=3))
+    assert content(options.out) == content(tmp_path / "again")
+
+
+def test_preparing_again_changes_nothing_and_says_so(
+    options: PrepareOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fingerprint = prepare(options).fingerprint
+    before = {path: path.stat().st_mtime_ns for path in options.out.iterdir()}
+    assert prepare(options).fingerprint == fingerprint
+    assert {path: path.stat().st_mtime_ns for path in options.out.iterdir()} == before
+    assert "is already prepared from the same text and options" in capsys.readouterr().err
+
+
+def test_the_order_of_rules_and_the_spelling_of_the_encoding_make_no_difference(
+    options: PrepareOptions,
+) -> None:
+    first = prepare(changed(options, keep=("ratio", "control"), encoding="UTF8"))
+    again = prepare(changed(options, keep=("control", "ratio", "control"), encoding="utf-8"))
+    assert again.fingerprint == first.fingerprint
+
+
+def test_the_same_text_under_another_name_is_the_same(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    prepare(options)
+    for lang in ("en", "de"):
+        (tmp_path / f"train.{lang}").rename(tmp_path / f"moved.{lang}")
+    prepare(dataclasses.replace(options, train=(f"{tmp_path}/moved",)))
+
+
+def test_other_options_and_text_are_refused_with_what_differs(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    prepare(options)
+    before = content(options.out)
+    other = dataclasses.replace(
+        changed(options, vocab_size=331, keep=("ratio",)),
+        valid=write(tmp_path, "other", pairs(9)),
+        test=(write(tmp_path, "test", pairs(4)),),
+    )
+    with pytest.raises(UsageError) as caught:
+        prepare(other)
+    message = str(caught.value)
+    assert "vocab_size was 330 and is 331" in message
+    assert "keep was none and is ratio" in message
+    assert "test was none and is test-test" in message
+    assert f"the text of valid was {tmp_path}/valid and is {tmp_path}/other" in message
+    assert "the text of train" not in message
+    assert content(options.out) == before
+
+
+def test_text_that_has_changed_is_refused(options: PrepareOptions) -> None:
+    prepare(options)
+    write(options.out.parent.parent, "train", pairs(61))
+    with pytest.raises(UsageError, match="the text of train was"):
+        prepare(options)
+
+
+def test_an_empty_folder_is_a_good_place(options: PrepareOptions) -> None:
+    options.out.mkdir(parents=True)
+    assert len(prepare(options).train) == 60
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "dataset.json"])
+def test_a_folder_of_something_else_is_left_alone(options: PrepareOptions, name: str) -> None:
+    options.out.mkdir(parents=True)
+    (options.out / name).write_text("mine")
+    with pytest.raises(UsageError, match=r"remove it, or choose another name"):
+        prepare(options)
+    assert content(options.out) == {name: b"mine"}
+
+
+def test_a_damaged_folder_is_not_taken_for_prepared(options: PrepareOptions) -> None:
+    prepare(options)
+    (options.out / "train-00000.bin").unlink()
+    with pytest.raises(UsageError, match=r"train-00000\.bin: missing"):
+        prepare(options)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(options: PrepareOptions) -> None:
+    options.out.parent.mkdir()
+    options.out.write_text("mine")
+    with pytest.raises(UsageError, match="this is a file"):
+        prepare(options)
+
+
+def broken(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("where", ["_write_vocabularies", "_write_rejects", "write_text"])
+@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt()])
+def test_a_failure_midway_leaves_nothing(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
+) -> None:
+    monkeypatch.setattr(stage, where, broken(error))
+    with pytest.raises(type(error)):
+        prepare(options)
+    assert list(options.out.parent.iterdir()) == []
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr("nmt.data.shards.ShardBuilder.write", broken(full))
+    with pytest.raises(NMTError, match=r"out: the disk is full; nothing was left"):
+        prepare(options)
+    assert list(options.out.parent.iterdir()) == []
+
+
+def test_unequal_sides_are_refused_before_anything_is_written(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    (tmp_path / "train.de").write_text("eins\n" * 59)
+    with pytest.raises(DataError, match=r"train\.en has 60 lines and .*train\.de has 59"):
+        prepare(options)
+    assert not options.out.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab_size": 100}, r"en and de: a vocabulary of 100 is too small"),
+        ({"vocab_size": 9999}, r"en and de: a vocabulary of 9999 is more than this text can fill"),
+        ({"vocab_size": 9999, "separate_vocab": True}, r"^en: a vocabulary of 9999"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_writes_nothing(
+    options: PrepareOptions, values: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        prepare(changed(options, **values))
+    assert not options.out.parent.exists()
+
+
+def test_empty_training_text_is_refused(options: PrepareOptions, tmp_path: Path) -> None:
+    for lang in ("en", "de"):
+        (tmp_path / f"train.{lang}").write_text("")
+    with pytest.raises(DataError, match=r"the training text is empty: .*/train$"):
+        prepare(options)
+
+
+def test_training_text_of_which_nothing_is_left_says_where_it_went(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    write(tmp_path, "train", [("same", "same"), ("", "x"), ("y", "y")])
+    with pytest.raises(DataError, match=r"left of 3 training pairs.*empty 1, identical 2"):
+        prepare(options)
+    write(tmp_path, "train", pairs(60))
+    with pytest.raises(DataError, match=r"left of 60 training pairs.*too_long 60"):
+        prepare(changed(options, max_length=1))
+    assert not options.out.exists()
+
+
+@pytest.mark.skipif(
+    "NMT_DATA" not in os.environ, reason="NMT_DATA does not name a folder with multi30k/ in it"
+)
+def test_multi30k_is_prepared_without_loss(tmp_path: Path) -> None:
+    corpus = Path(os.environ["NMT_DATA"]) / "multi30k"
+    folder = prepare(
+        PrepareOptions(
+            out=tmp_path / "data",
+            train=(f"{corpus}/train",),
+            valid=f"{corpus}/val",
+            test=(f"{corpus}/test_2016_flickr",),
+            settings=Settings(src_lang="en", tgt_lang="de", vocab_size=8000),
+            threads=2,
+        )
+    )
+    (train,) = folder.info.train.corpora
+    # `zcat train.en.gz | wc -l`; the README of the corpus says 29,000, 1,014 and 1,000.
+    assert (train.lines, len(folder.valid)) == (29_000, 1_014)
+    assert folder.test is not None
+    assert len(folder.test) == 1_000
+    assert train.kept == len(folder.train) == 29_000 - sum(train.rejected.values())
+    assert train.kept > 28_950
+
+    with gzip.open(corpus / "val.de.gz", "rb") as file:
+        valid = file.read()
+    assert folder.valid_text[1].read_bytes() == valid
+    ids = [folder.valid.tgt(n).tolist() for n in range(len(folder.valid))]
+    lines = valid.decode().split("\n")[:-1]
+    single_spaced = [re.sub(" +", " ", line).strip(" ") for line in lines]
+    assert folder.tgt_vocabulary.decode(ids) == single_spaced

@@ -1,0 +1,77 @@
+"""Options of the stage that cannot be meant are refused before any file is looked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nmt.data.manifest import Settings
+from nmt.data.prepare import PrepareOptions, check_options
+from nmt.errors import UsageError
+
+OPTIONS = PrepareOptions(
+    out=Path("out"),
+    train=("train",),
+    valid="valid",
+    settings=Settings(src_lang="en", tgt_lang="de"),
+)
+
+
+def changed(options: PrepareOptions, **values: object) -> PrepareOptions:
+    settings = dataclasses.replace(options.settings, **values)  # type: ignore[arg-type]
+    return dataclasses.replace(options, settings=settings)
+
+
+def test_the_defaults_have_no_problem() -> None:
+    check_options(OPTIONS)
+
+
+def test_every_problem_of_the_options_is_told_at_once() -> None:
+    wrong = changed(
+        OPTIONS,
+        tgt_lang="en",
+        encoding="utf-9",
+        vocab_size=0,
+        normalization="nfck",
+        character_coverage=0.5,
+        sample_size=0,
+        max_length=0,
+        max_ratio=0.5,
+        keep=("duplicates",),
+    )
+    with pytest.raises(UsageError) as caught:
+        check_options(wrong)
+    assert str(caught.value).split("; ") == [
+        "--src and --tgt are both 'en'",
+        "--encoding utf-9: unknown",
+        "some that are known: utf-8, windows-1252, iso-8859-1, utf-16, gb18030, shift_jis, koi8-r",
+        "--normalization nfck: there is no such rule",
+        "did you mean 'nfkc'?",
+        "--vocab-size 0: must be 1 or more",
+        "--sample-size 0: must be 1 or more",
+        "--max-length 0: must be 1 or more",
+        "--max-ratio 0.5: must be 1 or more",
+        "--character-coverage 0.5: must be from 0.98 to 1",
+        "--keep duplicates: there is no such rule",
+        "did you mean 'duplicate'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab_size": 8000}, "--vocab-size has no effect with --vocab"),
+        ({"normalization": "nfkc"}, "--normalization has no effect with --vocab"),
+        ({"separate_vocab": True}, "--separate-vocab needs --vocab twice"),
+        ({"src_lang": "../en"}, "--src '../en': a language is letters"),
+    ],
+)
+def test_combinations_without_a_meaning_are_refused(
+    values: dict[str, object], message: str
+) -> None:
+    given = dataclasses.replace(OPTIONS, vocab=(Path("spm.model"),))
+    with pytest.raises(UsageError) as caught:
+        check_options(changed(given, **values))
+    assert message in str(caught.value)

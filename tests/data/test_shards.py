@@ -1,0 +1,143 @@
+"""Shards: what is written is read back, and nothing else is believed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.data.shards import Shard, ShardBuilder, token_bytes_for
+from nmt.errors import DataError
+
+PAIRS = [([5, 6, 7], [8]), ([9], [10, 11]), ([], [4]), ([65_535], [0, 1])]
+
+
+def build(path: Path, *, token_bytes: int = 2) -> Path:
+    builder = ShardBuilder(token_bytes=token_bytes)
+    for src, tgt in PAIRS:
+        builder.add(src, tgt)
+    builder.write(path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return build(tmp_path / "train-00000.bin")
+
+
+@pytest.mark.parametrize("token_bytes", [2, 4])
+def test_pairs_are_read_back_in_any_order(tmp_path: Path, token_bytes: int) -> None:
+    shard = Shard.open(build(tmp_path / "s.bin", token_bytes=token_bytes))
+    assert len(shard) == 4
+    for index in (2, 0, 3, 1):
+        assert (shard.src(index).tolist(), shard.tgt(index).tolist()) == PAIRS[index]
+    assert shard.src(0).dtype == np.dtype(f"u{token_bytes}")
+    assert (shard.src_tokens, shard.tgt_tokens) == (5, 6)
+
+
+def test_lengths_are_signed_so_that_they_can_be_subtracted(path: Path) -> None:
+    shard = Shard.open(path)
+    assert shard.src_lengths.tolist() == [3, 1, 0, 1]
+    assert shard.tgt_lengths.tolist() == [1, 2, 1, 2]
+    assert (shard.src_lengths - shard.tgt_lengths).tolist() == [2, -1, -1, -1]
+
+
+def test_the_bytes_are_as_documented(path: Path) -> None:
+    body = struct.pack("<5I", 0, 3, 4, 4, 5) + struct.pack("<5I", 0, 1, 3, 4, 6)
+    tokens = struct.pack("<5H", 5, 6, 7, 9, 65_535) + struct.pack("<6H", 8, 10, 11, 4, 0, 1)
+    header = b"NMTSHARD" + struct.pack("<IIQQQ", 1, 2, 4, 5, 6) + bytes(20)
+    crc = struct.pack("<I", zlib.crc32(header + body))
+    assert path.read_bytes() == header + crc + body + tokens
+
+
+@pytest.mark.parametrize(("vocab_size", "width"), [(65_536, 2), (65_537, 4)])
+def test_ids_take_two_bytes_while_the_vocabulary_fits(vocab_size: int, width: int) -> None:
+    assert token_bytes_for(vocab_size) == width
+
+
+def test_ids_above_16_bits_need_the_wide_form(tmp_path: Path) -> None:
+    with pytest.raises(OverflowError):
+        ShardBuilder(token_bytes=2).add([65_536], [1])
+    builder = ShardBuilder(token_bytes=4)
+    builder.add([65_536], [70_000])
+    builder.write(tmp_path / "s.bin")
+    assert Shard.open(tmp_path / "s.bin").tgt(0).tolist() == [70_000]
+
+
+def test_a_shard_without_pairs_can_be_written(tmp_path: Path) -> None:
+    ShardBuilder(token_bytes=2).write(tmp_path / "s.bin")
+    shard = Shard.open(tmp_path / "s.bin")
+    assert len(shard) == 0
+    assert shard.src_lengths.tolist() == []
+
+
+def test_views_are_not_copies_and_cannot_be_written(path: Path) -> None:
+    shard = Shard.open(path)
+    assert np.shares_memory(shard.src(0), shard.src(0))
+    with pytest.raises(ValueError, match="read-only"):
+        shard.src(0)[0] = 1
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_pairs_that_are_not_there_are_refused(path: Path, index: int) -> None:
+    with pytest.raises(IndexError):
+        Shard.open(path).src(index)
+
+
+def test_a_shard_cut_short_anywhere_is_refused_with_its_name(path: Path) -> None:
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DataError, match=r"train-00000\.bin"):
+            Shard.open(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(DataError, match=r"train-00000\.bin"):
+        Shard.open(path)
+
+
+def test_any_byte_altered_in_header_or_offsets_is_noticed(path: Path) -> None:
+    whole = path.read_bytes()
+    for at in range(64 + 2 * 5 * 4):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"train-00000\.bin"):
+            Shard.open(path)
+
+
+def test_a_header_that_asks_for_the_impossible_is_refused(path: Path) -> None:
+    header = struct.pack("<8sIIQQQ", b"NMTSHARD", 1, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
+    path.write_bytes(header.ljust(64, b"\0"))
+    with pytest.raises(DataError, match="cut short or altered"):
+        Shard.open(path)
+
+
+def test_another_version_is_named_with_ours(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[8] = 7
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"has format 7, and this nmt reads 1.*nmt prepare"):
+        Shard.open(path)
+
+
+def test_a_foreign_file_is_refused(path: Path) -> None:
+    path.write_bytes(b"PK\x03\x04" + bytes(200))
+    with pytest.raises(DataError, match="no shard of nmt"):
+        Shard.open(path)
+
+
+def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.bin"):
+        Shard.open(tmp_path / "nowhere.bin")
+
+
+def test_offsets_are_32_bits_wide_and_the_builder_knows() -> None:
+    builder = ShardBuilder(token_bytes=2)
+    assert builder.has_room_for(2**32 - 1, 0)
+    assert not builder.has_room_for(2**32, 0)
+    assert not builder.has_room_for(0, 2**32)
+    builder.add([1], [])
+    assert not builder.has_room_for(2**32 - 1, 0)

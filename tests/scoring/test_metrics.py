@@ -1,0 +1,147 @@
+"""The figures: worked out by hand on a few words, and sacreBLEU's own on any text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import sacrebleu
+
+from nmt.errors import DataError, UsageError
+from nmt.scoring.metrics import METRICS, TOKENIZERS, score, tokenised_lines
+
+HYPOTHESES = [
+    'Er sagte: "Das ist, mit Verlaub, nicht 3,5 &amp; 4."',
+    "Die Katze saß auf der Matte.",
+    "",
+    "wir haben keine Zeit\u2028für lange Reden",
+    "Zürich, den 3. Mai 1998 - ein Überblick",
+]
+REFERENCES = [
+    'Er sagte: "Das sind, mit Verlaub, keine 3,5 & 4!"',
+    "Die Katze lag auf der Matte.",
+    "Nichts.",
+    "Für lange Reden haben wir keine Zeit",
+    "ein Überblick: Zürich, 3. Mai 1998",
+]
+OTHER_REFERENCES = [line.replace("Die Katze", "Eine Katze") for line in REFERENCES]
+
+
+def geometric_mean(*precisions: float) -> float:
+    return math.prod(precisions) ** (1 / len(precisions))
+
+
+def test_bleu_by_hand() -> None:
+    # 1-grams: all but "sat". 2-grams: "the cat", "on the", "the mat". 3-grams: "on the mat".
+    # 4-grams: none of 3, smoothed to half a match.
+    result = score(["the cat sat on the mat"], [["the cat is on the mat"]])["bleu"]
+    precisions = [5 / 6, 3 / 5, 1 / 4, 0.5 / 3]
+    assert result.score == pytest.approx(100 * geometric_mean(*precisions))
+    assert result.detail["precisions"] == pytest.approx([100 * p for p in precisions])
+    assert result.detail["brevity_penalty"] == 1
+
+
+def test_bleu_of_a_short_hypothesis_by_hand() -> None:
+    # Every n-gram matches; 5 words where the reference has 6.
+    result = score(["a b c d e"], [["a b c d e f"]])["bleu"]
+    assert result.score == pytest.approx(100 * math.exp(1 - 6 / 5))
+    assert (result.detail["hypothesis_length"], result.detail["reference_length"]) == (5, 6)
+
+
+def test_bleu_with_two_references_by_hand() -> None:
+    # "a b c d" is in one reference, "x y" in the other; the second is as long as the hypothesis.
+    result = score(["a b c d x y"], [["a b c d"], ["x y z u v w"]])["bleu"]
+    assert result.score == pytest.approx(100 * geometric_mean(6 / 6, 4 / 5, 2 / 4, 1 / 3))
+    assert "nrefs:2" in result.signature
+
+
+def test_chrf_by_hand() -> None:
+    # One of two letters is right, and the only pair of letters is wrong: (1/2 + 0/1) / 2.
+    assert score(["ab"], [["ac"]], ["chrf"])["chrf"].score == pytest.approx(25)
+
+
+def test_ter_by_hand() -> None:
+    # One substitution, and one shift of "a" to the front: 2 edits for 6 reference words.
+    result = score(["a b c", "b c a"], [["a b d", "a b c"]], ["ter"])["ter"]
+    assert result.score == pytest.approx(100 * 2 / 6)
+    assert result.detail["edits"] == 2
+
+
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHER_REFERENCES]])
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [
+        ("bleu", sacrebleu.BLEU()),
+        ("chrf", sacrebleu.CHRF()),
+        ("chrf++", sacrebleu.CHRF(word_order=2)),
+        ("ter", sacrebleu.TER()),
+    ],
+)
+def test_figures_and_signatures_are_sacrebleus(
+    name: str, oracle: sacrebleu.metrics.base.Metric, references: list[list[str]]
+) -> None:
+    expected = oracle.corpus_score(HYPOTHESES, references)
+    result = score(HYPOTHESES, references, [name])[name]
+    assert result.score == expected.score
+    assert result.name == expected.name
+    assert result.signature == str(oracle.get_signature())
+
+
+@pytest.mark.parametrize("tokenize", TOKENIZERS)
+def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
+    oracle = sacrebleu.BLEU(tokenize=tokenize)
+    result = score(HYPOTHESES, [REFERENCES], tokenize=tokenize)["bleu"]
+    assert result.score == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert f"tok:{tokenize}|" in result.signature
+
+
+def test_case_counts_unless_it_is_told_not_to() -> None:
+    hypotheses, references = ["DAS ist ein Test"], [["Das IST ein test"]]
+    mixed = score(hypotheses, references, METRICS)
+    lower = score(hypotheses, references, METRICS, lowercase=True)
+    for name in ("bleu", "chrf", "chrf++"):
+        assert mixed[name].score < 100 == pytest.approx(lower[name].score)
+        assert "case:mixed" in mixed[name].signature
+        assert "case:lc" in lower[name].signature
+    assert mixed["ter"] == lower["ter"]
+    assert mixed["ter"].score == 0
+
+
+def test_bleu_comes_first_whatever_the_order_asked_for() -> None:
+    names = ["ter", "chrf++", "bleu", "ter"]
+    assert list(score(HYPOTHESES, [REFERENCES], names)) == ["bleu", "chrf++", "ter"]
+
+
+def test_a_translation_of_nothing_scores_zero() -> None:
+    results = score(["", ""], [["ein Haus", "ein Baum"]], METRICS)
+    assert {name: result.score for name, result in results.items()} == {
+        "bleu": 0,
+        "chrf": 0,
+        "chrf++": 0,
+        "ter": 100,
+    }
+
+
+def test_numbers_of_lines_must_agree() -> None:
+    with pytest.raises(DataError, match="reference 1 has 2, reference 2 has 3"):
+        score(["a", "b"], [["a", "b"], ["a", "b", "c"]])
+
+
+@pytest.mark.parametrize("references", [[], [[]]])
+def test_nothing_to_score_is_an_error(references: list[list[str]]) -> None:
+    with pytest.raises(DataError, match="nothing to score"):
+        score([], references)
+
+
+def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown metric 'blue'; did you mean 'bleu'\?"):
+        score(["a"], [["a"]], ["blue"])
+
+
+def test_an_unknown_tokenizer_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown tokenizer '13'; did you mean '13a'\?"):
+        score(["a"], [["a"]], tokenize="13")
+
+
+def test_lines_that_look_tokenised_are_counted() -> None:
+    assert tokenised_lines(["Das geht .", "Das geht.", "...", " .", "Das geht . "]) == 2
