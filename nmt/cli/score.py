@@ -68,7 +68,7 @@ def score(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: metric to score and signature.")
     ] = False,
-    quiet: Quiet = False, (its callback has done the work)
+    quiet: Quiet = False,
 ) -> None:
     """Compare a translation with its reference, line by line: BLEU, chrF, chrF++, TER.
 

@@ -145,7 +145,7 @@ def translate(
             dtype=DTYPES[precision],
             batch_tokens=batch_tokens,
         )
-        total = _count_lines(input_path) if input_path else None
+        total = _count_lines(input_path)
         render = render_n_best if n_best else render_scored if scores else render_text
         with (
             console.progress("translating", total=total, unit="lines") as bar,
@@ -193,6 +193,8 @@ def _open_output(path: Path | None) -> contextlib.AbstractContextManager[BinaryI
     return atomic_writer(path)
 
 
-def _count_lines(path: Path) -> int:
+def _count_lines(path: Path | None) -> int | None:
+    if path is None or not path.is_file():  # a pipe, as in `--input <(zcat f)`, is read only once
+        return None
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

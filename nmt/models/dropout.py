@@ -22,6 +22,6 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return F.dropout(x, p)
     quarters = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     drawn = quarters.view(torch.int16)[: x.numel()].view_as(x)  # uniform on -2^15 .. 2^15 - 1
-    dropped = round(p * _RANGE)
+    dropped = min(round(p * _RANGE), _RANGE - 1)
     kept = (drawn >= dropped - _RANGE // 2).to(x.dtype)
     return x * kept.mul_(_RANGE / (_RANGE - dropped))

@@ -25,6 +25,17 @@ KIND = "a model file"
 FORMAT_VERSION = 1
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
+# What the header holds of a card; a stranger's file may hold anything.
+_HEADER = {
+    "architecture": str,
+    "config": dict,
+    "src_lang": str,
+    "tgt_lang": str,
+    "max_src_tokens": int,
+    "data": str,
+    "update": int,
+    "valid": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -103,20 +114,30 @@ class ModelReader:
 
 
 def _read_card(file: TensorFile) -> ModelCard:
-    header: dict[str, Any] = dict(file.header)
-    src_vocabulary = Vocabulary(file.read(_SRC_VOCABULARY).numpy().tobytes())
+    header = dict(file.header)
+    wrong = [name for name in header.keys() | _HEADER if type(header.get(name)) != _HEADER.get(name)]
+    if wrong or header["max_src_tokens"] < 1:
+        raise DataError(
+            f"{file.path}: damaged: its header is not a model's, such as "
+            f"{min(wrong, default='max_src_tokens')!r}"
+        )
+    src_vocabulary = _read_vocabulary(file, _SRC_VOCABULARY)
     tgt_vocabulary = (
-        Vocabulary(file.read(_TGT_VOCABULARY).numpy().tobytes())
+        _read_vocabulary(file, _TGT_VOCABULARY)
         if _TGT_VOCABULARY in file.names
         else src_vocabulary
     )
+    config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
+    return ModelCard(
+        config=config, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary, **header
+    )
+
+
+def _read_vocabulary(file: TensorFile, name: str) -> Vocabulary:
     try:
-        config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
-        return ModelCard(
-            config=config, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary, **header
-        )
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{file.path}: damaged: its header is not a model's ({error})") from None
+        return Vocabulary(file.read(name).numpy().tobytes())
+    except DataError as error:
+        raise DataError(f"{file.path}: damaged: {name}: {error}") from None
 
 
 def find_model(path: Path) -> Path:
@@ -142,9 +163,9 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     reader = ModelReader(find_model(path))
     with torch.device("meta"):  # no time is spent on weights that are replaced
         model = reader.card.build()
-    expected = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+    expected = {name: (tuple(w.shape), w.dtype) for name, w in model.named_parameters()}
     weights = {name: reader.weight(name) for name in reader.weight_names}
-    found = {name: tuple(weight.shape) for name, weight in weights.items()}
+    found = {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()}
     if found != expected:
         different = sorted(set(found.items()) ^ set(expected.items()))
         raise DataError(

@@ -74,9 +74,12 @@ class TensorFile:
         self._checksum: str = metadata.get("sha256", "")
         self._header_text: str = metadata.get("header", "")
         try:
-            self.header: dict[str, Any] = json.loads(self._header_text)
+            header = json.loads(self._header_text)
         except ValueError:
-            raise DataError(f"{path}: damaged: its header is not JSON") from None
+            header = None
+        if not isinstance(header, dict):
+            raise DataError(f"{path}: damaged: its header is not a JSON object")
+        self.header: dict[str, Any] = header
         self.names: list[str] = sorted(self._file.keys())
 
     def read(self, name: str) -> Tensor:

@@ -42,8 +42,12 @@ class SearchOptions:
             raise UsageError(
                 f"n-best is {self.n_best}; it must lie between 1 and the beam size {self.beam_size}"
             )
-        if self.length_penalty < 0:
-            raise UsageError(f"length penalty is {self.length_penalty}; it must not be negative")
+        if not 0 <= self.length_penalty < math.inf:
+            raise UsageError(
+                f"length penalty is {self.length_penalty}; it must be a number from 0 up"
+            )
+        if self.max_extra_tokens < 0:
+            raise UsageError(f"max-extra-tokens is {self.max_extra_tokens}; it must be 0 or more")
         if self.length_penalty_form not in LENGTH_PENALTY_FORMS:
             form = self.length_penalty_form
             raise UsageError(
@@ -137,15 +141,30 @@ def _best_extensions(
         extended[at_limit, :, EOS_ID] = closing
     extended += alive.log_probs.to(extended.device)[:, :, None]  # (B, W, V)
     count = min(2 * width, width * vocab_size)
-    log_probs, flat = extended.flatten(1).topk(count, dim=1)  # (B, 2W)
-    log_probs, flat = log_probs.cpu(), flat.cpu()
+    log_probs, flat = _largest(extended.flatten(1), count)  # (B, 2W)
     if log_probs.isnan().any():
         raise NMTError("the model's output is not a number; its weights are damaged or diverged")
-    # topk leaves the order of equal values open: settle it by index.
-    flat, by_index = flat.sort(dim=1)
-    log_probs, by_value = log_probs.gather(1, by_index).sort(dim=1, descending=True, stable=True)
-    flat = flat.gather(1, by_value)
     return log_probs, flat // vocab_size, flat % vocab_size
+
+
+def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return each row's `count` largest values and their indices, on the CPU, equal ones by index.
+
+    topk leaves open in what order equal values come, and which of them where not all have room.
+    """
+    room = min(count + 1, values.shape[1])
+    found, indices = (part.cpu() for part in values.topk(room, dim=1))  # (B, count + 1)
+    indices, by_index = indices.sort(dim=1)
+    found, by_value = found.gather(1, by_index).sort(dim=1, descending=True, stable=True)
+    indices = indices.gather(1, by_value)
+    last, next_one = found[:, count - 1], found[:, room - 1]
+    if room > count:
+        for row in ((last == next_one) & (last > -math.inf)).nonzero()[:, 0].tolist():
+            reaching = (values[row] >= last[row].item()).nonzero()[:, 0]  # ascending
+            best, order = values[row, reaching].sort(descending=True, stable=True)
+            found[row, :count] = best[:count].cpu()
+            indices[row, :count] = reaching[order[:count]].cpu()
+    return found[:, :count], indices[:, :count]
 
 
 def _collect_finished(

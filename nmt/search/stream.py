@@ -9,23 +9,23 @@ from nmt.errors import NMTError
 from nmt.search.lines import LineReader
 from nmt.search.translator import Translation, Translator
 
-Render = Callable[[int, Sequence[Translation]], str]
-"""Line number from 0 and its translations, best first, to what is written for it."""
+Render = Callable[[int, Sequence[Translation]], list[str]]
+"""Line number from 0 and its translations, best first, to the lines that are written for it."""
 
 
-def render_text(_number: int, translations: Sequence[Translation]) -> str:
+def render_text(_number: int, translations: Sequence[Translation]) -> list[str]:
     """Return the best translation."""
-    return translations[0].text
+    return [translations[0].text]
 
 
-def render_scored(_number: int, translations: Sequence[Translation]) -> str:
+def render_scored(_number: int, translations: Sequence[Translation]) -> list[str]:
     """Return score and best translation, tab-separated."""
-    return f"{translations[0].score:.6f}\t{translations[0].text}"
+    return [f"{translations[0].score:.6f}\t{translations[0].text}"]
 
 
-def render_n_best(number: int, translations: Sequence[Translation]) -> str:
+def render_n_best(number: int, translations: Sequence[Translation]) -> list[str]:
     """Return all translations, a line each, in the Moses form."""
-    return "\n".join(f"{number} ||| {t.text} ||| {t.score:.6f}" for t in translations)
+    return [f"{number} ||| {t.text} ||| {t.score:.6f}" for t in translations]
 
 
 @dataclass
@@ -63,7 +63,8 @@ def translate_stream(
         translations = translator.translate([line.text for line in pool], on_progress=on_progress)
         output = bytearray()
         for line, found in zip(pool, translations, strict=True):
-            output += render(summary.lines_out, found).encode() + line.end
+            texts = [text.encode() for text in render(summary.lines_out, found)]
+            output += (line.end or b"\n").join(texts) + line.end
             summary.lines_out += 1
             summary.target_tokens += len(found[0].tokens)
         write(bytes(output))

@@ -58,7 +58,8 @@ class Translator:
         self.model = model
         self.src_vocabulary = src_vocabulary
         self.tgt_vocabulary = tgt_vocabulary
-        self.options = replace(options, barred_ids=tgt_vocabulary.barred_ids)
+        barred_ids = tuple({*options.barred_ids, *tgt_vocabulary.barred_ids})
+        self.options = replace(options, barred_ids=barred_ids)
         self.device = device
         self.max_src_tokens = max_src_tokens
         self.batch_tokens = batch_tokens
@@ -105,8 +106,9 @@ class Translator:
         Returns:
             For each line, in order, its `n_best` translations, best first.
         """
-        encoded = self.src_vocabulary.encode(lines)
-        pieces = [split_ids(self.src_vocabulary, ids, self.max_src_tokens) for ids in encoded]
+        pieces = [
+            split_ids(self.src_vocabulary, ids, self.max_src_tokens) for ids in self._encode(lines)
+        ]
         sources = [piece.ids for line in pieces for piece in line]
         found = iter(self._search(sources, on_progress))
         return [
@@ -116,10 +118,11 @@ class Translator:
 
     def is_cut(self, line: str) -> bool:
         """Tell whether a line is so long that it is translated in pieces."""
-        # A token covers at least one byte, so most lines need not be encoded to know.
-        if len(line.encode()) + 1 <= self.max_src_tokens:
-            return False
-        return len(self.src_vocabulary.encode([line])[0]) > self.max_src_tokens
+        return len(self._encode([line])[0]) > self.max_src_tokens
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        # A line of white space alone is blank, also where a tab or U+00A0 has a piece of its own.
+        return self.src_vocabulary.encode(["" if line.isspace() else line for line in lines])
 
     @torch.inference_mode()
     def _search(

@@ -17,7 +17,7 @@ from typing import Any
 from nmt import console
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
-from nmt.models.model_file import ModelCard, write_model
+from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.training.distributed import Ranks
 from nmt.training.optimizer import LossScale, Optimizer
@@ -77,6 +77,14 @@ def publish(source: Path, path: Path) -> None:
     link_or_copy(source, path)
 
 
+def update_behind(path: Path) -> int | None:
+    """Return the update behind a model file's weights, or None where there is no whole file."""
+    try:
+        return ModelReader(path).card.update
+    except DataError:
+        return None
+
+
 def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
     """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
 
@@ -85,7 +93,10 @@ def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
     Raises:
         DataError: if there are states, but none that is whole.
     """
-    progress = _restore_newest(run, optimizer) if ranks.is_first else Progress()
+    progress = Progress()
+    if ranks.is_first:
+        _remove_half_written(run)
+        progress = _restore_newest(run, optimizer)
     for vector in optimizer.vectors().values():
         ranks.broadcast_(vector)
     optimizer.weights.refresh()
@@ -147,6 +158,13 @@ def _remove_beyond(run: RunFolder, progress: Progress) -> None:
             path.unlink()
 
 
+def _remove_half_written(run: RunFolder) -> None:
+    """Remove what a process that was killed left; whoever calls this holds the folder's lock."""
+    for folder in (run.path, run.checkpoints):
+        for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
+            path.unlink()
+
+
 def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
     """Remove what need not be kept."""
     newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
@@ -173,8 +191,6 @@ def _updates_of(run: RunFolder, role: str, suffix: str) -> list[int]:
 def _files_of(run: RunFolder) -> list[tuple[Path, str, int, str]]:
     found = []
     for path in run.checkpoints.iterdir():
-        if path.name.endswith(TEMPORARY_SUFFIX):
-            path.unlink()  # of a process that was killed: this one holds the folder's lock
-        elif match := _NAME.fullmatch(path.name):
+        if match := _NAME.fullmatch(path.name):
             found.append((path, match[1], int(match[2]), match[3]))
     return found

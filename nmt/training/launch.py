@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -36,24 +37,31 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
         ranks.barrier()
         cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
         recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
-        ranks.barrier()
-        if ranks.is_first:
-            run.write_config(recipe, data.fingerprint, ranks.world_size)
         torch.set_num_threads(recipe.training.threads)
-        _train(Trainer(recipe, data, run, ranks, device))
+        _train(recipe, data, run, ranks, device)
     finally:
+        run.unlock()
         ranks.leave()
 
 
-def _train(trainer: Trainer) -> None:
+def _train(
+    recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+) -> None:
     """Train, and leave word of a failure in the run folder."""
+    trainer = None
     try:
+        trainer = Trainer(recipe, data, run, ranks, device)
+        # Only now, so that a recipe that does not fit the data can be put right in this folder.
+        if ranks.is_first:
+            run.write_config(recipe, data.fingerprint, ranks.world_size)
         trainer.train()
     except Stopped:
         raise
     except Exception as error:
-        if trainer.ranks.is_first:
-            trainer.run.write_status("failed", trainer.progress.update, str(error))
+        if ranks.is_first and run.exists:
+            update = trainer.progress.update if trainer else 0
+            with contextlib.suppress(OSError):  # a full disk is what there is to tell
+                run.write_status("failed", update, str(error))
         if isinstance(error, torch.OutOfMemoryError):
             raise NMTError(
                 "the GPU's memory is full: lower micro_batch_tokens and run the same command again"

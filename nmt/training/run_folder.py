@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from nmt import console
 from nmt.config import Recipe, format_toml, resumable_keys
 from nmt.errors import DataError, Stopped, UsageError
-from nmt.files import atomic_writer, write_text
+from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.training.curves import curves_from_metrics
 
 FORMAT_VERSION = 1
@@ -52,14 +52,14 @@ class RunFolder:
         if not self.exists and self.path.exists():
             if not self.path.is_dir():
                 raise UsageError(f"{self.path}: exists and is no folder; choose another --out")
-            if any(entry.name != "lock" for entry in self.path.iterdir()):
+            if not all(_is_left_by_a_start(entry) for entry in self.path.iterdir()):
                 raise UsageError(
                     f"{self.path}: holds other files and no run; choose an empty or new --out"
                 )
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        """Hold the folder until this process ends.
+        """Hold the folder until `unlock`, or until this process ends.
 
         Raises:
             Stopped: if another process trains in it.
@@ -71,6 +71,11 @@ class RunFolder:
             raise Stopped(
                 f"{self.path}: another process is training here; nothing touched"
             ) from None
+
+    def unlock(self) -> None:
+        """Let go of the folder."""
+        if self._lock is not None:
+            self._lock.close()
 
     def settle(self, recipe: Recipe, data: str, threads: int, ranks: int) -> Recipe:
         """Settle what a recipe leaves open, and check that an old run goes on as it was.
@@ -163,17 +168,25 @@ class RunFolder:
                 continue
         return records
 
-    def cut_metrics(self, update: int) -> None:
-        """Drop the records beyond `update`, which will be written again."""
+    def cut_metrics(self, update: int, validated: int) -> None:
+        """Drop the records beyond `update`, and validations beyond `validated`: they come again."""
         if not self._metrics.exists():
             return
-        kept = [record for record in self.metrics() if record["update"] <= update]
+        ends = {"train": update, "valid": validated}
+        kept = [record for record in self.metrics() if record["update"] <= ends[record["kind"]]]
         with atomic_writer(self._metrics) as file:
             file.writelines((json.dumps(record) + "\n").encode() for record in kept)
 
     def draw_curves(self) -> None:
         """Draw metrics.jsonl as curves.svg."""
         write_text(self.path / "curves.svg", curves_from_metrics(self.metrics()))
+
+
+def _is_left_by_a_start(entry: Path) -> bool:
+    """Tell whether a run that was killed before its config.toml was there leaves such an entry."""
+    if entry.name == "checkpoints" and entry.is_dir():
+        return not any(entry.iterdir())
+    return entry.name == "lock" or entry.name.endswith(TEMPORARY_SUFFIX)
 
 
 def _sections(recipe: Recipe, data: str, ranks: int) -> dict[str, dict[str, object]]:

@@ -105,13 +105,13 @@ class Trainer:
             Stopped: when asked to stop, with everything saved.
             NMTError: when the loss is no longer a number.
         """
-        self._begin()
         config, progress = self.config, self.progress
         window = Window.empty(self.device)
         bar = console.progress(
             "training", total=config.max_updates, unit="updates", initial=progress.update
         )
         with self.stop.listening(), bar:
+            self._begin()
             while True:
                 update = progress.update
                 if update and update % config.log_every == 0 and window.target_tokens:
@@ -129,7 +129,7 @@ class Trainer:
                     break
                 self._train_update(window)
                 bar.update(1)
-        self._finish()
+            self._finish(window)
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
@@ -198,7 +198,7 @@ class Trainer:
         if not self.ranks.is_first:
             return
         count = len(self.weights.master)
-        self.run.cut_metrics(self.progress.update)
+        self.run.cut_metrics(self.progress.update, self.progress.validated)
         self.run.write_status("running", self.progress.update)
         verb = (
             f"going on at update {self.progress.update:,}" if self.progress.update else "starting"
@@ -217,11 +217,7 @@ class Trainer:
         loss, nll = (float(x) / window.target_tokens for x in (window.loss, window.nll))
         norm = float(window.grad_norm)
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise NMTError(
-                f"{self.run.path}: diverged before update {progress.update}: loss {loss}, gradient "
-                f"norm {norm}; lower learning_rate, raise warmup_updates or set clip_norm, and "
-                "start in a new folder"
-            )
+            raise self._diverged(f"loss {loss}, gradient norm {norm}")
         seconds = time.monotonic() - window.started
         progress.seconds += seconds
         figures: dict[str, object] = {
@@ -249,6 +245,12 @@ class Trainer:
             self.run.draw_curves()
         return short
 
+    def _diverged(self, found: str) -> NMTError:
+        return NMTError(
+            f"{self.run.path}: diverged before update {self.progress.update}: {found}; lower "
+            "learning_rate, raise warmup_updates or set clip_norm, and start in a new folder"
+        )
+
     def _validate(self) -> None:
         """Validate the weights that are kept, and write them if they are among the best."""
         progress, started = self.progress, time.monotonic()
@@ -256,6 +258,8 @@ class Trainer:
             result = self.validator.measure(self.model, self.stop)
         if result is None:  # asked to stop: this validation is done again on resuming
             return
+        if not math.isfinite(result.loss):
+            raise self._diverged(f"valid loss {result.loss}")
         self.valid = result.figures()
         progress.validated = progress.update
         improved = self._rank(result)
@@ -304,11 +308,11 @@ class Trainer:
         self.saved, self.saved_at = self.progress.update, time.monotonic()
 
     def _save_all(self) -> None:
-        if self.saved != self.progress.update:
+        update, last = self.progress.update, self.run.path / "last.safetensors"
+        if self.saved != update:
             self._save_state()
-            if self.ranks.is_first:
-                path = self.run.path / "last.safetensors"
-                checkpoint.write_weights(path, self._present_card(), self.optimizer)
+        if self.ranks.is_first and checkpoint.update_behind(last) != update:
+            checkpoint.write_weights(last, self._present_card(), self.optimizer)
 
     def _stop(self) -> None:
         self._save_all()
@@ -320,7 +324,9 @@ class Trainer:
             "same command again to go on"
         )
 
-    def _finish(self) -> None:
+    def _finish(self, window: Window) -> None:
+        if window.target_tokens:
+            self._log(window)
         self._save_all()
         if not self.ranks.is_first:
             return
