@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 export NMT_DATA ?= $(abspath ../shared/data)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint bench clean
+.PHONY: help install demo multi30k test test-slow lint bench clean
 
 help:  ## List the targets.
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
 
@@ -26,6 +26,11 @@ $(VENV)/installed: pyproject.toml
 
 demo: install  ## Run the whole pipeline on the embedded example: about 5 minutes on 2 cores.
 	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
+
+multi30k: install  ## Train on Multi30k, English to German and French: hours on 2 cores.
+	for tgt in de fr; do \
+	  $(MAKE) --no-print-directory -C examples/multi30k NMT=$(abspath $(BIN)/nmt) TGT=$$tgt || exit; \
+	done
 
 lint: install  ## Check style and types.
 	$(BIN)/ruff check nmt tests examples

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -272,6 +273,7 @@ def _checked(spec: dataclasses.Field[Any], raw: object) -> Value:
     return value
 
 
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -279,7 +281,8 @@ def _parse(name: str, text: str, kind: type) -> object:
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
-        return kind(text.replace(",", "").replace("_", ""))
+        # A comma only ever parts thousands: elsewhere 0,5 is one half, and must not become 5.
+        return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
     except (KeyError, ValueError):
         raise ValueError(f"{name} is {text!r}, not {_KIND_NAMES[kind]}") from None
 
@@ -298,8 +301,10 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 def read_toml(path: Path) -> dict[str, object]:
     """Read a recipe: keys under [model] and [training], flattened.
 
+    [run], where a run folder's config.toml tells what is no recipe's matter, is passed over.
+
     Raises:
-        UsageError: if the file is missing, no TOML, or holds other sections or keys outside them.
+        UsageError: if the file is missing, no TOML, or has other sections or keys in the wrong one.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -308,13 +313,22 @@ def read_toml(path: Path) -> dict[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
+    document.pop("run", None)
     for section, content in document.items():
         if section not in ("model", "training") or not isinstance(content, dict):
             raise UsageError(
                 f"{path}: {section!r} is not a section; keys stand under [model] or [training]"
             )
+        astray = sorted(content.keys() & _keys("training" if section == "model" else "model"))
+        if astray:
+            raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
     return values
+
+
+def _keys(section: str) -> set[str]:
+    classes = MODEL_CONFIGS.values() if section == "model" else (TrainingConfig,)
+    return {spec.name for cls in classes for spec in dataclasses.fields(cls)}
 
 
 def format_toml(sections: Mapping[str, object]) -> str:

@@ -7,7 +7,9 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -49,6 +51,11 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _reflow(docstring: str | None) -> str:
+    """Join the lines of each paragraph, which rich would keep apart."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
+
+
 def _describe(error: OSError) -> str:
     if error.filename is None:
         return str(error.strerror or error)
@@ -74,7 +81,9 @@ for _name, _function, _example in (
     ("models", models.models, models.EXAMPLE),
     ("data", data.data, data.EXAMPLE),
 ):
-    app.command(_name, epilog=f"Example:\n\n{_example}")(_guarded(_function))
+    app.command(_name, help=_reflow(_function.__doc__), epilog=f"Example:\n\n{_example}")(
+        _guarded(_function)
+    )
 
 # What typer raises for a wrong option or value; its module is private and has moved between
 # releases, but BadParameter has always been the grandchild of this one.

@@ -15,6 +15,7 @@ EXAMPLE = (
 )
 
 _SHORTHAND = "Shorthand for --set"
+_FROM_PRESET = "from the preset"
 
 
 def train(
@@ -32,7 +33,7 @@ def train(
         typer.Option(
             "--config",
             metavar="FILE.toml",
-            help="Values under [model] and [training] that take the place of the preset's.",
+            help="Values under \\[model] and \\[training] that take the place of the preset's.",
         ),
     ] = None,
     assignments: Annotated[
@@ -46,27 +47,37 @@ def train(
     max_updates: Annotated[
         int | None,
         typer.Option(
-            help="Updates after which training ends [from the preset].", rich_help_panel=_SHORTHAND
+            help="Updates after which training ends.",
+            show_default=_FROM_PRESET,
+            rich_help_panel=_SHORTHAND,
         ),
     ] = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(
-            help="Target tokens of an update [from the preset].", rich_help_panel=_SHORTHAND
+            help="Target tokens of an update.",
+            show_default=_FROM_PRESET,
+            rich_help_panel=_SHORTHAND,
         ),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="fp32, bf16 or fp16 [from the preset].", rich_help_panel=_SHORTHAND),
+        typer.Option(
+            help="fp32, bf16 or fp16.", show_default=_FROM_PRESET, rich_help_panel=_SHORTHAND
+        ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="auto, cpu or cuda [from the preset].", rich_help_panel=_SHORTHAND),
+        typer.Option(
+            help="auto, cpu or cuda.", show_default=_FROM_PRESET, rich_help_panel=_SHORTHAND
+        ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of weights, order and dropout [from the preset].", rich_help_panel=_SHORTHAND
+            help="Seed of weights, order and dropout.",
+            show_default=_FROM_PRESET,
+            rich_help_panel=_SHORTHAND,
         ),
     ] = None,
     quiet: Quiet = False,

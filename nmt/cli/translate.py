@@ -26,14 +26,15 @@ def translate(
     ],
     input_path: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Text to translate. [default: stdin]"),
+        typer.Option("--input", metavar="FILE", help="Text to translate.", show_default="stdin"),
     ] = None,
     output_path: Annotated[
         Path | None,
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Where to write; appears when it is complete. [default: stdout]",
+            help="Where to write; appears when it is complete.",
+            show_default="stdout",
         ),
     ] = None,
     beam_size: Annotated[
@@ -87,7 +88,7 @@ def translate(
     ] = "fp32",
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="CPU threads. [default: all]", rich_help_panel=_MACHINE),
+        typer.Option(min=1, help="CPU threads.", show_default="all", rich_help_panel=_MACHINE),
     ] = None,
     batch_tokens: Annotated[
         int,

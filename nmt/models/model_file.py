@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -115,7 +114,11 @@ class ModelReader:
 
 def _read_card(file: TensorFile) -> ModelCard:
     header = dict(file.header)
-    wrong = [name for name in header.keys() | _HEADER if type(header.get(name)) != _HEADER.get(name)]
+    wrong = [
+        name
+        for name in header.keys() | _HEADER.keys()
+        if type(header.get(name)) is not _HEADER.get(name)
+    ]
     if wrong or header["max_src_tokens"] < 1:
         raise DataError(
             f"{file.path}: damaged: its header is not a model's, such as "
@@ -123,9 +126,7 @@ def _read_card(file: TensorFile) -> ModelCard:
         )
     src_vocabulary = _read_vocabulary(file, _SRC_VOCABULARY)
     tgt_vocabulary = (
-        _read_vocabulary(file, _TGT_VOCABULARY)
-        if _TGT_VOCABULARY in file.names
-        else src_vocabulary
+        _read_vocabulary(file, _TGT_VOCABULARY) if _TGT_VOCABULARY in file.names else src_vocabulary
     )
     config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
     return ModelCard(
@@ -134,8 +135,11 @@ def _read_card(file: TensorFile) -> ModelCard:
 
 
 def _read_vocabulary(file: TensorFile, name: str) -> Vocabulary:
+    model = file.read(name)
+    if model.dtype != torch.uint8:
+        raise DataError(f"{file.path}: damaged: {name} holds {model.dtype}, not bytes")
     try:
-        return Vocabulary(file.read(name).numpy().tobytes())
+        return Vocabulary(model.numpy().tobytes())
     except DataError as error:
         raise DataError(f"{file.path}: damaged: {name}: {error}") from None
 
@@ -167,10 +171,10 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     weights = {name: reader.weight(name) for name in reader.weight_names}
     found = {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()}
     if found != expected:
-        different = sorted(set(found.items()) ^ set(expected.items()))
+        different = min(name for name, _ in found.items() ^ expected.items())
         raise DataError(
             f"{reader.path}: damaged: its weights do not fit its configuration, such as "
-            f"{different[0][0]!r}"
+            f"{different!r}"
         )
     _assign(model, weights)
     return model, reader.card

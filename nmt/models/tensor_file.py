@@ -40,8 +40,11 @@ def write_tensors(
     }
     with atomic_path(path) as temporary:
         try:
+            temporary.touch()
+            usual_mode = temporary.stat().st_mode
             save_file(stored, temporary, metadata)
-        except SafetensorError as error:  # its form of a full disk or a missing folder
+            temporary.chmod(usual_mode)  # safetensors makes files that nobody else may read
+        except (SafetensorError, FileNotFoundError) as error:  # a full disk or a missing folder
             raise NMTError(f"{path}: could not be written: {error}") from None
 
 

@@ -101,7 +101,7 @@ class Translator:
 
         Args:
             lines: any text without line ends; blank lines are translated by blank ones.
-            on_progress: called with the number of sources (lines, or pieces of them) just done.
+            on_progress: called with the number of lines, or pieces of them, just done.
 
         Returns:
             For each line, in order, its `n_best` translations, best first.
@@ -110,6 +110,8 @@ class Translator:
             split_ids(self.src_vocabulary, ids, self.max_src_tokens) for ids in self._encode(lines)
         ]
         sources = [piece.ids for line in pieces for piece in line]
+        if on_progress is not None:
+            on_progress(pieces.count([]))  # blank lines are done
         found = iter(self._search(sources, on_progress))
         return [
             self._decode([next(found) for _ in line], [piece.separator for piece in line])

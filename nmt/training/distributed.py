@@ -6,6 +6,7 @@ variables; tensors on CPUs travel by gloo, on GPUs by NCCL.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class Ranks:
     def join(self) -> None:
         """Meet the other processes."""
         if self.world_size > 1:
+            # Its functions take the group that stands at their import for a default. The optimiser
+            # imports them; by then they would hold our group, and keep its threads alive until
+            # Python has ended, where now and then one aborts the process.
+            importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
             dist.init_process_group(f"cpu:gloo{gpu}")
 

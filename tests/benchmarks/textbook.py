@@ -1,0 +1,98 @@
+"""The yardstick of training speed: torch.nn.Transformer as a textbook would train it.
+
+F.cross_entropy, torch.optim.Adam, padded batches of similar length, fp32. It is kept as it is, so
+that figures of different times can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+PAD, BOS, EOS = 0, 2, 3
+
+
+class Textbook(nn.Module):
+    """torch.nn.Transformer between shared embeddings and a projection tied to them."""
+
+    def __init__(self, vocab_size: int, d_model: int, d_ff: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.transformer = nn.Transformer(
+            d_model, heads, layers, layers, d_ff, dropout=0.1, batch_first=True
+        )
+        self.dropout = nn.Dropout(0.1)
+        angles = torch.arange(512)[:, None] * torch.exp(
+            torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model)
+        )  # (512, d_model / 2)
+        self.positions = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        scale = math.sqrt(self.embedding.embedding_dim)
+        embedded: Tensor = self.embedding(tokens) * scale + self.positions[: tokens.shape[1]]
+        dropped: Tensor = self.dropout(embedded)
+        return dropped  # (B, T, D)
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        length = tgt_in.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool).triu(1)
+        padding = src == PAD
+        hidden = self.transformer(
+            self.embed(src),
+            self.embed(tgt_in),
+            tgt_mask=causal,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )  # (B, T, D)
+        return F.linear(hidden, self.embedding.weight)  # (B, T, V)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+def tokens_per_second(
+    model: Textbook,
+    src: Sequence[Sequence[int]],
+    tgt: Sequence[Sequence[int]],
+    *,
+    batch_tokens: int,
+    warmup: int,
+    updates: int,
+) -> float:
+    """Train and return source and target tokens a second, ends of sentence counted."""
+    order = sorted(range(len(src)), key=lambda i: (len(tgt[i]), len(src[i])))
+    batches: list[list[int]] = []
+    batch: list[int] = []
+    tokens = 0
+    for index in order:
+        if tokens + len(tgt[index]) + 1 > batch_tokens:
+            batches.append(batch)
+            batch, tokens = [], 0
+        batch.append(index)
+        tokens += len(tgt[index]) + 1
+    np.random.default_rng(0).shuffle(batches)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    model.train()
+    done, started = 0, 0.0
+    for number, indices in enumerate(batches[: warmup + updates]):
+        if number == warmup:
+            done, started = 0, time.perf_counter()
+        sources = [[*src[i], EOS] for i in indices]
+        targets = [[*tgt[i], EOS] for i in indices]
+        logits = model(padded(sources), padded([[BOS, *t[:-1]] for t in targets]))
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), padded(targets).flatten(), ignore_index=PAD, label_smoothing=0.1
+        )
+        adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        done += sum(map(len, sources)) + sum(map(len, targets))
+    return done / (time.perf_counter() - started)

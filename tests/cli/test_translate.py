@@ -1,0 +1,277 @@
+"""`nmt translate` as a shell sees it: lines, pipes, files, exit statuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Nmt = Callable[..., Any]
+
+QUICK = ["--threads", "1", "--beam-size", "2", "--max-extra-tokens", "3"]
+
+
+def command(model: Path, *words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "nmt", "translate", str(model), *QUICK, *map(str, words)]
+
+
+def translate(model: Path, data: bytes, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command(model, *words), input=data, capture_output=True, check=False)
+
+
+def assert_lines_correspond(data: bytes, translated: bytes) -> None:
+    """As many lines, blank where blank, ended alike."""
+    assert translated.count(b"\n") == data.count(b"\n")
+    assert translated.endswith(b"\n") == data.endswith(b"\n")
+    for before, after in zip(data.split(b"\n"), translated.split(b"\n"), strict=True):
+        if before != b"\r":  # a last "\r" without its newline is text, blank text at that
+            assert after.endswith(b"\r") == before.endswith(b"\r")
+        if not before.strip():
+            assert not after.strip()
+    translated.decode()  # the output is UTF-8 whatever came in
+
+
+# ------------------------------------------------------------------------- stdin to stdout
+
+
+def test_stdout_holds_data_alone_and_files_hold_the_same(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    data = b"the cat\n\na dog sees the bird\n"
+    done = translate(model_file, data)
+    assert done.returncode == 0
+    assert done.stderr == b"nmt: 3 lines translated\n"
+    assert_lines_correspond(data, done.stdout)
+    lines = done.stdout.split(b"\n")
+    assert lines[0] and lines[2] and not lines[1]
+
+    (tmp_path / "in").write_bytes(data)
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert nmt("translate", model_file, *files, *QUICK, "--quiet") == (0, "", "")
+    assert (tmp_path / "out").read_bytes() == done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
+    nasty = [
+        b"the cat",
+        b"",
+        b"the dog\r",
+        b"\r",
+        b"a\rb",
+        b"a \xff bird",
+        "\u2028 \x85 \x0b\x0c\x1e".encode(),
+        b"\0",
+        b"\xc3(",
+        b"\t",
+        "\ufeff".encode(),
+        b"x" * 5_000,
+        b"bird " * 40,
+        "日本語😀".encode(),
+    ]
+    data = b"\xef\xbb\xbf" + b"\n".join(nasty * 2) + b"\nthe end"
+    done = translate(model_file, data, "--pool-lines", "5")
+    assert done.returncode == 0
+    assert_lines_correspond(data, done.stdout)
+    notices = done.stderr.decode().splitlines()
+    assert notices == [
+        "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; their bad bytes "
+        "became U+FFFD",
+        "nmt: warning: stdin: 4 lines have more than 20 tokens, the first is line 12; they were "
+        "translated in pieces",
+        "nmt: 29 lines translated",
+    ]
+
+
+def test_empty_input_gives_empty_output(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").touch()
+    answer = nmt("translate", model_file, "--input", tmp_path / "in")
+    assert answer == (0, "", "nmt: 0 lines translated\n")
+
+
+def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:
+    process = subprocess.Popen(
+        command(model_file), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    # Only so that a command that waits for the end of its input does not hang this test.
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    assert process.stdin and process.stdout and process.stderr
+    for line in (b"the cat\n", b"a dog\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")
+    process.stdin.close()
+    assert process.stdout.read() == b""
+    assert process.stderr.read() == b"nmt: 2 lines translated\n"
+    assert process.wait() == 0
+    watchdog.cancel()
+
+
+def test_a_reader_that_leaves_early_is_no_failure(model_file: Path) -> None:
+    nmt = shlex.join(command(model_file, "--pool-lines", "10"))
+    shell = f"set -o pipefail; seq 300 | {nmt} | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+
+
+def test_a_pipe_by_name_is_read_once(model_file: Path) -> None:
+    nmt = shlex.join(command(model_file))
+    shell = f"{nmt} --input <(printf 'the cat\\na dog\\n')"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 2
+
+
+# ----------------------------------------------------------------------------- what is written
+
+
+def test_n_best_lines_have_the_moses_form(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("the cat\n\nthe dog\n")
+    answer = nmt("translate", model_file, "--input", tmp_path / "in", *QUICK, "--n-best", "2")
+    assert answer.status == 0
+    rows = [line.split(" ||| ") for line in answer.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    assert all(re.fullmatch(r"-?\d+\.\d{6}", row[-1]) for row in rows)
+    assert float(rows[0][-1]) >= float(rows[1][-1])
+    assert rows[2] == ["1", "", "0.000000"]
+
+
+def test_scores_stand_before_the_text(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("the cat\n\n")
+    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
+    plain, scored = nmt(*words), nmt(*words, "--scores")
+    texts = [line.split("\t", maxsplit=1) for line in scored.stdout.splitlines()]
+    assert [text for _, text in texts] == plain.stdout.splitlines()
+    assert float(texts[0][0]) < 0
+    assert texts[1][0] == "0.000000"
+
+
+def test_batch_and_pool_sizes_do_not_change_the_output(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("".join("cat " * (n % 5) + "dog\n" for n in range(20)))
+    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
+    first = nmt(*words)
+    assert first.status == 0
+    for sizes in (("--batch-tokens", "1"), ("--pool-lines", "3"), ("--batch-tokens", "30")):
+        assert nmt(*words, *sizes) == first
+
+
+def test_other_encodings_are_read_and_utf_8_is_written(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "utf-8").write_bytes("Größe\n".encode())
+    (tmp_path / "ansi").write_bytes("Größe\n".encode("windows-1252"))
+    words = ("translate", model_file, *QUICK, "--input")
+    expected = nmt(*words, tmp_path / "utf-8").stdout
+    found = nmt(*words, tmp_path / "ansi", "--encoding", "windows-1252")
+    assert (found.status, found.stdout) == (0, expected)
+
+
+# ---------------------------------------------------------------------------------- failures
+
+
+def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_bytes(b"fine\nfine\nb\xffd\nfine\n")
+    (tmp_path / "out").write_text("an earlier one\n")
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    answer = nmt("translate", model_file, *files, *QUICK, "--strict")
+    assert (answer.status, answer.stdout) == (1, "")
+    assert "in: line 3 is not valid utf-8" in answer.stderr
+    assert (tmp_path / "out").read_text() == "an earlier one\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
+    model_file: Path, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        command(model_file, "--output", tmp_path / "out"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin and process.stderr
+    process.stdin.write(b"the cat\n")
+    process.stdin.flush()
+    while process.poll() is None and not any(p.stat().st_size for p in tmp_path.iterdir()):
+        time.sleep(0.05)  # until the first line has been written under a temporary name
+    assert not (tmp_path / "out").exists()
+    process.send_signal(signal.SIGTERM)
+    stderr = process.stderr.read()
+    assert process.wait() == 75
+    assert stderr.startswith(b"nmt: warning: stopped; ")
+    assert list(tmp_path.iterdir()) == []
+    process.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--beam-size", "0"], 2, "Invalid value for '--beam-size'"),
+        (["--bream-size", "4"], 2, "No such option: --bream-size"),
+        (["--n-best", "5"], 2, "n-best is 5; it must lie between 1 and the beam size 4"),
+        (["--n-best", "2", "--scores"], 2, "--n-best and --scores exclude each other"),
+        (["--precision", "fp23"], 2, "unknown precision 'fp23'; did you mean 'fp32'?"),
+        (["--device", "cudda"], 2, "unknown device 'cudda'; did you mean 'cuda'?"),
+        (["--length-penalty", "inf"], 2, "length penalty is inf"),
+        (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
+        (["--encoding", "utf-16"], 2, "unknown encoding 'utf-16'"),
+        (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
+        (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_a_status(
+    nmt: Nmt, model_file: Path, tmp_path: Path, words: list[str], status: int, message: str
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    source = [] if "--input" in words else ["--input", tmp_path / "in"]
+    answer = nmt("translate", model_file, *source, *words)
+    assert (answer.status, answer.stdout) == (status, "")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("nmt: error: ")
+    assert message in line
+
+
+def test_a_model_that_is_missing_or_damaged_is_a_failure_with_its_name(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    damaged = tmp_path / "damaged.safetensors"
+    damaged.write_bytes(model_file.read_bytes()[:-1])
+    (tmp_path / "folder").mkdir()
+    for model, message in [
+        (tmp_path / "none.safetensors", "none.safetensors: no such file"),
+        (damaged, "damaged.safetensors: damaged, or not a file that nmt wrote"),
+        (tmp_path / "in", "in: damaged, or not a file that nmt wrote"),
+        (tmp_path / "folder", "folder: no model in this folder"),
+    ]:
+        answer = nmt("translate", model, "--input", tmp_path / "in")
+        assert (answer.status, answer.stdout) == (1, "")
+        assert message in answer.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_an_unreadable_model_is_a_failure_with_its_name(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    locked = tmp_path / "locked.safetensors"
+    locked.write_bytes(model_file.read_bytes())
+    locked.chmod(0)
+    (tmp_path / "in").write_text("the cat\n")
+    answer = nmt("translate", locked, "--input", tmp_path / "in")
+    assert answer.status == 1
+    assert "locked.safetensors" in answer.stderr

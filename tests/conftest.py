@@ -1,0 +1,62 @@
+"""What several test files stand on: a vocabulary, and a model that translates, if only nonsense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import TransformerConfig
+from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
+from nmt.models.model_file import ModelCard, write_model
+
+TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def vocabulary() -> Vocabulary:
+    """330 pieces: 4 special, 256 bytes, letters, and merges of some English words."""
+    words = TEXT.split()
+    lines = [" ".join(words[start::step]) for step in (1, 2, 3, 5) for start in range(step)]
+    return learn_vocabulary([f"{line}." for line in lines], vocab_size=330)
+
+
+@pytest.fixture(scope="session")
+def card(vocabulary: Vocabulary) -> ModelCard:
+    """A tiny Transformer that takes 20 source tokens at once."""
+    config = TransformerConfig(
+        num_encoder_layers=1, num_decoder_layers=1, d_model=16, d_ff=32, num_heads=2
+    )
+    return ModelCard(
+        architecture="transformer",
+        config=config,
+        src_lang="en",
+        tgt_lang="de",
+        src_vocabulary=vocabulary,
+        tgt_vocabulary=vocabulary,
+        max_src_tokens=20,
+        data="fingerprint",
+        update=7,
+        valid={"loss": 1.5},
+    )
+
+
+@pytest.fixture(scope="session")
+def model_file(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny Transformer with random weights, on disk."""
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        weights: dict[str, torch.Tensor] = dict(card.build().named_parameters())
+    # Logits are products with this matrix: eos is now no random model's favourite, and no line is
+    # translated by nothing.
+    with torch.no_grad():
+        weights["output_projection"][EOS_ID] = 0.0
+    write_model(path, card, weights)
+    return path

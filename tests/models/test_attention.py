@@ -1,0 +1,158 @@
+"""Attention is equation 1 of the paper: against loops, and against torch's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from reference import Array
+from reference import attention as attention_by_loops
+from torch.nn import functional as F
+
+from nmt.models.attention import (
+    CrossAttention,
+    KeyValueCache,
+    SelfAttention,
+    attend,
+    merge_heads,
+    split_heads,
+)
+
+B, H, T, S, K = 2, 3, 4, 5, 6
+D = H * K
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def in_heads(x: torch.Tensor) -> Array:
+    """(B, T, D) -> (B, H, T, K): a head is K neighbouring columns."""
+    return x.numpy().reshape(B, -1, H, K).swapaxes(1, 2)
+
+
+def out_of_heads(x: Array) -> torch.Tensor:
+    """(B, H, T, K) -> (B, T, D)."""
+    return torch.from_numpy(x.swapaxes(1, 2).reshape(B, -1, D).copy())
+
+
+@pytest.fixture
+def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return normal(B, H, T, K), normal(B, H, S, K), normal(B, H, S, K)
+
+
+def some_mask() -> torch.Tensor:
+    """(B, 1, T, S), each query with a key at least."""
+    mask = torch.rand(B, 1, T, S, generator=torch.Generator().manual_seed(2)) < 0.6
+    mask[..., 0] = True
+    assert not mask.all()
+    return mask
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attend_is_the_loop_reference_and_torch_s_own(
+    inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor], masked: bool
+) -> None:
+    mask = some_mask() if masked else None
+    found = attend(*inputs, mask)
+    everywhere = np.ones((B, H, T, S), dtype=bool)
+    allowed = mask.numpy() & everywhere if mask is not None else everywhere
+    query, key, value = (part.numpy() for part in inputs)
+    by_loops = attention_by_loops(query, key, value, allowed)
+    np.testing.assert_allclose(found.numpy(), by_loops, atol=1e-12)
+    by_torch = F.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    torch.testing.assert_close(found, by_torch, atol=1e-12, rtol=0)
+
+
+def test_what_is_masked_moves_nothing_not_even_a_huge_value(
+    inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+) -> None:
+    query, key, value = inputs
+    mask = torch.ones(B, 1, 1, S, dtype=torch.bool)
+    mask[0, ..., 3:] = False
+    before = attend(query, key, value, mask)
+    key, value = key.clone(), value.clone()
+    key[0, :, 3:], value[0, :, 3:] = 1e4, -1e30
+    assert torch.equal(attend(query, key, value, mask), before)
+    key[0, :, 2] += 1.0
+    assert not torch.equal(attend(query, key, value, mask)[0], before[0])
+
+
+def test_one_allowed_key_is_copied() -> None:
+    torch.manual_seed(1)
+    value = normal(1, 1, 3, K)
+    mask = torch.tensor([False, True, False])
+    found = attend(normal(1, 1, 2, K), normal(1, 1, 3, K), value, mask)
+    torch.testing.assert_close(found, value[:, :, 1:2].expand(1, 1, 2, K))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_knows_minus_infinity(
+    inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor], dtype: torch.dtype
+) -> None:
+    # A mask of -1e9 would overflow fp16.
+    query, key, value = (part.to(dtype) for part in inputs)
+    found = attend(query, key, value, some_mask())
+    torch.testing.assert_close(found.double(), attend(*inputs, some_mask()), atol=0.05, rtol=0)
+
+
+def test_heads_are_neighbouring_columns() -> None:
+    x = torch.arange(2 * 2 * 6).view(2, 2, 6)
+    heads = split_heads(x, 3)  # (2, 3, 2, 2)
+    assert heads[0, 1].tolist() == [[2, 3], [8, 9]]
+    assert torch.equal(merge_heads(heads), x)
+
+
+def test_self_attention_is_projections_around_the_loop_reference() -> None:
+    torch.manual_seed(3)
+    module = SelfAttention(D, H).double()
+    x, causal = normal(B, T, D), torch.ones(T, T, dtype=torch.bool).tril()
+    query, key, value = (in_heads(x @ w.T) for w in module.qkv.detach().chunk(3))
+    mask = np.broadcast_to(causal.numpy(), (B, H, T, T))
+    merged = out_of_heads(attention_by_loops(query, key, value, mask))
+    torch.testing.assert_close(module(x, causal), merged @ module.output.detach().T)
+
+
+def test_cross_attention_is_projections_around_the_loop_reference() -> None:
+    torch.manual_seed(3)
+    module = CrossAttention(D, H).double()
+    x, memory, mask = normal(B, T, D), normal(B, S, D), some_mask()
+    query = in_heads(x @ module.query.detach().T)
+    key, value = (in_heads(memory @ w.T) for w in module.key_value.detach().chunk(2))
+    expanded = np.broadcast_to(mask.numpy(), (B, H, T, S))
+    merged = out_of_heads(attention_by_loops(query, key, value, expanded))
+    found = module(x, *module.project_memory(memory), mask)
+    torch.testing.assert_close(found, merged @ module.output.detach().T)
+
+
+def test_each_projection_starts_within_its_own_xavier_bound() -> None:
+    # Xavier's uniform bound for a D x D matrix is sqrt(6 / (D + D)), not that of the 3D x D stack.
+    torch.manual_seed(4)
+    bound = math.sqrt(6 / (64 + 64))
+    for weight in (SelfAttention(64, 4).qkv, CrossAttention(64, 4).key_value):
+        assert bound * 0.99 < weight.abs().max() <= bound
+
+
+def test_attention_projections_have_no_bias() -> None:
+    for module in (SelfAttention(D, H), CrossAttention(D, H)):
+        assert all(parameter.dim() == 2 for parameter in module.parameters())
+
+
+def test_the_cache_returns_all_that_was_appended_and_reorders_it() -> None:
+    torch.manual_seed(5)
+    cache, steps = KeyValueCache(), 40  # beyond its first 16 and next 32 positions
+    keys, values = normal(3, H, steps, K), normal(3, H, steps, K)
+    for t in range(steps):
+        key, value = cache.append(keys[:, :, t : t + 1], values[:, :, t : t + 1])
+        assert cache.length == t + 1
+        assert torch.equal(key, keys[:, :, : t + 1])
+        assert torch.equal(value, values[:, :, : t + 1])
+    rows = torch.tensor([2, 2, 0, 1])
+    cache.select(rows)
+    more = normal(4, H, 1, K)
+    key, value = cache.append(more, -more)
+    assert torch.equal(key, torch.cat((keys[rows], more), dim=2))
+    assert torch.equal(value, torch.cat((values[rows], -more), dim=2))

@@ -1,0 +1,279 @@
+"""The one file that translates: what goes in comes out, and nothing damaged is believed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt.config import TransformerConfig
+from nmt.data.batches import pad_sources
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import DataError, NMTError
+from nmt.models.contract import TranslationModel
+from nmt.models.model_file import (
+    FORMAT_VERSION,
+    KIND,
+    ModelCard,
+    ModelReader,
+    find_model,
+    load_model,
+    write_model,
+)
+from nmt.models.tensor_file import TensorFile, write_tensors
+from nmt.models.transformer import Transformer
+
+
+def weights_of(model: TranslationModel) -> dict[str, Tensor]:
+    return dict(model.named_parameters())
+
+
+@torch.no_grad()
+def first_logits(model: TranslationModel) -> Tensor:
+    state = model.eval().start(model.encode(pad_sources([[5, 6, 7], [300]])))
+    return state.step(torch.tensor([2, 2]))
+
+
+@pytest.fixture
+def content(model_file: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """The tensors and the header of a good model file, to be made into bad ones."""
+    file = TensorFile(model_file, kind=KIND, version=FORMAT_VERSION)
+    return {name: file.read(name) for name in file.names}, dict(file.header)
+
+
+# -------------------------------------------------------------------------- round trip
+
+
+@pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
+def test_a_loaded_model_is_the_one_that_was_written(
+    card: ModelCard, tmp_path: Path, tie_embeddings: str
+) -> None:
+    card = replace(card, config=replace(card.config, tie_embeddings=tie_embeddings))
+    torch.manual_seed(2)
+    model = card.build()
+    write_model(tmp_path / "m", card, weights_of(model))
+    loaded, read = load_model(tmp_path / "m")
+    for field in dataclasses.fields(ModelCard):
+        if "vocabulary" not in field.name:
+            assert getattr(read, field.name) == getattr(card, field.name)
+    assert read.src_vocabulary.model == card.src_vocabulary.model
+    assert read.tgt_vocabulary is read.src_vocabulary
+    assert weights_of(loaded).keys() == weights_of(model).keys()
+    for name, weight in weights_of(loaded).items():
+        assert weight.dtype == torch.float32
+        assert weight.requires_grad
+        assert torch.equal(weight, weights_of(model)[name])
+    assert torch.equal(first_logits(loaded), first_logits(model))
+
+
+def test_separate_vocabularies_are_both_kept(
+    card: ModelCard, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    other = learn_vocabulary(["der Hund sieht die Katze", "ein Baum"], vocab_size=290)
+    card = replace(
+        card, tgt_vocabulary=other, config=replace(card.config, tie_embeddings="decoder")
+    )
+    write_model(tmp_path / "m", card, weights_of(card.build()))
+    model, read = load_model(tmp_path / "m")
+    assert (read.src_vocabulary.model, read.tgt_vocabulary.model) == (vocabulary.model, other.model)
+    assert isinstance(model, Transformer)
+    assert model.src_embedding.weight.shape == (330, 16)
+    assert model.output_projection.shape == (290, 16)
+
+
+def test_tied_weights_are_stored_once_and_tied_after_loading(model_file: Path) -> None:
+    matrices = [name for name, w in load_file(model_file).items() if w.shape == (330, 16)]
+    assert len(matrices) == 1
+    model, _ = load_model(model_file)
+    assert isinstance(model, Transformer)
+    assert model.src_embedding is model.tgt_embedding
+    assert model.output_projection is model.tgt_embedding.weight
+
+
+def test_anyone_can_read_the_file_as_safetensors(model_file: Path) -> None:
+    with safe_open(model_file, framework="pt") as file:
+        assert file.metadata()["kind"] == "a model file"
+
+
+def test_a_loaded_model_can_be_trained(model_file: Path) -> None:
+    model, _ = load_model(model_file)
+    state = model.train().start(model.encode(pad_sources([[5, 6]])))
+    torch.autograd.backward(state.step(torch.tensor([2])).sum())
+    assert all(p.grad is not None for p in model.parameters() if p.dim() > 1)
+
+
+# ---------------------------------------------------------------------- what is loaded
+
+
+def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None:
+    with pytest.raises(NMTError, match=f"{tmp_path}: no model in this folder"):
+        find_model(tmp_path)
+    for name in ("last.safetensors", "best.safetensors"):
+        (tmp_path / name).touch()
+        assert find_model(tmp_path) == tmp_path / name
+    assert find_model(tmp_path / "last.safetensors") == tmp_path / "last.safetensors"
+
+
+def test_what_keeps_models_from_being_averaged_is_told(card: ModelCard) -> None:
+    assert card.differences(replace(card, update=9, valid={}, data="other")) == []
+    config = replace(card.config, d_ff=64)
+    other = learn_vocabulary(["ein Baum und ein Haus"], vocab_size=275)
+    assert card.differences(replace(card, config=config, tgt_lang="fr", tgt_vocabulary=other)) == [
+        "tgt_lang de and fr",
+        "d_ff 32 and 64",
+        "another tgt vocabulary",
+    ]
+
+
+# ------------------------------------------------------------------------------ damage
+
+
+def test_damage_anywhere_is_noticed_with_the_file_s_name(model_file: Path, tmp_path: Path) -> None:
+    good, path = model_file.read_bytes(), tmp_path / "bad.safetensors"
+    positions = random.Random(1).sample(range(len(good)), 150)
+    for position in [0, 8, 20, len(good) - 1, *positions]:
+        bad = bytearray(good)
+        bad[position] ^= 0x10
+        path.write_bytes(bad)
+        with pytest.raises(DataError, match=r"bad\.safetensors: "):
+            ModelReader(path)
+    for length in (0, 7, 1_000, len(good) - 1):
+        path.write_bytes(good[:length])
+        with pytest.raises(DataError, match=r"bad\.safetensors: "):
+            load_model(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"{tmp_path / 'none'}: no such file"):
+        load_model(tmp_path / "none")
+
+
+def test_other_kinds_and_versions_are_refused(
+    content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path
+) -> None:
+    write_tensors(tmp_path / "m", *content, kind=KIND, version=FORMAT_VERSION + 1)
+    with pytest.raises(DataError, match="m: a model file of format version 2; this nmt reads"):
+        load_model(tmp_path / "m")
+    write_tensors(tmp_path / "m", *content, kind="a training state", version=FORMAT_VERSION)
+    with pytest.raises(DataError, match="m: not a model file of nmt, but a training state"):
+        load_model(tmp_path / "m")
+
+
+NAME = "weights/encoder.0.attention.output"  # (16, 16)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {NAME: torch.zeros(16, 17)},
+        {NAME: torch.zeros(256)},
+        {NAME: torch.zeros(16, 16, dtype=torch.int32)},
+        {NAME: torch.zeros(16, 16, dtype=torch.float16)},
+        {NAME: None},
+        {"weights/encoder.1.attention.output": torch.zeros(16, 16)},
+        {"vocabulary/src": None},
+        {"vocabulary/src": torch.zeros(100, dtype=torch.uint8)},
+        {"vocabulary/src": torch.empty(0, dtype=torch.uint8)},
+        {"vocabulary/src": torch.zeros(100, dtype=torch.bfloat16)},
+    ],
+)
+def test_tensors_that_do_not_fit_the_configuration_are_refused(
+    content: tuple[dict[str, Tensor], dict[str, object]],
+    tmp_path: Path,
+    change: dict[str, Tensor | None],
+) -> None:
+    tensors, header = content
+    changed = {name: t for name, t in (tensors | change).items() if t is not None}
+    write_tensors(tmp_path / "bad.file", changed, header, kind=KIND, version=FORMAT_VERSION)
+    with pytest.raises(DataError, match=r"bad\.file: damaged: "):
+        load_model(tmp_path / "bad.file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "transfomer"}, "unknown architecture.*did you mean 'transformer'"),
+        ({"architecture": ["transformer"]}, "not a model's, such as 'architecture'"),
+        ({"architecture": None}, "not a model's, such as 'architecture'"),
+        ({"config": [1, 2]}, "not a model's, such as 'config'"),
+        ({"config": {"d_model": -4}}, "d_model is -4, below its minimum"),
+        ({"config": {"d_modle": 4}}, "unknown key 'd_modle'; did you mean 'd_model'"),
+        ({"config": {}}, "its weights do not fit its configuration"),
+        ({"max_src_tokens": "20"}, "not a model's, such as 'max_src_tokens'"),
+        ({"max_src_tokens": 0}, "not a model's, such as 'max_src_tokens'"),
+        ({"valid": 3}, "not a model's, such as 'valid'"),
+        ({"surplus": 1}, "not a model's, such as 'surplus'"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(
+    content: tuple[dict[str, Tensor], dict[str, object]],
+    tmp_path: Path,
+    change: dict[str, object],
+    message: str,
+) -> None:
+    # The checksum is right: such a file is not damaged but made by somebody else.
+    tensors, header = content
+    header |= change
+    write_tensors(tmp_path / "bad.file", tensors, header, kind=KIND, version=FORMAT_VERSION)
+    with pytest.raises(DataError, match=rf"bad\.file: .*{message}"):
+        load_model(tmp_path / "bad.file")
+
+
+def test_a_header_without_one_of_its_keys_is_refused(
+    content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path
+) -> None:
+    tensors, header = content
+    for key in list(header):
+        less = {name: value for name, value in header.items() if name != key}
+        write_tensors(tmp_path / "bad.file", tensors, less, kind=KIND, version=FORMAT_VERSION)
+        with pytest.raises(DataError, match=rf"bad\.file: .*not a model's, such as '{key}'"):
+            load_model(tmp_path / "bad.file")
+
+
+class _Payload:
+    """What a hostile pickle does: unpickling it makes a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
+    torch.save({"model": _Payload(tmp_path / "broken-in")}, tmp_path / "evil.safetensors")
+    with pytest.raises(DataError, match="not a file that nmt wrote"):
+        load_model(tmp_path / "evil.safetensors")
+    assert not (tmp_path / "broken-in").exists()
+
+
+def test_a_failed_write_leaves_nothing(card: ModelCard, tmp_path: Path) -> None:
+    weights = weights_of(card.build())
+    with pytest.raises(NMTError, match="nowhere/m: could not be written"):
+        write_model(tmp_path / "nowhere" / "m", card, weights)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_safetensors_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2, 2)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(DataError, match="not a model file of nmt, but another file"):
+        load_model(tmp_path / "foreign.safetensors")
+
+
+def test_a_configuration_too_large_for_memory_is_refused_before_it_is_built(
+    content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path
+) -> None:
+    tensors, header = content
+    giant = TransformerConfig(num_encoder_layers=1, d_model=1 << 20, d_ff=1 << 24, num_heads=1)
+    header["config"] = dataclasses.asdict(giant)
+    write_tensors(tmp_path / "giant", tensors, header, kind=KIND, version=FORMAT_VERSION)
+    with pytest.raises(DataError, match="its weights do not fit its configuration"):
+        load_model(tmp_path / "giant")

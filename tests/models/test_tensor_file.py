@@ -1,0 +1,181 @@
+"""A file of tensors is read whole and unchanged, or refused by name."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from nmt.errors import DataError, NMTError
+from nmt.models import tensor_file
+from nmt.models.tensor_file import TensorFile, write_tensors
+
+TENSORS = {
+    "a/weights": torch.arange(6, dtype=torch.float32).view(2, 3) / 7,
+    "b/scalar": torch.tensor(2.5),
+    "c/bytes": torch.tensor([1, 2, 255], dtype=torch.uint8),
+    "d/half": torch.tensor([0.5, -3.0], dtype=torch.bfloat16),
+    "e/whole": torch.tensor([2**40, -1]),
+    "f/empty": torch.empty(0, 3),
+}
+HEADER = {"names": ["é", "ü"], "update": 12, "nested": {"x": 0.1}}
+
+
+def write(path: Path, *, kind: str = "a test file", version: int = 3) -> Path:
+    write_tensors(path, TENSORS, HEADER, kind=kind, version=version)
+    return path
+
+
+def open_and_verify(path: Path) -> TensorFile:
+    file = TensorFile(path, kind="a test file", version=3)
+    file.verify()
+    return file
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write(tmp_path / "test.safetensors")
+
+
+def test_what_was_written_is_read(path: Path) -> None:
+    file = open_and_verify(path)
+    assert file.names == sorted(TENSORS)
+    assert file.header == HEADER
+    assert all(same(file.read(name), tensor) for name, tensor in TENSORS.items())
+
+
+def test_views_of_one_storage_are_written_as_what_they_show(tmp_path: Path) -> None:
+    # As the trainer keeps them: all weights are pieces of one vector.
+    whole = torch.arange(10.0)
+    views = {"x": whole[:4].view(2, 2), "y": whole[4:], "z": whole.view(2, 5).T}
+    write_tensors(tmp_path / "views", views, {}, kind="k", version=1)
+    file = TensorFile(tmp_path / "views", kind="k", version=1)
+    file.verify()
+    assert all(same(file.read(name), tensor) for name, tensor in views.items())
+    assert (tmp_path / "views").stat().st_size < 1_000
+
+
+def test_a_file_may_be_read_by_whom_other_files_may(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "ordinary").touch()
+    assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_lacking_tensor_is_named(path: Path) -> None:
+    with pytest.raises(DataError, match=r"test\.safetensors: damaged: it lacks 'weights/b'"):
+        open_and_verify(path).read("weights/b")
+
+
+# ------------------------------------------------------------------------------ damage
+
+
+@pytest.mark.parametrize("change", [0x01, 0x20])
+def test_every_changed_byte_is_noticed(path: Path, change: int) -> None:
+    good = path.read_bytes()
+    for position in range(len(good)):
+        bad = bytearray(good)
+        bad[position] ^= change
+        path.write_bytes(bad)
+        try:
+            file = open_and_verify(path)
+        except DataError as error:
+            assert str(path) in str(error)
+            continue
+        # Only a byte without meaning may pass, such as white space between header and data.
+        assert file.header == HEADER
+        assert file.names == sorted(TENSORS)
+        assert all(same(file.read(name), tensor) for name, tensor in TENSORS.items()), position
+
+
+def test_every_truncation_is_noticed(path: Path) -> None:
+    good = path.read_bytes()
+    for length in range(0, len(good), 3):
+        path.write_bytes(good[:length])
+        with pytest.raises(DataError, match=r"test\.safetensors: "):
+            open_and_verify(path)
+    path.write_bytes(good + b"\0")
+    with pytest.raises(DataError, match=r"test\.safetensors: "):
+        open_and_verify(path)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.safetensors", tmp_path):
+        with pytest.raises(DataError, match=f"{path}: no such file"):
+            TensorFile(path, kind="k", version=1)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04", b"hello, world, this is text\n" * 10, b"\xff" * 64]
+)
+def test_what_is_no_safetensors_file_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"test\.safetensors: damaged, or not a file that nmt"):
+        open_and_verify(path)
+
+
+def test_other_kinds_and_versions_are_refused_with_both_named(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a model file of nmt, but a test file"):
+        TensorFile(path, kind="a model file", version=3)
+    with pytest.raises(DataError, match="format version 3; this nmt reads version 4"):
+        TensorFile(path, kind="a test file", version=4)
+    save_file({"x": torch.zeros(1)}, tmp_path / "foreign")
+    with pytest.raises(DataError, match="not a test file of nmt, but another file"):
+        TensorFile(tmp_path / "foreign", kind="a test file", version=3)
+
+
+@pytest.mark.parametrize("header", ["", "{", "[1]", "3", "null"])
+def test_a_header_that_is_no_json_object_is_refused(tmp_path: Path, header: str) -> None:
+    metadata = {"kind": "a test file", "version": "3", "header": header, "sha256": ""}
+    save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata)
+    with pytest.raises(DataError, match="its header is not a JSON object"):
+        TensorFile(tmp_path / "f", kind="a test file", version=3)
+
+
+def test_a_file_without_a_checksum_is_refused(tmp_path: Path) -> None:
+    metadata = {"kind": "a test file", "version": "3", "header": json.dumps(HEADER)}
+    save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata)
+    with pytest.raises(DataError, match="checksum"):
+        open_and_verify(tmp_path / "f")
+
+
+# ------------------------------------------------------------------------ whole or not
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (SafetensorError("disk full"), NMTError),
+        (OSError(errno.ENOSPC, "no space"), OSError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: BaseException,
+    expected: type[BaseException],
+) -> None:
+    before = path.read_bytes()
+
+    def fail(_tensors: object, file: Path, _metadata: object) -> None:
+        file.write_bytes(b"half of it")
+        raise failure
+
+    monkeypatch.setattr(tensor_file, "save_file", fail)
+    with pytest.raises(expected):
+        write_tensors(path, {}, {}, kind="a test file", version=3)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_missing_is_an_error_with_the_name(tmp_path: Path) -> None:
+    with pytest.raises(NMTError, match="nowhere/f: could not be written"):
+        write(tmp_path / "nowhere" / "f")

@@ -1,0 +1,349 @@
+"""The models: the Transformer is torch's own, and every architecture keeps the contract.
+
+The contract is that step by step equals teacher-forced, that hypotheses can be reordered, and that
+neither companions nor padding nor the future move a logit. In float64, so that bounds are tight.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from reference import sinusoidal_positions
+from torch import Tensor, nn
+
+from nmt.config import ModelConfig, TransformerConfig
+from nmt.data.batches import Batch, pad_sources
+from nmt.models.contract import Memory, TranslationModel
+from nmt.models.registry import ARCHITECTURES, build_model
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
+
+PAD, BOS, EOS = 0, 2, 3
+SRC_VOCAB, TGT_VOCAB = 23, 29
+
+TINY: dict[str, ModelConfig] = {
+    "transformer": TransformerConfig(
+        num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=40, num_heads=4, dropout=0.2
+    )
+}
+"""A small configuration of each architecture."""
+
+SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17]]
+TARGETS = [[20, 21, 22], [4, 5, 6, 7, 8, 9], [10]]
+
+
+def assert_equal(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+def test_every_architecture_is_tested() -> None:
+    assert TINY.keys() == ARCHITECTURES.keys()
+
+
+def tiny(architecture: str, tie_embeddings: str = "none", seed: int = 1) -> TranslationModel:
+    torch.manual_seed(seed)
+    config = replace(TINY[architecture], tie_embeddings=tie_embeddings)
+    sizes = (TGT_VOCAB, TGT_VOCAB) if tie_embeddings == "all" else (SRC_VOCAB, TGT_VOCAB)
+    return build_model(architecture, config, *sizes).double().eval()
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def model(request: pytest.FixtureRequest) -> TranslationModel:
+    return tiny(request.param)
+
+
+def batch_of(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    longest = max(map(len, targets)) + 1
+    tgt_in = torch.full((len(targets), longest), PAD)
+    tgt_out = tgt_in.clone()
+    for row, ids in enumerate(targets):
+        tgt_in[row, : len(ids) + 1] = torch.tensor([BOS, *ids])
+        tgt_out[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
+    positions = (tgt_out.flatten() != PAD).nonzero()[:, 0]
+    return Batch(pad_sources(sources), tgt_in, tgt_out, positions)
+
+
+@torch.no_grad()
+def forced_logits(
+    model: TranslationModel, sources: list[list[int]], targets: list[list[int]]
+) -> list[Tensor]:
+    """The teacher-forced logits of each pair, (length + 1, V)."""
+    logits = model(batch_of(sources, targets))
+    return list(logits.split([len(ids) + 1 for ids in targets]))
+
+
+def encode(model: TranslationModel, sources: list[list[int]]) -> Memory:
+    return model.encode(pad_sources(sources))
+
+
+# ------------------------------------------------------------------ torch's Transformer
+
+
+def torch_encoder_layer(layer: EncoderLayer, config: TransformerConfig) -> nn.Module:
+    theirs = nn.TransformerEncoderLayer(
+        config.d_model, config.num_heads, config.d_ff, 0.0, batch_first=True, norm_first=False
+    ).to(layer.attention.output.dtype)
+    theirs.load_state_dict(
+        {
+            "self_attn.in_proj_weight": layer.attention.qkv,
+            "self_attn.in_proj_bias": torch.zeros(3 * config.d_model),
+            "self_attn.out_proj.weight": layer.attention.output,
+            "self_attn.out_proj.bias": torch.zeros(config.d_model),
+            "linear1.weight": layer.feed_forward.inner.weight,
+            "linear1.bias": layer.feed_forward.inner.bias,
+            "linear2.weight": layer.feed_forward.outer.weight,
+            "linear2.bias": layer.feed_forward.outer.bias,
+            "norm1.weight": layer.after_attention.norm.weight,
+            "norm1.bias": layer.after_attention.norm.bias,
+            "norm2.weight": layer.after_feed_forward.norm.weight,
+            "norm2.bias": layer.after_feed_forward.norm.bias,
+        }
+    )
+    return theirs
+
+
+def torch_decoder_layer(layer: DecoderLayer, config: TransformerConfig) -> nn.Module:
+    theirs = nn.TransformerDecoderLayer(
+        config.d_model, config.num_heads, config.d_ff, 0.0, batch_first=True, norm_first=False
+    ).to(layer.attention.output.dtype)
+    cross = layer.cross_attention
+    theirs.load_state_dict(
+        {
+            "self_attn.in_proj_weight": layer.attention.qkv,
+            "self_attn.in_proj_bias": torch.zeros(3 * config.d_model),
+            "self_attn.out_proj.weight": layer.attention.output,
+            "self_attn.out_proj.bias": torch.zeros(config.d_model),
+            "multihead_attn.in_proj_weight": torch.cat((cross.query, cross.key_value)),
+            "multihead_attn.in_proj_bias": torch.zeros(3 * config.d_model),
+            "multihead_attn.out_proj.weight": cross.output,
+            "multihead_attn.out_proj.bias": torch.zeros(config.d_model),
+            "linear1.weight": layer.feed_forward.inner.weight,
+            "linear1.bias": layer.feed_forward.inner.bias,
+            "linear2.weight": layer.feed_forward.outer.weight,
+            "linear2.bias": layer.feed_forward.outer.bias,
+            "norm1.weight": layer.after_attention.norm.weight,
+            "norm1.bias": layer.after_attention.norm.bias,
+            "norm2.weight": layer.after_cross_attention.norm.weight,
+            "norm2.bias": layer.after_cross_attention.norm.bias,
+            "norm3.weight": layer.after_feed_forward.norm.weight,
+            "norm3.bias": layer.after_feed_forward.norm.bias,
+        }
+    )
+    return theirs
+
+
+def randomised(model: TranslationModel) -> Transformer:
+    """The model with biases and norms that are not the zeros and ones of the start."""
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model
+
+
+@torch.no_grad()
+def torch_logits(model: Transformer, config: TransformerConfig, batch: Batch) -> Tensor:
+    """What torch's own encoder and decoder layers make of the same weights."""
+    dtype = model.output_projection.dtype
+
+    def embed(tokens: Tensor, weight: Tensor) -> Tensor:
+        positions = sinusoidal_positions(tokens.shape[1], config.d_model).astype(np.float32)
+        return weight[tokens] * math.sqrt(config.d_model) + torch.from_numpy(positions).to(dtype)
+
+    padding = batch.src == PAD
+    memory = embed(batch.src, model.src_embedding.weight)
+    for encoder_layer in model.encoder:
+        assert isinstance(encoder_layer, EncoderLayer)
+        layer = torch_encoder_layer(encoder_layer, config).train()  # without its fused fast path
+        memory = layer(memory, src_key_padding_mask=padding)
+    length = batch.tgt_in.shape[1]
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    x = embed(batch.tgt_in, model.tgt_embedding.weight)
+    for decoder_layer in model.decoder_layers():
+        layer = torch_decoder_layer(decoder_layer, config).train()
+        x = layer(x, memory, tgt_mask=future, memory_key_padding_mask=padding)
+    return (x @ model.output_projection.T).flatten(0, 1)[batch.target_positions]
+
+
+@pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
+def test_the_transformer_is_torch_s_post_norm_transformer_without_attention_biases(
+    tie_embeddings: str,
+) -> None:
+    config = TINY["transformer"]
+    model = randomised(tiny("transformer", tie_embeddings))
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        found = model(batch)
+    assert_equal(found, torch_logits(model, config, batch))
+    with torch.no_grad():
+        found = model.float()(batch)
+    assert_equal(found, torch_logits(model, config, batch), tolerance=2e-5)
+
+
+def test_the_start_is_the_usual_one() -> None:
+    config = replace(TINY["transformer"], d_model=64, d_ff=256)
+    torch.manual_seed(1)
+    model = build_model("transformer", config, 500, 500)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            assert torch.equal(parameter, torch.full_like(parameter, float("norm.weight" in name)))
+        elif "feed_forward" in name:
+            # Xavier's uniform bound, sqrt(6 / (64 + 256)) = 0.137.
+            assert (
+                0.99 * math.sqrt(6 / 320)
+                < float(parameter.detach().abs().max())
+                <= math.sqrt(6 / 320)
+            )
+    # Logits of a fresh model have a variance near 1: the loss starts near log V.
+    with torch.no_grad():
+        logits = model.eval()(batch_of(SOURCES, TARGETS))
+    assert 0.5 < float(logits.std()) < 2.0
+
+
+# --------------------------------------------------------------------------- contract
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("tie_embeddings", ["none", "all"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_step_by_step_is_teacher_forced(architecture: str, tie_embeddings: str, width: int) -> None:
+    model = tiny(architecture, tie_embeddings)
+    length = 40  # beyond the first capacities of a cache
+    random = np.random.default_rng(1)
+    targets = random.integers(4, TGT_VOCAB, (len(SOURCES) * width, length)).tolist()
+    sources = [source for source in SOURCES for _ in range(width)]
+    forced = torch.stack(forced_logits(model, sources, targets))  # (N, length + 1, V)
+    with torch.inference_mode():
+        state = model.start(encode(model, SOURCES))
+        inputs = [[BOS, *ids] for ids in targets]
+        for position in range(length + 1):
+            logits = state.step(torch.tensor([ids[position] for ids in inputs]))
+            assert_equal(logits, forced[:, position])
+
+
+def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel) -> None:
+    width, random = 2, np.random.default_rng(2)
+    steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * width)).tolist()
+    sentences = [0, 1, 2]
+    prefixes: list[list[int]] = [[] for _ in range(len(SOURCES) * width)]
+    # After these steps: which rows go on, as (row among those alive, ...), and which sentences.
+    selections: dict[int, tuple[list[int], list[int]]] = {
+        2: ([1, 0, 3, 3, 4, 5], [0, 1, 2]),  # swap; copy the second; as it is
+        4: ([1, 1, 5, 4], [0, 2]),  # the middle sentence leaves
+        5: ([3, 2], [1]),  # the first leaves
+        9: ([0, 0], [0]),
+    }
+    with torch.inference_mode():
+        state = model.start(encode(model, SOURCES))
+        tokens = torch.full((len(prefixes),), BOS)
+        for number, step in enumerate(steps):
+            logits = state.step(tokens)
+            sources = [SOURCES[s] for s in sentences for _ in range(width)]
+            fresh = forced_logits(model, sources, prefixes)
+            assert_equal(logits, torch.stack([one[-1] for one in fresh]))
+            if number in selections:
+                rows, kept = selections[number]
+                state.select(torch.tensor(rows), torch.tensor(kept))
+                prefixes = [prefixes[row] for row in rows]
+                sentences = [sentences[sentence] for sentence in kept]
+            tokens = torch.tensor(step[: len(prefixes)])
+            prefixes = [[*ids, int(t)] for ids, t in zip(prefixes, tokens, strict=True)]
+    assert sentences == [2]
+
+
+def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -> None:
+    together = forced_logits(model, SOURCES, TARGETS)
+    for index, logits in enumerate(together):
+        (alone,) = forced_logits(model, [SOURCES[index]], [TARGETS[index]])
+        assert_equal(logits, alone)
+    reversed_order = forced_logits(model, SOURCES[::-1], TARGETS[::-1])
+    for logits, other in zip(together, reversed_order[::-1], strict=True):
+        assert_equal(logits, other)
+
+
+def test_a_later_target_token_moves_no_earlier_logit(model: TranslationModel) -> None:
+    (before,) = forced_logits(model, [SOURCES[0]], [TARGETS[1]])
+    for position in range(len(TARGETS[1])):
+        changed = [*TARGETS[1]]
+        changed[position] = 25
+        (after,) = forced_logits(model, [SOURCES[0]], [changed])
+        # The token at `position` is read at position + 1, after begin.
+        assert torch.equal(after[: position + 1], before[: position + 1])
+        assert not torch.allclose(after[position + 1], before[position + 1])
+
+
+def test_every_source_token_counts(model: TranslationModel) -> None:
+    (before,) = forced_logits(model, [SOURCES[0]], [TARGETS[0]])
+    for position in range(len(SOURCES[0])):
+        changed = [*SOURCES[0]]
+        changed[position] = 20
+        (after,) = forced_logits(model, [changed], [TARGETS[0]])
+        assert not torch.allclose(after[0], before[0])
+
+
+@torch.no_grad()
+def test_what_stands_in_padding_moves_nothing(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    before = model(batch)
+    for name, parameter in model.named_parameters():
+        if name == "src_embedding.weight":
+            parameter[PAD] = 1e3
+    tgt_in = batch.tgt_in.masked_fill(batch.tgt_in == PAD, 28)
+    assert_equal(model(replace(batch, tgt_in=tgt_in)), before)
+
+
+def test_dropout_acts_while_training_and_at_no_other_time(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        assert torch.equal(model(batch), model(batch))
+        model.train()
+        assert not torch.allclose(model(batch), model(batch))
+        torch.manual_seed(3)
+        first = model(batch)
+        torch.manual_seed(3)
+        assert torch.equal(model(batch), first)
+
+
+def test_every_parameter_gets_a_gradient(model: TranslationModel) -> None:
+    torch.autograd.backward(model(batch_of(SOURCES, TARGETS)).square().sum())
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+# ----------------------------------------------------------------------- tied weights
+
+
+def test_three_way_tying_is_one_parameter() -> None:
+    model = tiny("transformer", "all")
+    assert isinstance(model, Transformer)
+    assert model.src_embedding is model.tgt_embedding
+    assert model.output_projection is model.tgt_embedding.weight
+
+
+def test_the_decoder_s_tying_is_two_parameters() -> None:
+    model = tiny("transformer", "decoder")
+    assert isinstance(model, Transformer)
+    assert model.src_embedding.weight.shape == (SRC_VOCAB, 16)
+    assert model.output_projection is model.tgt_embedding.weight
+
+
+def test_without_tying_there_are_three_parameters() -> None:
+    model = tiny("transformer", "none")
+    assert isinstance(model, Transformer)
+    matrices = (model.src_embedding.weight, model.tgt_embedding.weight, model.output_projection)
+    assert len({id(matrix) for matrix in matrices}) == 3
+
+
+def test_a_tied_weight_is_trained_from_all_its_uses() -> None:
+    model = tiny("transformer", "all")
+    assert isinstance(model, Transformer)
+    torch.autograd.backward(model(batch_of(SOURCES, TARGETS)).square().sum())
+    gradient = model.tgt_embedding.weight.grad
+    assert gradient is not None
+    assert gradient[SOURCES[0][0]].abs().max() > 0  # as a source token
+    assert gradient[28].abs().max() > 0  # in neither text: as an output alone

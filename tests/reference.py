@@ -1,0 +1,142 @@
+"""Oracles, slow and obvious: what the fast code is held against.
+
+Each is written from its definition, in loops where that is plainest, and shares no code with `nmt`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array = npt.NDArray[np.floating[Any]]
+Ids = tuple[int, ...]
+
+BOS, EOS = 2, 3
+
+
+# -------------------------------------------------------------------------------------- models
+
+
+def attention(query: Array, key: Array, value: Array, mask: npt.NDArray[np.bool_]) -> Array:
+    """softmax(query key^T / sqrt(K)) value, one query and one key at a time.
+
+    query: (B, H, T, K); key, value: (B, H, S, K); mask: (B, H, T, S), True = may attend.
+    """
+    attended = np.zeros(query.shape)
+    for b, h, t in np.ndindex(query.shape[:3]):
+        weights = {}
+        for s in range(key.shape[2]):
+            if mask[b, h, t, s]:
+                product = sum(query[b, h, t, k] * key[b, h, s, k] for k in range(key.shape[3]))
+                weights[s] = math.exp(product / math.sqrt(key.shape[3]))
+        for s, weight in weights.items():
+            attended[b, h, t] += weight / sum(weights.values()) * value[b, h, s]
+    return attended
+
+
+def sinusoidal_positions(length: int, d_model: int) -> Array:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same."""
+    encoding = np.zeros((length, d_model))
+    for position in range(length):
+        for i in range(d_model // 2):
+            angle = position / 10000 ** (2 * i / d_model)
+            encoding[position, 2 * i] = math.sin(angle)
+            encoding[position, 2 * i + 1] = math.cos(angle)
+    return encoding
+
+
+# ------------------------------------------------------------------------------------ training
+
+
+def smoothed_loss(logits: Array, targets: Sequence[int], eps: float) -> tuple[float, float]:
+    """Cross-entropy against (1 - eps) at the target plus eps / V everywhere, and the plain one.
+
+    logits: (n, V). Both are summed over the n tokens, in natural logarithms.
+    """
+    loss = nll = 0.0
+    for row, target in zip(logits.astype(np.float64), targets, strict=True):
+        log_probs = row - row.max() - math.log(np.exp(row - row.max()).sum())
+        wanted = np.full(len(row), eps / len(row))
+        wanted[target] += 1 - eps
+        loss -= float((wanted * log_probs).sum())
+        nll -= float(log_probs[target])
+    return loss, nll
+
+
+# -------------------------------------------------------------------------------------- search
+
+NextLogits = Callable[[Ids], Sequence[float]]
+"""The tokens of a prefix, begin not among them, to the logits of the token that follows."""
+
+
+def log_softmax(logits: Sequence[float]) -> list[float]:
+    """The logarithm of exp(logit) / sum of exp(logits)."""
+    total = math.fsum(math.exp(logit) for logit in logits)
+    return [logit - math.log(total) for logit in logits]
+
+
+def all_translations(
+    next_logits: NextLogits, limit: int, barred: Sequence[int] = (), prefix: Ids = ()
+) -> list[tuple[Ids, float]]:
+    """Every sequence of at most `limit` tokens, and its log-probability with eos counted."""
+    log_probs = log_softmax(next_logits(prefix))
+    found = [(prefix, log_probs[EOS])]
+    if len(prefix) < limit:
+        for token in range(len(log_probs)):
+            if token != EOS and token not in barred:
+                for ids, rest in all_translations(next_logits, limit, barred, (*prefix, token)):
+                    found.append((ids, log_probs[token] + rest))
+    return found
+
+
+def greedy(next_logits: NextLogits, limit: int, barred: Sequence[int] = ()) -> Ids:
+    """The most probable token again and again, until it is eos or `limit` is reached."""
+    ids: Ids = ()
+    while len(ids) < limit:
+        logits = list(next_logits(ids))
+        allowed = [token for token in range(len(logits)) if token not in barred]
+        best = max(allowed, key=lambda token: logits[token])  # the lowest of equal ones
+        if best == EOS:
+            break
+        ids = (*ids, best)
+    return ids
+
+
+class TableState:
+    """A `DecoderState` that looks logits up: each sentence has a function from prefix to logits.
+
+    It also checks that search keeps its side of the contract.
+    """
+
+    def __init__(self, tables: Sequence[NextLogits]) -> None:
+        self.tables = list(tables)
+        self.prefixes: list[Ids] | None = None
+        self.rows_of_steps: list[int] = []
+
+    def step(self, tokens: Tensor) -> Tensor:
+        if self.prefixes is None:
+            assert set(tokens.tolist()) == {BOS}
+            self.prefixes = [()] * len(tokens)
+        else:
+            pairs = zip(self.prefixes, tokens.tolist(), strict=True)
+            self.prefixes = [(*prefix, token) for prefix, token in pairs]
+        self.rows_of_steps.append(len(tokens))
+        width = len(self.prefixes) // len(self.tables)
+        return torch.tensor(
+            [self.tables[row // width](prefix) for row, prefix in enumerate(self.prefixes)]
+        )
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        assert self.prefixes is not None
+        kept, width = sentences.tolist(), len(self.prefixes) // len(self.tables)
+        assert kept == sorted(set(kept))
+        # The rows of a sentence are neighbours, as many for each, and taken from its own.
+        assert [row // width for row in rows.tolist()] == [s for s in kept for _ in range(width)]
+        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+        self.tables = [self.tables[sentence] for sentence in kept]

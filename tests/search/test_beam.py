@@ -1,0 +1,433 @@
+"""Beam search against exhaustive search, tables written by hand, and the model's own figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from reference import Ids, NextLogits, TableState, all_translations, greedy, log_softmax
+
+from nmt.config import TransformerConfig
+from nmt.data.batches import pad_sources
+from nmt.errors import NMTError, UsageError
+from nmt.models.contract import TranslationModel
+from nmt.models.registry import build_model
+from nmt.search.beam import Hypothesis, SearchOptions, beam_search
+
+PAD, UNK, BOS, EOS = range(4)
+A, B, C = 4, 5, 6
+VOCAB = 7
+SPECIAL = (PAD, UNK, BOS)
+CPU = torch.device("cpu")
+
+
+def search(
+    tables: Sequence[NextLogits], limits: Sequence[int], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    return beam_search(TableState(tables), limits, options, CPU)
+
+
+def ids_of(hypotheses: Sequence[Hypothesis]) -> list[Ids]:
+    return [hypothesis.ids for hypothesis in hypotheses]
+
+
+def random_table(seed: int) -> NextLogits:
+    """Logits over `VOCAB` tokens that look at the whole prefix."""
+
+    @cache
+    def next_logits(prefix: Ids) -> Sequence[float]:
+        logits: list[float] = np.random.default_rng((seed, *prefix)).normal(0, 2, VOCAB).tolist()
+        return logits
+
+    return next_logits
+
+
+def written(rows: dict[Ids, dict[int, float]]) -> NextLogits:
+    """A table from prefix to the probabilities of what may follow."""
+
+    def next_logits(prefix: Ids) -> Sequence[float]:
+        # Search also extends what has no probability, where nothing else is left: it never counts.
+        probs = rows.get(prefix, {EOS: 1.0})
+        assert math.fsum(probs.values()) == pytest.approx(1.0)
+        return [math.log(probs[t]) if t in probs else -math.inf for t in range(VOCAB)]
+
+    return next_logits
+
+
+def wu(length: int, alpha: float) -> float:
+    return float(((5 + length) / 6) ** alpha)
+
+
+def power(length: int, alpha: float) -> float:
+    return float(length**alpha)
+
+
+# -------------------------------------------------------------------------- exhaustive
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
+@pytest.mark.parametrize(("form", "penalty"), [("wu", wu), ("power", power)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_wide_beam_is_exhaustive_search(
+    seed: int, form: str, penalty: Callable[[int, float], float], alpha: float
+) -> None:
+    limit = 3
+    # Three words: 1 + 3 + 9 + 27 = 40 translations, which are as many as the beam can hold.
+    table = random_table(seed)
+    everything = all_translations(table, limit, SPECIAL)
+    assert len(everything) == 40
+    expected = sorted(
+        ((log_prob / penalty(len(ids) + 1, alpha), log_prob, ids) for ids, log_prob in everything),
+        reverse=True,
+    )
+    for n_best in (1, 5, 40):
+        options = SearchOptions(
+            beam_size=40,
+            n_best=n_best,
+            length_penalty=alpha,
+            length_penalty_form=form,
+            barred_ids=SPECIAL,
+        )
+        (found,) = search([table], [limit], options)
+        assert ids_of(found) == [ids for _, _, ids in expected[:n_best]]
+        for hypothesis, (score, log_prob, _) in zip(found, expected, strict=False):
+            assert hypothesis.score == pytest.approx(score, rel=1e-5)
+            assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
+
+
+def test_fewer_hypotheses_come_where_fewer_exist() -> None:
+    options = SearchOptions(beam_size=60, n_best=60, barred_ids=SPECIAL)
+    (found,) = search([random_table(1)], [3], options)
+    assert len(found) == 40
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_narrow_beam_finds_nothing_better_and_scores_right(seed: int) -> None:
+    table = random_table(seed)
+    everything = dict(all_translations(table, 4, SPECIAL))
+    best = max(log_prob / wu(len(ids) + 1, 0.6) for ids, log_prob in everything.items())
+    for width in (1, 2, 4):
+        options = SearchOptions(beam_size=width, n_best=width, barred_ids=SPECIAL)
+        (found,) = search([table], [4], options)
+        assert found[0].score <= best + 1e-6
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert len(set(ids_of(found))) == len(found)
+        for hypothesis in found:
+            assert hypothesis.log_prob == pytest.approx(everything[hypothesis.ids], rel=1e-5)
+
+
+# --------------------------------------------------------------------- tables by hand
+
+
+def test_a_beam_finds_what_greedy_search_misses() -> None:
+    table = written(
+        {
+            (): {A: 0.5, B: 0.4, EOS: 0.1},
+            (A,): {EOS: 0.4, A: 0.3, B: 0.3},
+            (B,): {EOS: 0.9, A: 0.1},
+        }
+    )
+    # With at most one word: A eos 0.5 * 0.4 = 0.20, B eos 0.4 * 0.9 = 0.36, eos alone 0.10.
+    (greedy_found,) = search([table], [1], SearchOptions(beam_size=1))
+    assert ids_of(greedy_found) == [(A,)]
+    assert greedy_found[0].log_prob == pytest.approx(math.log(0.20))
+    (found,) = search([table], [1], SearchOptions(beam_size=2))
+    assert ids_of(found) == [(B,)]
+    assert found[0].log_prob == pytest.approx(math.log(0.36))
+    # ln 0.36 = -1.02165; ((5 + 2) / 6)^0.6 = 1.09690; their quotient is -0.93140.
+    assert found[0].score == pytest.approx(-0.93140, abs=1e-5)
+
+
+def test_the_length_penalty_decides_between_short_and_long() -> None:
+    table = written({(): {EOS: 0.3, A: 0.7}, (A,): {EOS: 0.4, A: 0.6}})
+    # eos: ln 0.30 = -1.204 at length 1; A eos: ln 0.28 = -1.273 at length 2.
+    for form, alpha, best, score in [
+        ("wu", 0.0, (), -1.2040),
+        ("wu", 1.0, (A,), -1.2730 / (7 / 6)),  # -1.0911 beats -1.2040 / (6 / 6)
+        ("power", 0.0, (), -1.2040),
+        ("power", 1.0, (A,), -1.2730 / 2),  # -0.6365 beats -1.2040 / 1
+    ]:
+        options = SearchOptions(
+            beam_size=2, n_best=2, length_penalty=alpha, length_penalty_form=form
+        )
+        (found,) = search([table], [1], options)
+        assert found[0].ids == best
+        assert found[0].score == pytest.approx(score, abs=1e-4)
+        assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "length", "alpha", "expected"),
+    [
+        ("wu", 1, 0.6, 1.0),
+        ("wu", 7, 1.0, 2.0),  # (5 + 7) / 6
+        ("wu", 19, 0.5, 2.0),  # (24 / 6)^0.5
+        ("wu", 100, 0.0, 1.0),
+        ("power", 1, 0.6, 1.0),
+        ("power", 9, 0.5, 3.0),
+        ("power", 8, 2.0, 64.0),
+    ],
+)
+def test_penalties_are_the_formulas(form: str, length: int, alpha: float, expected: float) -> None:
+    options = SearchOptions(length_penalty=alpha, length_penalty_form=form)
+    assert options.penalty(length) == pytest.approx(expected)
+
+
+def never_ending(_prefix: Ids) -> Sequence[float]:
+    return [math.log(p) for p in (1e-9, 1e-9, 1e-9, 0.0001, 0.9799, 0.01, 0.01)]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("limit", [0, 1, 5])
+def test_eos_is_forced_at_the_limit_and_its_log_probability_counts(limit: int, width: int) -> None:
+    options = SearchOptions(beam_size=width, length_penalty=5.0, barred_ids=SPECIAL)
+    (found,) = search([never_ending], [limit], options)
+    assert ids_of(found) == [(A,) * limit]
+    # The strong penalty favours the longest: `limit` times 0.9799, then eos with 0.0001.
+    log_prob = limit * math.log(0.9799) + math.log(0.0001)
+    assert found[0].log_prob == pytest.approx(log_prob, rel=1e-5)
+
+
+def test_each_sentence_has_its_own_limit() -> None:
+    options = SearchOptions(beam_size=2, n_best=2, length_penalty=5.0, barred_ids=SPECIAL)
+    found = search([never_ending] * 4, [3, 0, 7, 1], options)
+    assert [len(hypotheses[0].ids) for hypotheses in found] == [3, 0, 7, 1]
+    assert all(
+        len(h.ids) <= limit for hs, limit in zip(found, [3, 0, 7, 1], strict=True) for h in hs
+    )
+
+
+def test_barred_tokens_never_appear_and_lend_their_probability_to_none() -> None:
+    table = written(
+        {
+            (): {C: 0.6, A: 0.3, EOS: 0.1},
+            (A,): {C: 0.5, EOS: 0.4, A: 0.1},
+            (A, A): {C: 0.9, EOS: 0.1},
+        }
+    )
+    options = SearchOptions(beam_size=3, n_best=3, length_penalty=0.0, barred_ids=(C, PAD))
+    (found,) = search([table], [2], options)
+    # Not renormalised: A eos is 0.3 * 0.4 = 0.12, and not 0.75 * 0.8.
+    assert [(h.ids, round(math.exp(h.log_prob), 6)) for h in found] == [
+        ((A,), 0.12),
+        ((), 0.10),
+        ((A, A), 0.003),
+    ]
+
+
+def test_an_alive_hypothesis_that_could_still_win_is_waited_for() -> None:
+    table = written(
+        {
+            (): {EOS: 0.5, A: 0.5},
+            (A,): {A: 1.0},
+            (A, A): {A: 1.0},
+            (A, A, A): {EOS: 1.0},
+        }
+    )
+    # eos: ln 0.5 at length 1; A A A eos: ln 0.5 at length 4, which any penalty favours.
+    options = SearchOptions(beam_size=2, length_penalty=0.6)
+    (found,) = search([table], [10], options)
+    assert ids_of(found) == [(A, A, A)]
+    assert found[0].score == pytest.approx(math.log(0.5) / (9 / 6) ** 0.6)
+
+
+# -------------------------------------------------------------------------------- ties
+
+MANY = 40
+"""Enough tokens that torch.topk, left alone, takes others than the lowest of equal ones."""
+
+
+def uniform(_prefix: Ids) -> Sequence[float]:
+    return [0.0] * MANY
+
+
+def test_equal_log_probabilities_are_ordered_by_hypothesis_then_token() -> None:
+    options = SearchOptions(beam_size=2, n_best=2, length_penalty=0.0, barred_ids=SPECIAL)
+    (found,) = search([uniform], [5], options)
+    # First step: eos 4 5 6 are the best 2W = 4; eos, among the first W = 2, is finished; 4 and 5
+    # go on. Second step: 4 eos, 4 4, 4 5, 4 6 are the best; 4 eos is finished, and that makes two.
+    assert ids_of(found) == [(), (4,)]
+    assert found[1].log_prob == pytest.approx(2 * math.log(1 / MANY))
+
+
+def test_greedy_search_takes_the_lowest_of_equal_tokens() -> None:
+    def unwilling(_prefix: Ids) -> Sequence[float]:
+        return [0.0, 0.0, 0.0, -9.0, *[0.0] * (MANY - 4)]
+
+    (found,) = search([unwilling], [6], SearchOptions(beam_size=1, barred_ids=SPECIAL))
+    assert ids_of(found) == [(4, 4, 4, 4, 4, 4)]
+
+
+@pytest.mark.parametrize("width", [3, 8])
+def test_of_many_equal_extensions_the_lowest_are_taken(width: int) -> None:
+    def ending_at_one(prefix: Ids) -> Sequence[float]:
+        return [0.0] * MANY if not prefix else [-50.0] * 3 + [0.0] + [-50.0] * (MANY - 4)
+
+    options = SearchOptions(beam_size=width, n_best=width, barred_ids=(*SPECIAL, EOS + 1))
+    (found,) = search([ending_at_one], [1], options)
+    # Besides eos alone, which scores worse, the lowest tokens but the barred 4 go on to eos.
+    assert ids_of(found) == [(token,) for token in range(5, 5 + width)]
+
+
+def test_of_equal_scores_the_one_finished_first_is_better() -> None:
+    # log(1 / V) / 1 = 2 log(1 / V) / 2: with power and alpha 1 all uniform translations are equal.
+    options = SearchOptions(
+        beam_size=2,
+        n_best=2,
+        length_penalty=1.0,
+        length_penalty_form="power",
+        barred_ids=SPECIAL,
+    )
+    (found,) = search([uniform], [5], options)
+    assert ids_of(found) == [(), (4,)]
+    assert found[0].score == found[1].score
+
+
+# ----------------------------------------------------------------------------- batches
+
+
+def test_finished_sentences_leave_the_batch() -> None:
+    def ends_after(words: int) -> NextLogits:
+        def next_logits(prefix: Ids) -> Sequence[float]:
+            closing = 0.98 if len(prefix) >= words else 1e-6
+            rest = (1 - closing - 4e-9) / 2
+            return [math.log(p) for p in (1e-9, 1e-9, 1e-9, closing, rest, rest, 1e-9)]
+
+        return next_logits
+
+    lengths = [2, 0, 3, 0]
+    for width in (1, 2):
+        options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
+        state = TableState([ends_after(words) for words in lengths])
+        found = beam_search(state, [9] * 4, options, CPU)
+        assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
+        # All four at first, two after their first eos, one alone at the end.
+        assert state.rows_of_steps == [4 * width, 2 * width, 2 * width, 1 * width]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_sentence_s_result_is_that_of_the_sentence_alone(width: int) -> None:
+    tables, limits = [random_table(seed) for seed in range(12)], [3, 0, 8, 5, 1, 2] * 2
+    options = SearchOptions(beam_size=width, n_best=width, barred_ids=SPECIAL)
+    together = search(tables, limits, options)
+    alone = [search([t], [n], options)[0] for t, n in zip(tables, limits, strict=True)]
+    assert together == alone
+    backwards = search(tables[::-1], limits[::-1], options)
+    assert backwards == together[::-1]
+
+
+def test_no_sentences_have_no_translations() -> None:
+    assert search([], [], SearchOptions()) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_beam_size_one_is_greedy_search_on_tables(seed: int) -> None:
+    tables = [random_table(100 * seed + n) for n in range(6)]
+    found = search(tables, [9] * 6, SearchOptions(beam_size=1, barred_ids=SPECIAL))
+    assert [h.ids for (h,) in found] == [greedy(table, 9, SPECIAL) for table in tables]
+
+
+# ------------------------------------------------------------------------ a real model
+
+SOURCES = [[5, 9, 13, 4], [7], [11, 12, 6, 6, 6, 8, 9]]
+
+
+@pytest.fixture(params=[1, 2, 3])
+def model(request: pytest.FixtureRequest) -> TranslationModel:
+    torch.manual_seed(request.param)
+    config = TransformerConfig(
+        num_encoder_layers=1, num_decoder_layers=2, d_model=16, d_ff=32, num_heads=2
+    )
+    return build_model("transformer", config, 14, 14).double().eval()
+
+
+def forced(model: TranslationModel, source: list[int]) -> NextLogits:
+    """The model's logits by running it over the whole prefix, without any cache of its own."""
+
+    def next_logits(prefix: Ids) -> Sequence[float]:
+        with torch.inference_mode():
+            state = model.start(model.encode(pad_sources([source])))
+            for token in (BOS, *prefix):
+                logits = state.step(torch.tensor([token]))
+        values: list[float] = logits[0].tolist()
+        return values
+
+    return cache(next_logits)
+
+
+def translate(
+    model: TranslationModel, options: SearchOptions, limit: int
+) -> list[list[Hypothesis]]:
+    with torch.inference_mode():
+        state = model.start(model.encode(pad_sources(SOURCES)))
+        return beam_search(state, [limit] * len(SOURCES), options, CPU)
+
+
+def test_beam_size_one_is_greedy_search_on_a_model(model: TranslationModel) -> None:
+    found = translate(model, SearchOptions(beam_size=1, barred_ids=SPECIAL), 12)
+    expected = [greedy(forced(model, source), 12, SPECIAL) for source in SOURCES]
+    assert [h.ids for (h,) in found] == expected
+
+
+def test_a_score_is_the_forced_decoding_score(model: TranslationModel) -> None:
+    options = SearchOptions(beam_size=4, n_best=4, barred_ids=SPECIAL)
+    found = translate(model, options, 12)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        assert len(hypotheses) == 4
+        for hypothesis in hypotheses:
+            next_logits = forced(model, source)
+            log_prob = sum(
+                log_softmax(next_logits(hypothesis.ids[:t]))[token]
+                for t, token in enumerate((*hypothesis.ids, EOS))
+            )
+            assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
+            length = len(hypothesis.ids) + 1
+            assert hypothesis.score == pytest.approx(log_prob / wu(length, 0.6), rel=1e-5)
+
+
+def test_a_model_s_beam_is_that_of_its_table(model: TranslationModel) -> None:
+    # Caches, reordering and dropping of sentences change nothing: looked up afresh it is the same.
+    options = SearchOptions(beam_size=3, n_best=3, barred_ids=SPECIAL)
+    looked_up = search([forced(model, source) for source in SOURCES], [8] * 3, options)
+    for found, expected in zip(translate(model, options, 8), looked_up, strict=True):
+        assert ids_of(found) == ids_of(expected)
+
+
+# ------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_best": 5, "beam_size": 4}, "n-best is 5; it must lie between 1 and the beam size 4"),
+        ({"n_best": 0}, "n-best is 0"),
+        ({"beam_size": 0}, "between 1 and the beam size 0"),
+        ({"length_penalty": -0.1}, "length penalty is -0.1"),
+        ({"length_penalty": math.nan}, "length penalty is nan"),
+        ({"length_penalty": math.inf}, "length penalty is inf"),
+        (
+            {"length_penalty_form": "powr"},
+            "unknown length penalty form 'powr'; did you mean 'power'",
+        ),
+        ({"max_extra_tokens": -1}, "max-extra-tokens is -1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SearchOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize(("token", "limit"), [(A, 5), (PAD, 5), (A, 0)])
+def test_a_diverged_model_is_an_error_and_no_translation(
+    bad: float, token: int, limit: int
+) -> None:
+    def diverged(_prefix: Ids) -> Sequence[float]:
+        return [bad if t == token else 0.0 for t in range(VOCAB)]
+
+    with pytest.raises(NMTError, match="not a number"):
+        search([random_table(1), diverged], [5, limit], SearchOptions(barred_ids=SPECIAL))

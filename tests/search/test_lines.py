@@ -1,0 +1,216 @@
+"""The line contract: for any bytes, exactly as many lines, in order, ended as they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.errors import DataError, UsageError
+from nmt.search import lines as lines_module
+from nmt.search.lines import Line, LineReader
+
+BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def piped(data: bytes) -> Iterator[BinaryIO]:
+    """The reading end of a pipe that another thread fills and closes."""
+    reading, writing = os.pipe()
+
+    def fill() -> None:
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as stream:
+            stream.write(data)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        with os.fdopen(reading, "rb") as stream:
+            yield stream
+    finally:
+        thread.join()
+
+
+def read(
+    data: bytes, *, encoding: str = "utf-8", strict: bool = False, max_lines: int = 1_000
+) -> tuple[list[Line], LineReader]:
+    with piped(data) as stream:
+        reader = LineReader(stream, name="news", encoding=encoding, strict=strict)
+        pools = list(reader.pools(max_lines))
+    assert all(0 < len(pool) <= max_lines for pool in pools)
+    return [line for pool in pools for line in pool], reader
+
+
+def texts(data: bytes, *, encoding: str) -> list[str]:
+    return [line.text for line in read(data, encoding=encoding)[0]]
+
+
+def is_valid(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def as_bytes(lines: list[Line]) -> bytes:
+    return b"".join(line.text.encode() + line.end for line in lines)
+
+
+# ---------------------------------------------------------------------------- any bytes
+
+NASTY = [b"\n", b"\n", b"\r", b"\r\n", b"a", b" ", b"\0", b"\x0b", b"\x0c", b"\xff", b"\xc3", BOM]
+NASTY += [text.encode() for text in ("é", "\u2028", "\u2029", "\x85", "\x1e", "\ufffd", "😀")]
+
+any_bytes = st.lists(st.sampled_from(NASTY) | st.binary(max_size=3), max_size=40).map(b"".join)
+
+
+@given(any_bytes, st.integers(1, 7), st.integers(1, 5))
+@settings(deadline=None, max_examples=300)
+def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_lines: int) -> None:
+    with mock.patch.object(lines_module, "_BLOCK", block):
+        found, reader = read(data, max_lines=max_lines)
+    # `wc -l` counts the newlines, of which a last line may have none.
+    *ended, rest = data.split(b"\n")
+    assert sum(line.end.endswith(b"\n") for line in found) == data.count(b"\n")
+    assert len(found) == reader.lines_read == len(ended) + (rest != b"")
+    # Each line is what stood there, less a byte-order mark at the very start.
+    raw = [content.removesuffix(b"\r") for content in ended] + [rest] * (rest != b"")
+    if raw:
+        raw[0] = raw[0].removeprefix(BOM)
+    assert [line.text for line in found] == [content.decode(errors="replace") for content in raw]
+    ends = [b"\r\n" if content.endswith(b"\r") else b"\n" for content in ended]
+    assert [line.end for line in found] == ends + [b""] * (rest != b"")
+    # Invalid lines are counted, and the first is known by its number.
+    invalid = [number for number, content in enumerate(raw, 1) if not is_valid(content)]
+    assert reader.invalid_lines == len(invalid)
+    assert reader.first_invalid_line == (invalid[0] if invalid else 0)
+
+
+@given(any_bytes)
+@settings(deadline=None)
+def test_valid_text_comes_out_as_the_same_bytes(data: bytes) -> None:
+    valid = data.decode(errors="ignore").encode()
+    found, reader = read(valid)
+    assert as_bytes(found) == valid.removeprefix(BOM)
+    assert reader.invalid_lines == 0
+
+
+@given(any_bytes)
+@settings(deadline=None, max_examples=25)
+def test_a_file_is_read_as_a_pipe_is(data: bytes) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        pools = LineReader(file, name="f").pools(3)
+        assert [line for pool in pools for line in pool] == read(data)[0]
+
+
+def test_lines_are_counted_as_wc_counts_them(tmp_path: Path) -> None:
+    data = b"".join(NASTY * 50)
+    (tmp_path / "text").write_bytes(data)
+    counted = subprocess.run(
+        ["wc", "-l", tmp_path / "text"], capture_output=True, text=True, check=True
+    )
+    assert as_bytes(read(data)[0]).count(b"\n") == int(counted.stdout.split()[0])
+
+
+# ------------------------------------------------------------------------------- ends
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [("", b"\n")]),
+        (b"a\n", [("a", b"\n")]),
+        (b"a", [("a", b"")]),
+        (b"a\n\nb", [("a", b"\n"), ("", b"\n"), ("b", b"")]),
+        (b"a\r\nb\r\n", [("a", b"\r\n"), ("b", b"\r\n")]),
+        (b"a\r\r\n", [("a\r", b"\r\n")]),
+        (b"a\rb\n", [("a\rb", b"\n")]),
+        (b"a\r", [("a\r", b"")]),
+        (b"\r\n", [("", b"\r\n")]),
+        (b"\r", [("\r", b"")]),
+        (BOM, [("", b"")]),
+        (BOM + b"a\n" + BOM + b"b\n", [("a", b"\n"), ("\ufeffb", b"\n")]),
+        (BOM + BOM + b"a\n", [("\ufeffa", b"\n")]),
+        ("a\u2028b\x85c\x0bd\x0ce\0f\n".encode(), [("a\u2028b\x85c\x0bd\x0ce\0f", b"\n")]),
+    ],
+)
+def test_lines_and_their_ends_by_hand(data: bytes, lines: list[tuple[str, bytes]]) -> None:
+    assert [(line.text, line.end) for line in read(data)[0]] == lines
+
+
+def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
+    data = b"x" * 3_000_000
+    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), b"\n")
+
+
+# --------------------------------------------------------------------------- encodings
+
+
+def test_invalid_lines_are_counted_and_the_first_is_known() -> None:
+    found, reader = read(b"fine\nb\xffd\n\xc3\n\xe2\x82\nfine\n")
+    assert [line.text for line in found] == ["fine", "b\ufffdd", "\ufffd", "\ufffd", "fine"]
+    assert (reader.invalid_lines, reader.first_invalid_line) == (3, 2)
+
+
+def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
+    with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8 \(invalid start byte\)"):
+        read(b"fine\nb\xffd\n", strict=True)
+    assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n")]
+
+
+def test_other_encodings_are_read() -> None:
+    assert texts("Größe – 5 €\n".encode("windows-1252"), encoding="windows-1252") == ["Größe – 5 €"]
+    assert texts("5 €\n".encode("iso-8859-15"), encoding="ISO-8859-15") == ["5 €"]
+    assert texts("日本\n語\n".encode("shift_jis"), encoding="shift_jis") == ["日本", "語"]
+
+
+def test_a_byte_order_mark_is_one_in_utf_8_alone() -> None:
+    assert texts(BOM + b"a\n", encoding="iso-8859-1") == ["ï»¿a"]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "cp037", "rot13", "base64", "uft-8"]
+)
+def test_encodings_whose_lines_do_not_end_at_byte_10_are_refused(encoding: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown encoding '{encoding}'.*try utf-8"):
+        read(b"a\n", encoding=encoding)
+
+
+# --------------------------------------------------------------------------- streaming
+
+
+def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, ThreadPoolExecutor() as executor:
+        pools = LineReader(stream, name="stdin").pools(1_000)
+        try:
+            for number in range(3):
+                os.write(writing, f"line {number}\nhalf a li".encode())
+                # The limit only keeps a broken reader from waiting for ever.
+                pool = executor.submit(next, pools).result(timeout=60)
+                assert [line.text.removeprefix("half a li") for line in pool] == [f"line {number}"]
+        finally:
+            os.close(writing)
+        assert [line.text for line in next(pools)] == ["half a li"]
+        assert list(pools) == []
+
+
+def test_pools_hold_at_most_so_many_lines() -> None:
+    with piped(b"x\n" * 10) as stream:
+        pools = list(LineReader(stream, name="stdin").pools(4))
+    assert [len(pool) for pool in pools] == [4, 4, 2]

@@ -1,0 +1,359 @@
+"""Lines in, translations out: one for each, in order, whatever stands beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.batches import Batch
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import DataError, NMTError
+from nmt.models.contract import Memory, TranslationModel
+from nmt.search.beam import SearchOptions
+from nmt.search.lines import LineReader
+from nmt.search.pieces import split_ids
+from nmt.search.stream import (
+    StreamSummary,
+    render_n_best,
+    render_scored,
+    render_text,
+    translate_stream,
+)
+from nmt.search.translator import BLANK, Translation, Translator
+
+CPU = torch.device("cpu")
+LIMIT = 20  # source tokens of a piece, as the model file says
+
+LINES = [
+    "the cat sees the dog",
+    "",
+    "a red bird.",
+    "the small cat finds the old house and then the river and then the tree and then the dog",
+    "   ",
+    "x",
+    "the dog slowly sees the cat, and the cat sees the dog, and the dog sees the old red house.",
+    "the cat sees the dog",
+    "😀\0é\u2028",
+]
+
+
+class Copying(TranslationModel):
+    """A model that repeats its source: translations can be told by reading.
+
+    A second-best choice is the letter after the right one, so that there are n-best lists. Rows
+    are counted to see what batches search was given.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.shapes: list[tuple[int, ...]] = []
+
+    def forward(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def encode(self, src: Tensor) -> Memory:
+        self.shapes.append(tuple(src.shape))
+        return Memory(src[:, :, None].double(), src != 0)
+
+    def start(self, memory: Memory) -> CopyingState:
+        return CopyingState(memory.states[:, :, 0].long(), self.vocab_size)
+
+
+class CopyingState:
+    def __init__(self, sources: Tensor, vocab_size: int) -> None:
+        self.sources = sources  # (B, S)
+        self.vocab_size = vocab_size
+        self.position = 0
+
+    def step(self, tokens: Tensor) -> Tensor:
+        width = len(tokens) // len(self.sources)
+        wanted = self.sources[:, self.position].repeat_interleave(width)  # (N,)
+        logits = torch.zeros(len(tokens), self.vocab_size)
+        logits[torch.arange(len(tokens)), wanted] = 20.0
+        # Not after eos, which the source's last token is.
+        other = (wanted + 1).where(wanted != 3, wanted)
+        logits[torch.arange(len(tokens)), other] += 15.0
+        self.position += 1
+        return logits
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        assert len(rows) % len(sentences) == 0
+        self.sources = self.sources[sentences]
+
+
+def copier(
+    vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: int
+) -> tuple[Translator, Copying]:
+    model = Copying(len(vocabulary))
+    translator = Translator(
+        model,
+        vocabulary,
+        vocabulary,
+        SearchOptions(**options),  # type: ignore[arg-type]
+        device=CPU,
+        max_src_tokens=LIMIT,
+        batch_tokens=batch_tokens,
+    )
+    return translator, model
+
+
+def best(translations: Sequence[Sequence[Translation]]) -> list[str]:
+    return [found[0].text for found in translations]
+
+
+# ------------------------------------------------------------------------- a copying model
+
+
+def test_each_line_has_its_own_translation_in_order(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    assert best(translator.translate(LINES)[:-1]) == [line.strip() for line in LINES[:-1]]
+
+
+def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary)
+    long = " ".join(["the cat sees the dog, and then the bird"] * 20)
+    nospace = "catdogbird" * 30
+    assert best(translator.translate(["a", long, nospace])) == ["a", long, nospace]
+    # Each piece is within the limit, and eos closes it.
+    assert all(length <= LIMIT + 1 for _, length in model.shapes)
+    assert [translator.is_cut(line) for line in ("a", long, nospace, "")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    for letters in range(10, 30):
+        line = "q" * letters
+        assert translator.is_cut(line) == (len(vocabulary.encode([line])[0]) > LIMIT)
+    # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
+    widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
+    translator, _ = copier(widening)
+    assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
+    assert translator.is_cut("\ufdfa" * 3)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
+def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, blank: str) -> None:
+    translator, model = copier(vocabulary, n_best=2)
+    assert translator.translate([blank, blank]) == [[BLANK], [BLANK]]
+    assert model.shapes == []
+    assert not translator.is_cut(blank * 100)
+
+
+def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary, n_best=4)
+    (found,) = translator.translate(["the cat"])
+    assert found[0].text == "the cat"
+    assert len({translation.tokens for translation in found}) == 4
+    assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
+
+
+def test_a_translation_in_pieces_adds_their_scores(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary, n_best=2)
+    line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
+    cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
+    assert len(cut) > 1
+    alone = translator.translate(vocabulary.decode([piece.ids for piece in cut]))
+    for rank, whole in enumerate(translator.translate([line])[0]):
+        pieces = [found[rank] for found in alone]
+        assert whole.text == " ".join(piece.text for piece in pieces)
+        assert whole.tokens == tuple(token for piece in pieces for token in piece.tokens)
+        assert whole.score == pytest.approx(sum(piece.score for piece in pieces))
+        assert whole.log_prob == pytest.approx(sum(piece.log_prob for piece in pieces))
+
+
+def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary, batch_tokens=40)
+    lines = ["cat " * (1 + n % 5) for n in range(30)]
+    translator.translate(lines)
+    assert sum(rows for rows, _ in model.shapes) == 30
+    assert all(rows * length <= 40 or rows == 1 for rows, length in model.shapes)
+    lengths = [length for _, length in model.shapes]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_progress_counts_what_was_searched(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    done: list[int] = []
+    translator.translate(["a", "", "the cat", "b"], on_progress=done.append)
+    assert sum(done) == 3
+
+
+def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
+    for extra in (0, 3):
+        model = Copying(len(vocabulary))
+        translator = Translator(
+            model,
+            vocabulary,
+            vocabulary,
+            SearchOptions(beam_size=1, max_extra_tokens=extra),
+            device=CPU,
+            max_src_tokens=LIMIT,
+        )
+        model.start = lambda memory: _Endless(memory, len(vocabulary))  # type: ignore
+        (line,) = vocabulary.encode(["the cat"])
+        assert len(translator.translate(["the cat"])[0][0].tokens) == len(line) + extra
+
+
+class _Endless(CopyingState):
+    """Repeats one letter, and never ends by itself."""
+
+    def __init__(self, memory: Memory, vocab_size: int) -> None:
+        super().__init__(memory.states[:, :, 0].long(), vocab_size)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        logits = torch.zeros(len(tokens), self.vocab_size)
+        logits[:, self.vocab_size - 1] = 9.0
+        return logits
+
+
+def test_the_user_s_barred_tokens_are_barred_besides_the_vocabulary_s(
+    vocabulary: Vocabulary,
+) -> None:
+    (ids,) = vocabulary.encode(["q"])
+    translator = copier(vocabulary)[0]
+    barred = replace(translator.options, barred_ids=(ids[-1],))
+    other = Translator(
+        translator.model, vocabulary, vocabulary, barred, device=CPU, max_src_tokens=LIMIT
+    )
+    assert set(other.options.barred_ids) == {ids[-1], *vocabulary.barred_ids}
+    assert "q" not in other.translate(["q"])[0][0].text
+
+
+def test_a_line_break_that_the_model_wants_is_barred(vocabulary: Vocabulary) -> None:
+    # A copying model would write what it reads.
+    translator, _ = copier(vocabulary)
+    (translated,) = best(translator.translate(["a\nb\rc\0d"]))
+    assert not {"\n", "\r", "\0"} & set(translated)
+
+
+# -------------------------------------------------------------------------- a real model
+
+
+@pytest.fixture
+def translator(model_file: Path) -> Translator:
+    return Translator.load(model_file, SearchOptions(max_extra_tokens=10))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 64, 4_096])
+def test_batches_do_not_change_the_result(
+    model_file: Path, translator: Translator, batch_tokens: int
+) -> None:
+    alone = [translator.translate([line])[0][0] for line in LINES]
+    other = Translator.load(
+        model_file, SearchOptions(max_extra_tokens=10), batch_tokens=batch_tokens
+    )
+    for together, single in zip(other.translate(LINES), alone, strict=True):
+        assert (together[0].text, together[0].tokens) == (single.text, single.tokens)
+        assert together[0].score == pytest.approx(single.score, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_output_holds_a_line_break_or_nul(model_file: Path, dtype: torch.dtype) -> None:
+    # Random weights write bytes of all kinds.
+    options = SearchOptions(n_best=4, max_extra_tokens=10)
+    translator = Translator.load(model_file, options, dtype=dtype)
+    for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
+        assert len(found) == 4
+        for translation in found:
+            assert not {"\n", "\r", "\0"} & set(translation.text)
+            assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
+
+
+def test_a_run_folder_is_its_best_model(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "best.safetensors").symlink_to(model_file)
+    assert best(Translator.load(tmp_path).translate(["a cat"])) == best(
+        Translator.load(model_file).translate(["a cat"])
+    )
+
+
+def test_a_loaded_translator_knows_its_limits(translator: Translator) -> None:
+    assert translator.max_src_tokens == LIMIT
+    assert not translator.model.training
+    with pytest.raises(DataError, match="no such file"):
+        Translator.load("nowhere.safetensors")
+
+
+# ------------------------------------------------------------------------------- streams
+
+
+def stream(
+    translator: Translator, data: bytes, render: object = render_text, pool_lines: int = 3
+) -> tuple[bytes, StreamSummary]:
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    written = bytearray()
+    with os.fdopen(reading, "rb") as file:
+        summary = translate_stream(
+            translator,
+            LineReader(file, name="stdin"),
+            written.extend,
+            render=render,  # type: ignore[arg-type]
+            pool_lines=pool_lines,
+            on_progress=lambda _done: None,
+        )
+    return bytes(written), summary
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"cat", b"cat\r\n\na dog\r\n", b"a\n\xff\nb", b"\n\n"]
+)
+def test_a_stream_ends_its_lines_as_the_input_does(vocabulary: Vocabulary, data: bytes) -> None:
+    translator, _ = copier(vocabulary)
+    written, summary = stream(translator, data)
+    assert written == data.replace(b"\xff", "\ufffd".encode())
+    assert (
+        summary.lines_in
+        == summary.lines_out
+        == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
+    )
+
+
+def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    long = b"the cat sees the dog and " * 5
+    _, summary = stream(translator, b"\n".join([b"a", b"b", b"c", b"d", long, b"e", long]))
+    assert (summary.cut_lines, summary.first_cut_line) == (2, 5)
+
+
+def test_scored_lines_hold_score_and_text(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    written, _ = stream(translator, b"the cat\n\n", render_scored)
+    first, second, rest = written.split(b"\n")
+    score, text = first.split(b"\t")
+    assert float(score) == pytest.approx(translator.translate(["the cat"])[0][0].score, abs=1e-6)
+    assert (text, second, rest) == (b"the cat", b"0.000000\t", b"")
+
+
+def test_n_best_lines_are_numbered_from_0_across_pools_and_end_like_their_line(
+    vocabulary: Vocabulary,
+) -> None:
+    translator, _ = copier(vocabulary, n_best=2)
+    written, _ = stream(translator, b"a\r\n\r\nb\nc\nd", render_n_best, pool_lines=2)
+    rows = [line.split(" ||| ") for line in written.decode().split("\n")]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2", "3", "3", "4", "4"]
+    assert [rows[first][1] for first in (0, 2, 3, 5, 7)] == ["a", "", "b", "c", "d"]
+    assert [row[2].endswith("\r") for row in rows] == [True] * 3 + [False] * 6
+    assert not written.endswith(b"\n")
+
+
+def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, _ = copier(vocabulary)
+    pools = LineReader.pools
+    monkeypatch.setattr(
+        LineReader, "pools", lambda self, n: (pool[:1] for pool in list(pools(self, n)))
+    )
+    with pytest.raises(NMTError, match="3 lines came in, 1 went out"):
+        stream(translator, b"a\nb\nc\n")

@@ -1,0 +1,282 @@
+"""Values: in which order layers win, what each may be, and how all problems are told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nmt.config import (
+    Layer,
+    Recipe,
+    TrainingConfig,
+    TransformerConfig,
+    format_toml,
+    model_config_from,
+    parse_overrides,
+    read_toml,
+    resolve_recipe,
+    resumable_keys,
+)
+from nmt.errors import DataError, UsageError
+from nmt.models.registry import preset_values
+
+
+def resolve(*layers: Layer) -> Recipe:
+    return resolve_recipe("p", "transformer", layers)
+
+
+def resolve_set(**values: object) -> Recipe:
+    return resolve(("--set", values))
+
+
+def refusal(**values: object) -> str:
+    with pytest.raises(UsageError) as caught:
+        resolve_set(**values)
+    return str(caught.value)
+
+
+# ------------------------------------------------------------------------------ layers
+
+
+def test_later_layers_win_default_preset_toml_command_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[model]\nd_model = 64\nnum_heads = 2\n[training]\nseed = 5\n")
+    toml, overrides = read_toml(recipe), parse_overrides(["d_model=32", "log_every = 7"])
+    resolved = resolve(
+        ("preset", preset_values("transformer_small")),
+        (str(recipe), toml),
+        ("--set", overrides),
+    )
+    assert resolved.model.num_decoder_layers == 3  # the preset's
+    assert resolved.model.num_heads == 2  # the file's, over the preset's 4
+    assert resolved.model.d_model == 32  # the command line's, over all
+    assert resolved.model.dropout == 0.1  # the class default
+    assert resolved.training.batch_tokens == 4_096  # the preset's
+    assert (resolved.training.seed, resolved.training.log_every) == (5, 7)
+
+
+def test_without_layers_all_values_are_the_defaults() -> None:
+    recipe = resolve()
+    assert (recipe.preset, recipe.architecture) == ("p", "transformer")
+    assert (recipe.model, recipe.training) == (TransformerConfig(), TrainingConfig())
+
+
+def test_keys_are_unique_over_all_sections() -> None:
+    model, training = (
+        {field.name for field in dataclasses.fields(cls)}
+        for cls in (TransformerConfig, TrainingConfig)
+    )
+    assert not model & training
+
+
+def test_every_value_is_explained_and_its_default_is_allowed() -> None:
+    for cls in (TransformerConfig, TrainingConfig):
+        for field in dataclasses.fields(cls):
+            assert field.metadata["help"].endswith("."), field.name
+            resolve_set(**{field.name: field.default})
+
+
+# ---------------------------------------------------------------------------- problems
+
+
+def test_all_problems_of_all_layers_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(
+            ("a.toml", {"d_modell": 3, "dropout": 1.5}),
+            ("--set", {"seed": "x", "schedule": "inverse_sqr", "d_ff": "0"}),
+        )
+    assert str(caught.value).split("; ") == [
+        "a.toml: unknown key 'd_modell'",
+        "did you mean 'd_model'?",
+        "a.toml: dropout is 1.5",
+        "it must be below 1",
+        "--set: seed is 'x', not a whole number",
+        "--set: schedule cannot be 'inverse_sqr'",
+        "did you mean 'inverse_sqrt'?",
+        "--set: d_ff is 0, below its minimum 1",
+    ]
+
+
+def test_a_key_like_none_gets_the_list_of_all() -> None:
+    message = refusal(zzzz=1)
+    assert "unknown key 'zzzz'; known: adam_beta1, adam_beta2" in message
+
+
+def test_what_does_not_fit_together_is_told_together() -> None:
+    message = refusal(d_model=30, num_heads=4, best_metric="bleu")
+    assert "d_model 30 is not divisible by num_heads 4" in message
+    assert "best_metric 'bleu' needs validate_bleu = true" in message
+    assert "d_model 9 is odd" in refusal(d_model=9, num_heads=3)
+    assert resolve_set(best_metric="bleu", validate_bleu=True).training.best_metric == "bleu"
+
+
+@pytest.mark.parametrize(
+    ("key", "raw", "value"),
+    [
+        # As the command line gives them, in strings.
+        ("d_ff", "300", 300),
+        ("batch_tokens", "25,000", 25_000),
+        ("batch_tokens", "1,000,000", 1_000_000),
+        ("batch_tokens", "25_000", 25_000),
+        ("dropout", "0.25", 0.25),
+        ("dropout", "0", 0.0),
+        ("adam_epsilon", "1e-8", 1e-8),
+        ("validate_bleu", "true", True),
+        ("validate_bleu", "False", False),
+        ("device", "cpu", "cpu"),
+        # As TOML gives them.
+        ("d_ff", 300, 300),
+        ("dropout", 0.25, 0.25),
+        ("dropout", 0, 0.0),
+        ("validate_bleu", True, True),
+    ],
+)
+def test_values_become_the_field_s_type(key: str, raw: object, value: object) -> None:
+    recipe = resolve_set(**{key: raw})
+    values = dataclasses.asdict(recipe.model) | dataclasses.asdict(recipe.training)
+    assert values[key] == value
+    assert type(values[key]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "raw", "message"),
+    [
+        ("d_ff", "3.5", "d_ff is '3.5', not a whole number"),
+        ("d_ff", 512.0, "d_ff is 512.0, not a whole number"),
+        ("d_ff", True, "d_ff is True, not a whole number"),
+        ("d_ff", "", "d_ff is '', not a whole number"),
+        ("d_ff", [1], "d_ff is [1], not a whole number"),
+        ("batch_tokens", "25,00", "batch_tokens is '25,00', not a whole number"),
+        ("batch_tokens", "1,5", "batch_tokens is '1,5', not a whole number"),
+        # A decimal comma must not shift a number by powers of ten.
+        ("learning_rate", "0,5", "learning_rate is '0,5', not a number"),
+        ("learning_rate", "0,001", "learning_rate is '0,001', not a number"),
+        ("dropout", True, "dropout is True, not a number"),
+        ("dropout", "half", "dropout is 'half', not a number"),
+        ("learning_rate", "nan", "learning_rate is nan, not a finite number"),
+        ("learning_rate", float("inf"), "learning_rate is inf, not a finite number"),
+        ("validate_bleu", "yes", "validate_bleu is 'yes', not true or false"),
+        ("validate_bleu", 1, "validate_bleu is 1, not true or false"),
+        ("device", 3, "device is 3, not a string"),
+        ("device", "gpu", "device cannot be 'gpu'"),
+        ("precision", "bf32", "precision cannot be 'bf32'; did you mean 'fp32'?"),
+        # Bounds.
+        ("d_model", 0, "d_model is 0, below its minimum 2"),
+        ("seed", -1, "seed is -1, below its minimum 0"),
+        ("dropout", -0.1, "dropout is -0.1, below its minimum 0"),
+        ("dropout", 1.0, "dropout is 1.0; it must be below 1"),
+        ("label_smoothing", "1", "label_smoothing is 1.0; it must be below 1"),
+        ("save_minutes", 0, "save_minutes is 0.0, below its minimum 0.1"),
+        ("batch_tokens", 0, "batch_tokens is 0, below its minimum 1"),
+    ],
+)
+def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> None:
+    assert refusal(**{key: raw}).startswith(f"--set: {message}")
+
+
+# ----------------------------------------------------------------------- command line
+
+
+def test_overrides_are_split_at_the_first_equals_sign() -> None:
+    assert parse_overrides(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_overrides(["a=1", "a=2"]) == {"a": "2"}
+
+
+@pytest.mark.parametrize("text", ["dropout", "=3", " =3", ""])
+def test_an_override_without_key_or_equals_sign_is_an_error(text: str) -> None:
+    with pytest.raises(UsageError, match="is not of the form key=value"):
+        parse_overrides([text])
+
+
+# -------------------------------------------------------------------------------- TOML
+
+
+def toml_refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_toml(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("d_model = 3\n", "'d_model' is not a section; keys stand under [model] or [training]"),
+        ("[modell]\nd_model = 3\n", "'modell' is not a section"),
+        ("model = 3\n", "'model' is not a section"),
+        ("[training]\nd_model = 3\nseed = 2\n", "d_model: not a key of [training]"),
+        ("[model]\nseed = 2\n", "seed: not a key of [model]"),
+        ("[[model]]\nd_model = 3\n", "'model' is not a section"),
+        ("[model\n", "not a TOML file"),
+        ("[model]\nd_model = 3\nd_model = 4\n", "not a TOML file"),
+        ("[model]\ndropout = 0,1\n", "not a TOML file"),
+    ],
+)
+def test_a_bad_recipe_is_an_error_with_its_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    assert toml_refusal(path).startswith(f"{path}: {message}")
+
+
+def test_a_recipe_that_is_missing_or_no_text_is_an_error_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    assert toml_refusal(path) == f"{path}: no such file"
+    path.write_bytes(b"[model]\xff\n")
+    assert toml_refusal(path).startswith(f"{path}: not a TOML file")
+
+
+def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
+    recipe = resolve_set(
+        adam_epsilon=1e-9,
+        dropout=1 / 3,
+        learning_rate=1.5e-7,
+        d_ff=2**40,
+        validate_bleu=True,
+        schedule="linear",
+    )
+    text = format_toml({"model": recipe.model, "training": recipe.training})
+    document = tomllib.loads(text)
+    assert document["model"] == dataclasses.asdict(recipe.model)
+    assert document["training"] == dataclasses.asdict(recipe.training)
+    path = tmp_path / "again.toml"
+    path.write_text(text)
+    assert resolve((str(path), read_toml(path))) == recipe
+
+
+def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
+    # Its [run] section tells of the run, and says nothing of how to train.
+    (tmp_path / "config.toml").write_text("[run]\nranks = 2\n[model]\nd_ff = 100\n")
+    assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
+
+
+def test_each_formatted_value_stands_under_its_explanation() -> None:
+    lines = format_toml({"model": TransformerConfig()}).splitlines()
+    assert lines[0] == "[model]"
+    above = lines[lines.index("d_ff = 2048") - 1]
+    assert above == "# Inner width of the feed-forward sub-layer."
+    assert format_toml({"run": {"a": 1, "b": "x"}}) == '[run]\na = 1\nb = "x"\n'
+
+
+# ---------------------------------------------------------------- model files, resuming
+
+
+def test_a_model_file_s_configuration_is_checked_like_a_recipe() -> None:
+    values: dict[str, object] = dataclasses.asdict(TransformerConfig(d_ff=100))
+    assert model_config_from("transformer", values, "m") == TransformerConfig(d_ff=100)
+    with pytest.raises(DataError, match="m: unknown architecture 'transformr'; did you mean"):
+        model_config_from("transformr", values, "m")
+    with pytest.raises(DataError, match="m: d_ff is -1, below its minimum 1"):
+        model_config_from("transformer", values | {"d_ff": -1}, "m")
+
+
+def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
+    assert resumable_keys() == {
+        "max_updates",
+        "patience",
+        "device",
+        "micro_batch_tokens",
+        *("log_every", "validate_every", "save_every", "save_minutes"),
+        *("keep_last", "keep_best"),
+    }

@@ -1,0 +1,196 @@
+"""A language that is learnt in seconds, and runs on it, for the tests of training.
+
+Number words, the other way round: "one two three" is "drei zwei eins".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.config import Recipe, Value, resolve_recipe
+from nmt.data.manifest import Settings
+from nmt.data.prepare import PrepareOptions, prepare
+from nmt.models.model_file import ModelReader
+from nmt.models.registry import preset_values
+from nmt.models.tensor_file import TensorFile
+from nmt.training.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.training.launch import launch
+from nmt.training.optimizer import Optimizer
+
+ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
+LONG = [(" ".join(ENGLISH * 3), " ".join(GERMAN[::-1] * 3))]  # the one long pair in train
+
+TINY: dict[str, Value] = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "d_model": 32,
+    "d_ff": 64,
+    "num_heads": 2,
+    "batch_tokens": 200,
+    "micro_batch_tokens": 120,
+    "learning_rate": 3e-3,
+    "warmup_updates": 10,
+    "max_updates": 30,
+    "log_every": 5,
+    "validate_every": 7,
+    "save_every": 8,
+    "threads": 1,
+    "device": "cpu",
+}
+"""Dropout is on, seven updates make an epoch, and 30 updates take a second."""
+
+
+def pairs(count: int, *, seed: int) -> list[tuple[str, str]]:
+    """Draw different pairs of one to five words."""
+    random = Random(seed)
+    numbers: set[tuple[int, ...]] = set()
+    while len(numbers) < count:
+        numbers.add(tuple(random.choices(range(10), k=random.randint(1, 5))))
+    return [
+        (" ".join(ENGLISH[n] for n in row), " ".join(GERMAN[n] for n in reversed(row)))
+        for row in sorted(numbers)
+    ]
+
+
+def write_text(folder: Path, name: str, text: list[tuple[str, str]]) -> str:
+    """Write pairs as name.en and name.de; return their prefix."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for lang, side in zip(("en", "de"), zip(*text, strict=True), strict=True):
+        (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in side))
+    return str(folder / name)
+
+
+def prepare_toy(folder: Path, *, count: int = 300, separate_vocab: bool = False) -> Path:
+    """Make a data folder of `count` training pairs."""
+    options = PrepareOptions(
+        out=folder / "data",
+        train=(write_text(folder, "train", pairs(count - 1, seed=1) + LONG),),
+        valid=write_text(folder, "valid", pairs(20, seed=2)),
+        settings=Settings(
+            src_lang="en",
+            tgt_lang="de",
+            vocab_size=310 if separate_vocab else 345,
+            separate_vocab=separate_vocab,
+        ),
+    )
+    return prepare(options).path
+
+
+def recipe(**values: Value) -> Recipe:
+    """Return the tiny recipe with some values changed."""
+    layers = [("preset", preset_values("transformer_tiny")), ("tiny", TINY), ("test", values)]
+    return resolve_recipe("transformer_tiny", "transformer", layers)
+
+
+def train(data: Path, out: Path, **values: Value) -> Path:
+    """Train in this process; return the run folder."""
+    launch(recipe(**values), data, out)
+    return out
+
+
+def settings_of(**values: Value) -> list[str]:
+    """Return the tiny recipe as arguments of `nmt train`."""
+    assignments = [f"{key}={value}" for key, value in (TINY | values).items()]
+    return ["--model", "transformer_tiny", *(f"--set={one}" for one in assignments)]
+
+
+def nmt(
+    *arguments: str | Path, ranks: int | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run the real command line, under torchrun where `ranks` are given."""
+    command = nmt_command(*arguments, ranks=ranks)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment(), **options
+    )
+
+
+def nmt_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
+    """Return the command line that `nmt` runs."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return [sys.executable, *(torchrun if ranks else []), "-m", "nmt", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment, one thread a process."""
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    """Read a model file's weights."""
+    reader = ModelReader(path)
+    return {name: reader.weight(name) for name in reader.weight_names}
+
+
+def newest_state(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a run's newest training state: its header and its vectors."""
+    path = max(run.glob("checkpoints/*.state"))
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file.verify()
+    return file.header, {name: file.read(name) for name in file.names}
+
+
+def metrics(run: Path, kind: str = "") -> list[dict[str, Any]]:
+    """Read metrics.jsonl strictly, all records or those of a kind."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records: list[dict[str, Any]] = [
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        for line in lines
+    ]
+    return [record for record in records if kind in ("", record["kind"])]
+
+
+def status(run: Path) -> dict[str, Any]:
+    """Read status.json."""
+    found: dict[str, Any] = json.loads((run / "status.json").read_text())
+    return found
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return all files below a folder but the lock."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
+    """Send this process a signal right after an update's optimiser step."""
+    step = Optimizer.step
+
+    def step_and_signal(self: Optimizer, number_of_update: int) -> Tensor | None:
+        norm = step(self, number_of_update)
+        if number_of_update == update:
+            os.kill(os.getpid(), number)
+        return norm
+
+    monkeypatch.setattr(Optimizer, "step", step_and_signal)
+
+
+def stopped_after(
+    monkeypatch: pytest.MonkeyPatch, update: int, data: Path, out: Path, **values: Value
+) -> Path:
+    """Train until SIGTERM stops the run after an update."""
+    from nmt.errors import Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        signal_after(patch, update, signal.SIGTERM)
+        train(data, out, **values)
+    return out
+
+
+def flat(path: Path) -> Tensor:
+    """Read a model file's weights as one vector, in order of their names."""
+    return torch.cat([weight.flatten() for _, weight in sorted(weights(path).items())])

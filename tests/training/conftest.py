@@ -1,0 +1,55 @@
+"""The data folder that the tests of training share, and a run that has learnt it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_training import environment, prepare_toy, train
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small data folder; nobody changes it."""
+    return prepare_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run long enough to learn; nobody changes it."""
+    return train(
+        data,
+        tmp_path_factory.mktemp("learnt") / "run",
+        d_model=64,
+        d_ff=128,
+        max_updates=250,
+        warmup_updates=50,
+        log_every=50,
+        validate_every=50,
+        save_every=50,
+        validate_bleu=True,
+        keep_best=3,
+        keep_last=3,
+    )
+
+
+@pytest.fixture(scope="session")
+def two_ranks(data: Path, learnt: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What two processes found, in order of rank (see `two_ranks.py`)."""
+    out = tmp_path_factory.mktemp("two_ranks") / "found"
+    program = Path(__file__).with_name("two_ranks.py")
+    arguments = [program, data, learnt / "best.safetensors", out]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(2)]

@@ -1,0 +1,143 @@
+"""The objective against its formula in NumPy, torch's own loss, and finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.training.loss import smoothed_cross_entropy
+
+TOKENS, TYPES = 7, 11
+
+
+def example(seed: int = 0, spread: float = 3.0) -> tuple[Tensor, Tensor]:
+    """Logits (TOKENS, TYPES) and targets (TOKENS,)."""
+    random = torch.Generator().manual_seed(seed)
+    logits = spread * torch.randn(TOKENS, TYPES, generator=random)
+    return logits, torch.randint(TYPES, (TOKENS,), generator=random)
+
+
+def formula(
+    logits: NDArray[np.float64], targets: NDArray[np.int64], eps: float
+) -> tuple[float, float]:
+    """Cross-entropy with q(k) = (1 - eps) [k = target] + eps / V, written out."""
+    loss = nll = 0.0
+    for row, target in zip(logits, targets, strict=True):
+        log_probs = row - np.log(np.exp(row).sum())
+        q = np.full(len(row), eps / len(row))
+        q[target] += 1 - eps
+        loss -= float(q @ log_probs)
+        nll -= float(log_probs[target])
+    return loss, nll
+
+
+def gradient(logits: Tensor, targets: Tensor, eps: float) -> Tensor:
+    leaf = logits.clone().requires_grad_()
+    smoothed_cross_entropy(leaf, targets, eps)[0].backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.5])
+def test_loss_and_nll_are_the_formulas(eps: float) -> None:
+    logits, targets = example()
+    loss, nll = smoothed_cross_entropy(logits, targets, eps)
+    expected = formula(logits.double().numpy(), targets.numpy(), eps)
+    assert (loss.item(), nll.item()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_uniform_logits_cost_the_logarithm_of_the_vocabulary() -> None:
+    # Every type has p = 1 / V, so loss and nll are log V a token whatever eps is.
+    for value in smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 3, 7]), 0.1):
+        assert value.item() == pytest.approx(3 * math.log(8))
+
+
+def test_without_smoothing_it_is_cross_entropy() -> None:
+    logits, targets = example(1)
+    loss, nll = smoothed_cross_entropy(logits, targets, 0.0)
+    expected = F.cross_entropy(logits, targets, reduction="sum")
+    torch.testing.assert_close((loss, nll), (expected, expected))
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.9])
+def test_it_is_the_smoothed_loss_of_torch(eps: float) -> None:
+    logits, targets = example(2)
+    loss, _ = smoothed_cross_entropy(logits, targets, eps)
+    expected = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_the_gradient_is_that_of_the_formula(eps: float) -> None:
+    logits, targets = example(3)
+    exact = logits.double().requires_grad_()
+    log_probs = exact.log_softmax(-1)
+    nll = -log_probs[torch.arange(TOKENS), targets]
+    ((1 - eps) * nll - eps * log_probs.mean(-1)).sum().backward()  # type: ignore[no-untyped-call]
+    assert exact.grad is not None
+    torch.testing.assert_close(gradient(logits, targets, eps), exact.grad.float())
+
+
+def test_the_gradient_is_the_slope_of_the_formula() -> None:
+    logits, targets = example(4)
+    exact, width = logits.double().numpy(), 1e-5
+    slopes = np.zeros_like(exact)
+    for place in np.ndindex(*exact.shape):
+        step = np.zeros_like(exact)
+        step[place] = width
+        above, below = (formula(exact + s, targets.numpy(), 0.1)[0] for s in (step, -step))
+        slopes[place] = (above - below) / (2 * width)
+    # The gradient is rounded to fp32, and the slope is good to about 1e-9.
+    np.testing.assert_allclose(gradient(logits, targets, 0.1).numpy(), slopes, atol=1e-6)
+
+
+def test_the_gradient_is_scaled_by_what_the_loss_is_scaled_by() -> None:
+    logits, targets = example(5)
+    leaf = logits.clone().requires_grad_()
+    (smoothed_cross_entropy(leaf, targets, 0.1)[0] * 0.25).backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad, 0.25 * gradient(logits, targets, 0.1))
+
+
+def test_each_token_adds_its_own_loss() -> None:
+    logits, targets = example(6)
+    parts = [smoothed_cross_entropy(logits[i : i + 1], targets[i : i + 1], 0.1) for i in range(7)]
+    for whole, sums in zip(
+        smoothed_cross_entropy(logits, targets, 0.1), zip(*parts, strict=True), strict=True
+    ):
+        torch.testing.assert_close(whole, torch.stack(sums).sum())
+
+
+def test_only_the_loss_carries_a_gradient() -> None:
+    logits, targets = example()
+    for eps in (0.0, 0.1):
+        loss, nll = smoothed_cross_entropy(logits.clone().requires_grad_(), targets, eps)
+        assert (loss.requires_grad, nll.requires_grad) == (True, False)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_logits_lose_only_their_own_rounding(dtype: torch.dtype) -> None:
+    logits, targets = example(7)
+    rounded = logits.to(dtype)
+    loss, nll = smoothed_cross_entropy(rounded, targets, 0.1)
+    assert loss.dtype == nll.dtype == torch.float32
+    # What is summed is the rounded logits in fp32: no other rounding on the way.
+    exact = smoothed_cross_entropy(rounded.float(), targets, 0.1)
+    torch.testing.assert_close((loss, nll), exact)
+    found = gradient(rounded, targets, 0.1)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, gradient(rounded.float(), targets, 0.1).to(dtype))
+
+
+def test_extreme_logits_stay_finite() -> None:
+    logits = torch.tensor([[1e4, -1e4, 0.0]])
+    loss, nll = smoothed_cross_entropy(logits, torch.tensor([0]), 0.0)
+    assert (loss.item(), nll.item()) == (0.0, 0.0)
+    _, nll = smoothed_cross_entropy(logits, torch.tensor([1]), 0.0)
+    assert nll.item() == 2e4

@@ -1,0 +1,337 @@
+"""The flat weights, Adam, clipping, the moving average and the schedule, against torch and hand."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.config import TrainingConfig, TransformerConfig
+from nmt.data.batches import Batch
+from nmt.models.contract import TranslationModel
+from nmt.models.registry import build_model
+from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.optimizer import FlatWeights, LossScale, Optimizer, learning_rate
+
+VOCABULARY = 13
+MODEL = TransformerConfig(
+    num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=16, num_heads=2, dropout=0.0
+)
+
+
+def build(**values: object) -> TranslationModel:
+    torch.manual_seed(0)
+    config = dataclasses.replace(MODEL, **values)  # type: ignore[arg-type]
+    return build_model("transformer", config, VOCABULARY, VOCABULARY)
+
+
+def batch(seed: int) -> Batch:
+    """Three pairs of five source and four target tokens without padding."""
+    random = torch.Generator().manual_seed(seed)
+    src = torch.randint(4, VOCABULARY, (3, 5), generator=random)
+    tgt = torch.randint(4, VOCABULARY, (3, 5), generator=random)
+    return Batch(src, tgt[:, :4], tgt[:, 1:], torch.arange(12))
+
+
+def backward(model: nn.Module, seed: int, factor: float = 1.0) -> None:
+    made = batch(seed)
+    loss, _ = smoothed_cross_entropy(model(made), made.targets, 0.1)
+    (loss * factor).backward()  # type: ignore[no-untyped-call]
+
+
+def optimizer_of(config: TrainingConfig, count: int = 4) -> Optimizer:
+    """An optimizer over `count` weights 1, 2, 3..."""
+    holder = nn.Linear(count, 1, bias=False)
+    with torch.no_grad():
+        holder.weight.copy_(torch.arange(1.0, count + 1)[None])
+    weights = FlatWeights(holder, torch.float32)  # type: ignore[arg-type]
+    return Optimizer(weights, config, d_model=1)
+
+
+# --- the learning rate
+
+
+def paper(d_model: int, step: int, warmup: int) -> float:
+    """Equation 3 of the paper."""
+    return float(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4_000), (1024, 4_000), (256, 250)])
+def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> None:
+    config = TrainingConfig(warmup_updates=warmup)
+    for update in (1, 2, warmup - 1, warmup, warmup + 1, 10 * warmup, 1_000_000):
+        expected = paper(d_model, update, warmup)
+        assert learning_rate(config, d_model, update) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_schedule_is_the_paper_s_in_figures() -> None:
+    # (512 * 4000)^-0.5 = 6.98771e-4; a 4000th of it at first, and 1 / sqrt(10) of it at 40,000.
+    found = [learning_rate(TrainingConfig(), 512, update) for update in (1, 4_000, 40_000)]
+    assert found == pytest.approx([1.7469281e-7, 6.9877124e-4, 2.2097087e-4], rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        # Updates 1, 2, 4 (the end of the warm-up), 8, 16 and 20 of 20, with a peak of 0.8.
+        ("inverse_sqrt", [0.2, 0.4, 0.8, 0.8 / math.sqrt(2), 0.4, 0.8 / math.sqrt(5)]),
+        ("linear", [0.2, 0.4, 0.8, 0.6, 0.2, 0.0]),
+        ("constant", [0.2, 0.4, 0.8, 0.8, 0.8, 0.8]),
+    ],
+)
+def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
+    config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
+    found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 16, 20)]
+    # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
+    assert found == pytest.approx(rates)
+
+
+def test_a_linear_schedule_stays_at_zero_beyond_its_end() -> None:
+    config = TrainingConfig(schedule="linear", learning_rate=1.0, warmup_updates=4, max_updates=4)
+    assert [learning_rate(config, 1, update) for update in (4, 5, 9)] == [1.0, 0.0, 0.0]
+
+
+# --- the flat weights
+
+
+@pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
+def test_parameters_become_views_and_tied_ones_stand_once(tie_embeddings: str) -> None:
+    model = build(tie_embeddings=tie_embeddings)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    weights = FlatWeights(model, torch.float32)
+    assert len(weights.master) == sum(value.numel() for value in before.values())
+    named = weights.named(weights.master)
+    assert named.keys() == before.keys()
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name])
+        assert torch.equal(named[name], before[name])
+        assert parameter.data_ptr() == named[name].data_ptr()
+        assert parameter.grad is not None
+        assert parameter.grad.data_ptr() == weights.named(weights.gradient)[name].data_ptr()
+    weights.master.fill_(0.5)
+    assert all(bool((parameter == 0.5).all()) for parameter in model.parameters())
+
+
+def test_the_model_computes_as_before() -> None:
+    model = build()
+    expected = model(batch(0))
+    FlatWeights(model, torch.float32)
+    assert torch.equal(model(batch(0)), expected)
+
+
+def test_low_precision_keeps_an_fp32_master() -> None:
+    model = build()
+    weights = FlatWeights(model, torch.bfloat16)
+    assert weights.master.dtype == weights.gradient.dtype == torch.float32
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    # A change far below the precision of bf16 (8 bits) is kept in the master, and adds up.
+    weights.master.fill_(1.0)
+    for _ in range(64):
+        weights.master += 2.0**-12
+    weights.refresh()
+    assert all(bool((p == 1.0 + 2.0**-6).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_replaced_weights_come_back_exactly(dtype: torch.dtype) -> None:
+    model = build()
+    weights = FlatWeights(model, dtype)
+    master = weights.master.clone()
+    computing = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(KeyError), weights.replaced_by(torch.full_like(master, 3.0)):
+        assert all(bool((p == 3.0).all()) for p in model.parameters())
+        raise KeyError
+    assert torch.equal(weights.master, master)
+    for parameter, before in zip(model.parameters(), computing, strict=True):
+        assert torch.equal(parameter, before)
+
+
+def test_gradients_of_micro_batches_add_up() -> None:
+    model = build()
+    alone = copy.deepcopy(model)
+    weights = FlatWeights(model, torch.float32)
+    for seed in range(3):
+        backward(model, seed)
+        weights.collect_gradient()
+        backward(alone, seed)
+    named = weights.named(weights.gradient)
+    for name, parameter in alone.named_parameters():
+        torch.testing.assert_close(named[name], parameter.grad)
+
+
+def test_bf16_gradients_add_up_in_fp32() -> None:
+    model = build()
+    weights = FlatWeights(model, torch.bfloat16)
+    expected = torch.zeros_like(weights.gradient)
+    for seed in range(4):
+        alone = copy.deepcopy(model)  # in bf16, with a gradient of its own
+        for parameter in alone.parameters():
+            parameter.grad = None
+        backward(alone, seed)
+        expected += torch.cat(
+            [p.grad.float().flatten() for p in alone.parameters() if p.grad is not None]
+        )
+        backward(model, seed)
+        weights.collect_gradient()
+    torch.testing.assert_close(weights.gradient, expected, rtol=0, atol=0)
+
+
+# --- Adam
+
+
+def test_the_first_step_by_hand() -> None:
+    config = TrainingConfig(
+        schedule="constant", learning_rate=0.1, warmup_updates=1, adam_epsilon=1.0
+    )
+    optimizer = optimizer_of(config, count=2)
+    optimizer.weights.gradient.copy_(torch.tensor([3.0, -1.0]))
+    norm = optimizer.step(1)
+    assert norm is not None
+    assert norm.item() == pytest.approx(math.sqrt(10))
+    # The corrected moments of the first step are g and g^2: w - 0.1 g / (|g| + 1).
+    expected = [1 - 0.1 * 3 / 4, 2 + 0.1 * 1 / 2]
+    assert optimizer.weights.master.tolist() == pytest.approx(expected)
+    assert optimizer.weights.gradient.tolist() == [0.0, 0.0]
+    # The paper's decays: m = 0.1 g, v = 0.02 g^2.
+    vectors = optimizer.vectors()
+    assert vectors["adam_mean"].tolist() == pytest.approx([0.3, -0.1])
+    assert vectors["adam_mean_square"].tolist() == pytest.approx([0.18, 0.02])
+    assert vectors["adam_updates"].item() == 1
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
+def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float) -> None:
+    config = TrainingConfig(
+        warmup_updates=3, learning_rate=0.01, clip_norm=clip_norm, adam_epsilon=1e-6
+    )
+    model = build()
+    alone = copy.deepcopy(model)
+    optimizer = Optimizer(FlatWeights(model, torch.float32), config, MODEL.d_model)
+    adam = torch.optim.Adam(alone.parameters(), betas=(0.9, 0.98), eps=1e-6)
+    for update in range(1, 9):
+        backward(model, update)
+        norm = optimizer.step(update)
+        adam.zero_grad()
+        backward(alone, update)
+        expected_norm = torch.nn.utils.clip_grad_norm_(alone.parameters(), clip_norm or math.inf)
+        adam.param_groups[0]["lr"] = learning_rate(config, MODEL.d_model, update)
+        adam.step()
+        torch.testing.assert_close(norm, expected_norm)
+        if clip_norm:
+            assert expected_norm > clip_norm  # or nothing would have been clipped
+    for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_within_the_norm_is_not_clipped() -> None:
+    config = TrainingConfig(schedule="constant", learning_rate=0.1, warmup_updates=1)
+    plain, clipping = optimizer_of(config), optimizer_of(dataclasses.replace(config, clip_norm=9.0))
+    for optimizer in (plain, clipping):
+        optimizer.weights.gradient.copy_(torch.tensor([1.0, -2.0, 3.0, -4.0]))
+        optimizer.step(1)
+    assert torch.equal(plain.weights.master, clipping.weights.master)
+
+
+def test_the_moving_average_by_hand() -> None:
+    config = TrainingConfig(ema_decay=0.6, learning_rate=0.1, warmup_updates=1)
+    optimizer = optimizer_of(config)
+    average = optimizer.weights.master.double()
+    for update in range(1, 21):
+        optimizer.weights.gradient.copy_(torch.full((4,), math.sin(update)))
+        optimizer.step(update)
+        decay = min(0.6, update / (update + 10))  # 1/11, 2/12, ... until it reaches 0.6 at 15
+        average = decay * average + (1 - decay) * optimizer.weights.master.double()
+        torch.testing.assert_close(optimizer.kept_weights, average.float())
+    assert not torch.allclose(optimizer.kept_weights, optimizer.weights.master)
+
+
+def test_without_a_moving_average_the_weights_themselves_are_kept() -> None:
+    optimizer = optimizer_of(TrainingConfig())
+    assert optimizer.kept_weights is optimizer.weights.master
+    assert "ema" not in optimizer.vectors()
+
+
+def test_vectors_loaded_into_another_optimizer_go_on_the_same() -> None:
+    config = TrainingConfig(ema_decay=0.9, learning_rate=0.1, warmup_updates=1)
+
+    def steps(optimizer: Optimizer, updates: range) -> None:
+        for update in updates:
+            optimizer.weights.gradient.copy_(torch.tensor([1.0, -2.0, 3.0, 0.0]) * update)
+            optimizer.step(update)
+
+    first, second = optimizer_of(config), optimizer_of(config)
+    steps(first, range(1, 6))
+    for name, vector in second.vectors().items():
+        vector.copy_(first.vectors()[name])
+    steps(first, range(6, 9))
+    steps(second, range(6, 9))
+    for name, vector in second.vectors().items():
+        assert torch.equal(vector, first.vectors()[name]), name
+
+
+# --- the loss scale of fp16
+
+
+def test_the_scale_halves_at_once_and_doubles_after_2000_good_updates() -> None:
+    scale = LossScale(1024.0)
+    scale.fail()
+    assert scale.factor == 512
+    for _ in range(1_999):
+        scale.succeed()
+    assert scale.factor == 512
+    scale.succeed()
+    assert (scale.factor, scale.good_updates) == (1024, 0)
+    for _ in range(1_999):
+        scale.succeed()
+    scale.fail()  # and the counting begins anew
+    for _ in range(1_999):
+        scale.succeed()
+    assert scale.factor == 512
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_an_overflowing_gradient_leaves_everything_but_the_scale(bad: float) -> None:
+    optimizer = optimizer_of(TrainingConfig(precision="fp16", ema_decay=0.5))
+    before = {name: vector.clone() for name, vector in optimizer.vectors().items()}
+    optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
+    assert optimizer.step(1) is None
+    assert optimizer.scale.factor == 2.0**14
+    assert not optimizer.weights.gradient.any()
+    for name, vector in optimizer.vectors().items():
+        assert torch.equal(vector, before[name]), name
+
+
+def test_the_scale_is_taken_out_of_the_gradient() -> None:
+    values: dict[str, float] = {"learning_rate": 0.1, "clip_norm": 1.0, "adam_epsilon": 0.1}
+    gradient = torch.tensor([1.0, -2.0, 3.0, -4.0])
+    plain = optimizer_of(TrainingConfig(warmup_updates=1, **values))  # type: ignore[arg-type]
+    scaled = optimizer_of(
+        TrainingConfig(warmup_updates=1, precision="fp16", **values)  # type: ignore[arg-type]
+    )
+    norms: list[Tensor | None] = []
+    for optimizer, factor in ((plain, 1.0), (scaled, 2.0**15)):
+        optimizer.weights.gradient.copy_(gradient * factor)
+        norms.append(optimizer.step(1))
+    torch.testing.assert_close(norms[0], norms[1])
+    torch.testing.assert_close(plain.weights.master, scaled.weights.master)
+
+
+def test_fp16_gradients_overflow_and_the_model_stays_as_it_was() -> None:
+    model = build()
+    optimizer = Optimizer(
+        FlatWeights(model, torch.float16), TrainingConfig(precision="fp16"), MODEL.d_model
+    )
+    before = [p.detach().clone() for p in model.parameters()]
+    backward(model, 0, factor=60_000.0)  # beyond fp16 after the first sum over tokens
+    optimizer.weights.collect_gradient()
+    assert not optimizer.weights.gradient.isfinite().all()
+    assert optimizer.step(1) is None
+    for parameter, kept in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, kept)
+    backward(model, 0, factor=1.0)
+    optimizer.weights.collect_gradient()
+    assert optimizer.step(2) is not None

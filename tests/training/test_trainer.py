@@ -1,0 +1,558 @@
+"""What a run promises: it learns, it is the same however it is split, and it leaves what it says.
+
+That a run which was stopped goes on as if it had not been is in `test_resume.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import Tensor
+from toy_training import (
+    content,
+    flat,
+    metrics,
+    newest_state,
+    nmt,
+    prepare_toy,
+    recipe,
+    settings_of,
+    status,
+    train,
+    weights,
+)
+
+from nmt.cli.train import train as train_command
+from nmt.config import Value, resumable_keys
+from nmt.data.batches import plan_epoch
+from nmt.data.folder import DataFolder
+from nmt.errors import NMTError, Stopped, UsageError
+from nmt.models.model_file import ModelReader, load_model
+from nmt.training.average import select_checkpoints
+from nmt.training.distributed import Ranks
+from nmt.training.optimizer import Optimizer
+from nmt.training.run_folder import RunFolder
+from nmt.training.validation import Validator
+
+# Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
+# but rounding; it also lets a gradient of the wrong scale show.
+COMPARABLE: dict[str, Value] = {
+    "dropout": 0.0,
+    "adam_epsilon": 1e-4,
+    "batch_tokens": 33,
+    "max_updates": 12,
+    "log_every": 1,
+    "validate_every": 6,
+}
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run with all that a run leaves; nobody changes it."""
+    return train(data, tmp_path_factory.mktemp("run") / "run", keep_last=2, keep_best=2)
+
+
+@pytest.fixture(scope="module")
+def one_process(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(data, tmp_path_factory.mktemp("one") / "run", **COMPARABLE)
+
+
+def names(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def updates(paths: list[Path]) -> list[int]:
+    return [ModelReader(path).card.update for path in paths]
+
+
+def difference(run: Path, other: Path) -> float:
+    """How far two runs' ends are apart, as a share of the way that the first has gone."""
+    end, other_end = flat(run / "last.safetensors"), flat(other / "last.safetensors")
+    torch.manual_seed(recipe().training.seed)
+    start = dict(ModelReader(run / "last.safetensors").card.build().named_parameters())
+    way = end - torch.cat([start[name].detach().flatten() for name in sorted(start)])
+    return float((end - other_end).norm() / way.norm())
+
+
+# --- it learns
+
+
+def test_a_run_learns(learnt: Path) -> None:
+    first, *_, last = metrics(learnt, "train")
+    # It starts near log V = 5.84; at most eps of the loss cannot be learnt away.
+    assert first["nll"] > 3
+    assert last["nll"] < 1
+    bleu = [record["bleu"] for record in metrics(learnt, "valid")]
+    assert bleu[-1] > 40 > 10 > bleu[0]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_low_precision_learns_nearly_the_same(
+    data: Path, tmp_path: Path, run: Path, precision: str
+) -> None:
+    other = train(data, tmp_path / "run", precision=precision)
+    first, last = (metrics(other, "valid")[i]["nll"] for i in (0, -1))
+    assert first - last > 1
+    assert last == pytest.approx(metrics(run, "valid")[-1]["nll"], rel=0.02)
+    # What is written is the fp32 master, not the rounded copy.
+    assert {weight.dtype for weight in weights(other / "last.safetensors").values()} == {
+        torch.float32
+    }
+    assert difference(run, other) > 1e-4
+
+
+# --- it is the same however it is split
+
+
+def test_another_seed_is_another_run(data: Path, tmp_path: Path, run: Path) -> None:
+    same = train(data, tmp_path / "same", keep_last=2, keep_best=2)
+    other = train(data, tmp_path / "other", keep_last=2, keep_best=2, seed=2)
+    assert difference(run, same) == 0
+    assert difference(run, other) > 0.1
+
+
+def test_dropout_differs_between_updates_and_micro_batches(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    train(data, tmp_path / "run", max_updates=10, micro_batch_tokens=60)
+    assert len(seeds) > 20  # the weights' and one a micro-batch
+    assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [32, 60])
+def test_micro_batches_add_up_to_the_same_update(
+    data: Path, tmp_path: Path, micro_batch_tokens: int
+) -> None:
+    values = COMPARABLE | {"batch_tokens": 300}
+    whole = train(data, tmp_path / "whole", **values | {"micro_batch_tokens": 10_000})
+    parts = train(data, tmp_path / "parts", **values | {"micro_batch_tokens": micro_batch_tokens})
+    assert 0 < difference(whole, parts) < 1e-4
+    compare_figures(whole, parts)
+
+
+def compare_figures(run: Path, other: Path) -> None:
+    for kind, keys in (
+        ("train", ("update", "epoch", "loss", "nll", "grad_norm", "learning_rate")),
+        ("valid", ("update", "loss", "nll")),
+    ):
+        for record, again in zip(metrics(run, kind), metrics(other, kind), strict=True):
+            for key in keys:
+                assert again[key] == pytest.approx(record[key], rel=1e-4), (record["update"], key)
+
+
+@pytest.fixture(scope="module")
+def two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("two") / "run"
+    done = nmt("train", data, "--out", out, *settings_of(**COMPARABLE), ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("finished at update 12") == 1  # one rank speaks
+    return out
+
+
+def test_two_processes_are_one(data: Path, one_process: Path, two_processes: Path) -> None:
+    folder = DataFolder.open(data)
+    plan = plan_epoch(folder.train, batch_tokens=33, seed=1, epoch=0)
+    sizes = [len(plan.update(index)) for index in range(12)]
+    assert min(sizes) == 1 < max(sizes)  # an update of one pair leaves a process without work
+    assert 0 < difference(one_process, two_processes) < 1e-4
+    compare_figures(one_process, two_processes)
+    assert "ranks = 2" in (two_processes / "config.toml").read_text()
+
+
+def test_a_run_of_one_process_goes_on_with_two_and_back(
+    data: Path, tmp_path: Path, one_process: Path
+) -> None:
+    out = train(data, tmp_path / "run", **COMPARABLE | {"max_updates": 4})
+    settings = settings_of(**COMPARABLE | {"max_updates": 8})
+    done = nmt("train", data, "--out", out, *settings, ranks=2)
+    assert done.returncode == 0, done.stderr
+    train(data, out, **COMPARABLE)
+    assert difference(one_process, out) < 1e-4
+
+
+# --- what it leaves
+
+
+def test_metrics_are_whole_and_in_order(run: Path) -> None:
+    records = metrics(run)
+    expected = [("train", u) for u in range(5, 31, 5)] + [("valid", u) for u in range(7, 31, 7)]
+    found = [(record["kind"], record["update"]) for record in records]
+    assert sorted(found) == sorted(expected)
+    assert [update for _, update in found] == sorted(update for _, update in found)
+    for record in metrics(run, "valid"):
+        assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
+    for record in metrics(run, "train"):
+        assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
+        assert record["epoch"] == pytest.approx(record["update"] / 7)  # of seven updates each
+        assert 0 <= record["padding"] < 1
+        assert record["tokens_per_second"] > 0
+    rates = [record["learning_rate"] for record in metrics(run, "train")]
+    # Up to 3e-3 in ten updates, then with the inverse square root.
+    expected_rates = [1.5e-3, 3e-3, *(3e-3 * math.sqrt(10 / u) for u in (15, 20, 25, 30))]
+    assert rates == pytest.approx(expected_rates)
+
+
+def test_the_last_updates_are_logged_too(data: Path, tmp_path: Path) -> None:
+    out = train(data, tmp_path / "run", max_updates=7)
+    assert [record["update"] for record in metrics(out, "train")] == [5, 7]
+
+
+def test_checkpoints_are_the_newest_and_the_best(run: Path) -> None:
+    valid = sorted((record["loss"], record["update"]) for record in metrics(run, "valid"))
+    best = sorted(update for _, update in valid[:2])
+    assert names(run) == sorted(
+        [f"best-{update:08d}.safetensors" for update in best]
+        + [f"update-{update:08d}.safetensors" for update in (16, 24)]
+        + [f"update-{update:08d}.state" for update in (24, 30)]
+    )
+    assert ModelReader(run / "best.safetensors").card.update == valid[0][1]
+    assert ModelReader(run / "last.safetensors").card.update == 30
+
+
+def test_a_checkpoint_carries_its_own_figures(run: Path) -> None:
+    for record in metrics(run, "valid")[-2:]:
+        card = ModelReader(run / f"checkpoints/best-{record['update']:08d}.safetensors").card
+        assert card.valid == {key: record[key] for key in ("loss", "nll", "perplexity")}
+    # No figures stand on weights that they were not measured on.
+    assert ModelReader(run / "last.safetensors").card.valid == {}
+
+
+def test_best_by_bleu_keeps_the_highest(data: Path, tmp_path: Path) -> None:
+    out = train(
+        data,
+        tmp_path / "run",
+        max_updates=120,
+        learning_rate=1e-2,
+        validate_every=20,
+        validate_bleu=True,
+        best_metric="bleu",
+    )
+    # Of equal ones the earlier.
+    best = max(metrics(out, "valid"), key=lambda record: (record["bleu"], -record["update"]))
+    assert ModelReader(out / "best.safetensors").card.update == best["update"]
+
+
+def test_curves_and_log_can_be_read(run: Path) -> None:
+    assert ElementTree.parse(run / "curves.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    log = (run / "train.log").read_text(encoding="utf-8").splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in log)
+    assert "starting: transformer_tiny" in log[0]
+    assert "finished at update 30 (max_updates)" in log[-1]
+    assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
+
+
+def test_nothing_half_written_is_left(run: Path) -> None:
+    assert sorted(path.name for path in run.iterdir()) == [
+        "best.safetensors",
+        "checkpoints",
+        "config.toml",
+        "curves.svg",
+        "last.safetensors",
+        "lock",
+        "metrics.jsonl",
+        "status.json",
+        "train.log",
+    ]
+
+
+def test_the_written_configuration_alone_repeats_the_run(
+    data: Path, tmp_path: Path, run: Path
+) -> None:
+    train_command(data, tmp_path / "again", config=run / "config.toml")
+    assert torch.equal(flat(tmp_path / "again/last.safetensors"), flat(run / "last.safetensors"))
+
+
+def test_the_moving_average_is_what_is_validated_and_written(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters: list[Tensor] = []
+    step = Optimizer.step
+
+    def record(self: Optimizer, update: int) -> Tensor | None:
+        if not masters:
+            masters.append(self.weights.master.clone())
+        norm = step(self, update)
+        masters.append(self.weights.master.clone())
+        return norm
+
+    monkeypatch.setattr(Optimizer, "step", record)
+    out = train(data, tmp_path / "run", ema_decay=0.8, max_updates=21)
+    average = masters[0].double()
+    for update, master in enumerate(masters[1:], start=1):
+        decay = min(0.8, update / (update + 10))
+        average = decay * average + (1 - decay) * master.double()
+    written = weights(out / "last.safetensors")
+    _, vectors = newest_state(out)
+    torch.testing.assert_close(vectors["ema"], average.float())
+    torch.testing.assert_close(vectors["weights"], masters[-1])
+    total = sum(float(weight.double().sum()) for weight in written.values())
+    assert total == pytest.approx(float(vectors["ema"].double().sum()))
+    # The figures logged are those of the weights written.
+    model, card = load_model(out / "checkpoints/best-00000021.safetensors")
+    validator = Validator(
+        DataFolder.open(data),
+        Ranks(0, 0, 1, 1),
+        torch.device("cpu"),
+        label_smoothing=0.1,
+        micro_batch_tokens=120,
+        with_bleu=False,
+    )
+    result = validator.measure(model, lambda: False)
+    assert result is not None
+    assert card.update == 21
+    assert result.loss == pytest.approx(metrics(out, "valid")[-1]["loss"], rel=1e-6)
+
+
+def test_patience_ends_a_run_that_gets_no_better(data: Path, tmp_path: Path) -> None:
+    # So small a rate changes no weight: only the first validation is better than what was before.
+    out = train(data, tmp_path / "run", learning_rate=1e-30, validate_every=3, patience=2)
+    assert [record["update"] for record in metrics(out, "valid")] == [3, 6, 9]
+    assert status(out)["reason"] == "no better result in 2 validations"
+    assert status(out)["update"] == 9
+    assert ModelReader(out / "best.safetensors").card.update == 3
+    train(data, out, learning_rate=1e-30, validate_every=3, patience=4)  # more of it goes on
+    assert status(out)["update"] == 15
+
+
+# --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"d_model": 16}, "d_model was 32 and is now 16"),
+        ({"seed": 2}, "seed was 1 and is now 2"),
+        ({"batch_tokens": 100}, "batch_tokens was 200 and is now 100"),
+        ({"precision": "bf16"}, "precision was 'fp32' and is now 'bf16'"),
+        ({"threads": 2}, "threads was 1 and is now 2"),
+        ({"learning_rate": 1e-3, "dropout": 0.2}, "dropout was 0.1 and is now 0.2; learning_rate"),
+    ],
+)
+def test_a_folder_with_another_run_is_refused(
+    data: Path, run: Path, values: dict[str, Value], message: str
+) -> None:
+    before = content(run)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        train(data, run, **{"keep_last": 2, "keep_best": 2, **values})
+    assert content(run) == before
+    assert UsageError.exit_status == 2
+
+
+def test_a_run_on_other_data_is_refused(run: Path, tmp_path: Path) -> None:
+    before = content(run)
+    with pytest.raises(UsageError, match=r"data was '\w+' and is now '\w+'"):
+        train(prepare_toy(tmp_path, count=250), run, keep_last=2, keep_best=2)
+    assert content(run) == before
+
+
+def test_what_may_change_may_change(data: Path, run: Path, tmp_path: Path) -> None:
+    other: dict[str, Value] = {
+        "micro_batch_tokens": 300,
+        "max_updates": 20,
+        "patience": 9,
+        "device": "auto" if not torch.cuda.is_available() else "cpu",
+        "log_every": 3,
+        "validate_every": 11,
+        "save_every": 13,
+        "save_minutes": 1.0,
+        "keep_last": 7,
+        "keep_best": 7,
+    }
+    assert other.keys() == resumable_keys()
+    again = shutil.copytree(run, tmp_path / "run")
+    train(data, again, **other)  # done already: nothing is lost
+    assert status(again)["status"] == "finished"
+    assert metrics(again) == metrics(run)
+    assert "keep_best = 7" in (again / "config.toml").read_text()
+
+
+def test_a_folder_with_other_things_is_refused(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds other files and no run"):
+        train(data, tmp_path / "run")
+    with pytest.raises(UsageError, match="exists and is no folder"):
+        train(data, tmp_path / "run/thesis.txt")
+    assert content(tmp_path) == {"run/thesis.txt": b"mine"}
+
+
+def test_what_a_killed_start_left_is_no_obstacle(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "lock").touch()
+    (run / "config.toml.77.partial").write_text("[ru")
+    train(data, run, max_updates=2)
+    assert status(run)["status"] == "finished"
+    assert not list(run.glob("*.partial"))
+
+
+def test_a_recipe_that_does_not_fit_can_be_put_right_in_the_same_folder(
+    data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="batch_tokens is 20, but the longest sentence has 31"):
+        train(data, tmp_path / "run", batch_tokens=20)
+    train(data, tmp_path / "run", max_updates=2)
+    assert status(tmp_path / "run")["status"] == "finished"
+
+
+def test_a_folder_in_use_is_left_alone(data: Path, run: Path) -> None:
+    holder = RunFolder(run)
+    holder.lock()
+    before = content(run)
+    try:
+        with pytest.raises(Stopped, match="another process is training here"):
+            train(data, run, keep_last=2, keep_best=2)
+    finally:
+        holder.unlock()
+    assert content(run) == before
+    assert Stopped.exit_status == 75
+
+
+def test_separate_vocabularies_cannot_share_one_embedding(tmp_path: Path) -> None:
+    separate = prepare_toy(tmp_path, separate_vocab=True)
+    with pytest.raises(UsageError, match="add --set tie_embeddings=decoder"):
+        train(separate, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    for tie in ("decoder", "none"):
+        out = train(separate, tmp_path / tie, tie_embeddings=tie, max_updates=8)
+        card = ModelReader(out / "last.safetensors").card
+        assert len(card.src_vocabulary) == len(card.tgt_vocabulary) == 310
+        assert card.src_vocabulary.model != card.tgt_vocabulary.model
+
+
+# --- how it fails
+
+
+def failed_in_one_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stdout == ""
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("nmt: error: ")
+    assert "Traceback" not in done.stderr
+    return last
+
+
+def test_a_run_that_diverges_fails_in_one_line(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = nmt("train", data, "--out", run, *settings_of(learning_rate=1e30))
+    assert "diverged before update 5: loss nan" in failed_in_one_line(done)
+    assert (status(run)["status"], status(run)["update"]) == ("failed", 5)
+    assert "diverged" in status(run)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("values", "update"),
+    [
+        ({"validate_every": 3}, 3),  # seen by validation
+        ({"max_updates": 4}, 4),  # seen at the end
+    ],
+)
+def test_divergence_is_seen_wherever_it_would_be_kept(
+    data: Path, tmp_path: Path, values: dict[str, Value], update: int
+) -> None:
+    with pytest.raises(NMTError, match=f"diverged before update {update}"):
+        train(data, tmp_path / "run", learning_rate=1e30, **values)
+    assert status(tmp_path / "run")["status"] == "failed"
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("full_at", ["update-00000016.safetensors", "update-00000016.state"])
+def test_a_full_disk_spares_what_was_saved_before(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path, full_at: str
+) -> None:
+    out = tmp_path / "run"
+    replace = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).name == full_at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        replace(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(os, "replace", full)
+        train(data, out, keep_last=2, keep_best=2)
+    assert (status(out)["status"], status(out)["update"]) == ("failed", 16)
+    assert not list(out.rglob("*.partial"))
+    for path in out.rglob("*.safetensors"):
+        load_model(path)
+    assert newest_state(out)[0]["progress"]["update"] == 8
+    train(data, out, keep_last=2, keep_best=2)  # with room again, the same run
+    assert difference(run, out) == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("cannot mount a small file system here: not root, or not allowed to")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_really_full_disk_is_told_in_one_line(data: Path, small_disk: Path) -> None:
+    run = small_disk / "run"
+    # A checkpoint is about 0.13 MB of weights and the vocabulary, a state 0.4: some fit, not all.
+    settings = settings_of(save_every=2, keep_last=20)
+    done = nmt("train", data, "--out", run, *settings)
+    line = failed_in_one_line(done)
+    assert "No space left" in line
+    assert str(run) in line
+    assert list(run.glob("checkpoints/*.safetensors"))
+    for path in run.rglob("*.safetensors"):
+        load_model(path)
+    newest_state(run)
+
+
+def test_a_save_by_the_clock_is_no_checkpoint(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every look at the clock is a minute later, so that a safety save is due all the time.
+    clock = iter(range(0, 10**9, 60))
+    monkeypatch.setattr("nmt.training.trainer.time.monotonic", lambda: float(next(clock)))
+    out = train(data, tmp_path / "run", save_minutes=0.1, max_updates=11)
+    assert names(out) == [
+        "best-00000007.safetensors",
+        "update-00000008.safetensors",
+        "update-00000010.state",
+        "update-00000011.state",
+    ]
+    # What it says is last is last, also where the clock was quicker.
+    assert ModelReader(out / "last.safetensors").card.update == 11
+
+
+def test_a_missing_last_model_is_written_again(data: Path, tmp_path: Path) -> None:
+    out = train(data, tmp_path / "run", max_updates=10)
+    before = weights(out / "last.safetensors")
+    for damage in (Path.unlink, lambda path: path.write_bytes(b"damaged")):
+        damage(out / "last.safetensors")
+        train(data, out, max_updates=10)
+        after = weights(out / "last.safetensors")
+        assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_averaging_beside_a_running_training_touches_nothing(run: Path, tmp_path: Path) -> None:
+    running = shutil.copytree(run, tmp_path / "run")
+    half_written = running / "checkpoints/update-00000032.safetensors.77.partial"
+    half_written.write_bytes(b"of a process that is still at it")
+    before = content(running)
+    assert updates(select_checkpoints(running, last=2, best=None)) == [16, 24]
+    assert content(running) == before

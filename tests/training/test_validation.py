@@ -1,0 +1,143 @@
+"""Validation's figures against a plain loop and a plain translation, and over two processes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+from torch.nn import functional as F
+from toy_training import metrics, pairs, recipe, train, weights
+
+from nmt.data.batches import collate
+from nmt.data.folder import DataFolder
+from nmt.models.contract import TranslationModel
+from nmt.models.model_file import ModelReader, load_model
+from nmt.search.translator import Translator
+from nmt.training.distributed import Ranks
+from nmt.training.validation import ValidationResult, Validator
+
+EPS = 0.1
+
+
+@pytest.fixture(scope="module")
+def model(learnt: Path) -> TranslationModel:
+    return load_model(learnt / "best.safetensors")[0]
+
+
+def measure(
+    data: Path, model: TranslationModel, *, micro_batch_tokens: int = 60, with_bleu: bool = False
+) -> ValidationResult:
+    validator = Validator(
+        DataFolder.open(data),
+        Ranks(0, 0, 1, 1),
+        torch.device("cpu"),
+        label_smoothing=EPS,
+        micro_batch_tokens=micro_batch_tokens,
+        with_bleu=with_bleu,
+    )
+    result = validator.measure(model, lambda: False)
+    assert result is not None
+    return result
+
+
+@pytest.fixture(scope="module")
+def result(data: Path, model: TranslationModel) -> ValidationResult:
+    return measure(data, model, with_bleu=True)
+
+
+def test_loss_and_nll_are_those_of_a_loop_over_single_pairs(
+    data: Path, model: TranslationModel, result: ValidationResult
+) -> None:
+    valid = DataFolder.open(data).valid
+    loss = nll = tokens = 0.0
+    model.eval()
+    for index in range(len(valid)):
+        batch = collate(valid, torch.tensor([index]).numpy())
+        with torch.no_grad():
+            logits, targets = model(batch).double(), batch.tgt_out[0]
+        loss += F.cross_entropy(logits, targets, label_smoothing=EPS, reduction="sum").item()
+        nll += F.cross_entropy(logits, targets, reduction="sum").item()
+        tokens += len(valid.tgt(index)) + 1
+    assert result.loss == pytest.approx(loss / tokens, rel=1e-5)
+    assert result.nll == pytest.approx(nll / tokens, rel=1e-5)
+    assert result.perplexity == pytest.approx(math.exp(nll / tokens), rel=1e-5)
+
+
+def test_batches_change_nothing(
+    data: Path, model: TranslationModel, result: ValidationResult
+) -> None:
+    for micro_batch_tokens in (1, 1_000):
+        other = measure(data, model, micro_batch_tokens=micro_batch_tokens)
+        assert (other.loss, other.nll) == pytest.approx((result.loss, result.nll), rel=1e-5)
+
+
+def test_bleu_is_that_of_translating_the_raw_text(learnt: Path, result: ValidationResult) -> None:
+    text = pairs(20, seed=2)  # as `prepare_toy` has it
+    translator = Translator.load(learnt)
+    hypotheses = [best[0].text for best in translator.translate([src for src, _ in text])]
+    bleu = sacrebleu.BLEU()
+    expected = bleu.corpus_score(hypotheses, [[tgt for _, tgt in text]])
+    assert result.bleu == pytest.approx(expected.score)
+    assert 1 < expected.score < 100  # so that it could differ
+    assert result.bleu_signature == str(bleu.get_signature())
+
+
+def test_training_logged_the_figures_of_the_model_it_wrote(
+    learnt: Path, result: ValidationResult
+) -> None:
+    card = ModelReader(learnt / "best.safetensors").card
+    (record,) = (r for r in metrics(learnt, "valid") if r["update"] == card.update)
+    assert card.valid == {key: record[key] for key in ("loss", "nll", "perplexity", "bleu")}
+    assert result.figures() == pytest.approx(card.valid, rel=1e-5)
+
+
+def test_two_processes_find_what_one_finds(two_ranks: list[Any], result: ValidationResult) -> None:
+    for found in two_ranks:
+        assert found["figures"] == pytest.approx(result.figures(), rel=1e-5)
+
+
+def test_a_stop_asked_of_one_process_stops_both(two_ranks: list[Any]) -> None:
+    assert [found["stopped"] for found in two_ranks] == [True, True]
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_stop_ends_it_between_batches(data: Path, model: TranslationModel, batches: int) -> None:
+    asked: list[bool] = []
+
+    def stop_requested() -> bool:
+        asked.append(len(asked) == batches)
+        return asked[-1]
+
+    validator = Validator(
+        DataFolder.open(data),
+        Ranks(0, 0, 1, 1),
+        torch.device("cpu"),
+        label_smoothing=EPS,
+        micro_batch_tokens=30,
+        with_bleu=True,
+    )
+    assert validator.measure(model, stop_requested) is None
+    assert asked == [False] * batches + [True]
+    assert model.training  # training goes on with dropout, whatever the end
+
+
+def test_validation_does_not_disturb_training(data: Path, tmp_path: Path) -> None:
+    often = train(data, tmp_path / "often", validate_every=2, validate_bleu=True)
+    never = train(data, tmp_path / "never", validate_every=1_000)
+    found, expected = (weights(run / "last.safetensors") for run in (often, never))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert recipe().model.dropout > 0  # or no random number could have been disturbed
+
+
+def test_without_bleu_there_is_none(data: Path, model: TranslationModel) -> None:
+    result = measure(data, model)
+    assert (result.bleu, result.bleu_signature) == (None, None)
+    assert result.figures().keys() == {"loss", "nll", "perplexity"}
+
+
+def test_a_hopeless_model_has_a_finite_perplexity() -> None:
+    assert math.isfinite(ValidationResult(1e6, 1e6, None, None).perplexity)

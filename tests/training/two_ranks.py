@@ -1,0 +1,73 @@
+"""What each of two processes finds, as one JSON object in OUT.RANK; started by torchrun.
+
+Arguments: a data folder, a model file, OUT.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from nmt.data.folder import DataFolder
+from nmt.models.model_file import load_model
+from nmt.training.distributed import Ranks
+from nmt.training.validation import Validator
+
+
+def names_of_threads() -> list[str]:
+    """Return the names of this process's threads (Linux)."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+
+def step_an_optimizer() -> None:
+    """Import all that torch imports late."""
+    parameter = nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    torch.optim.Adam([parameter]).step()
+
+
+def main(data: str, model_file: str, out: str) -> None:
+    """Try every operation."""
+    torch.set_num_threads(1)
+    ranks = Ranks.from_environment()
+    ranks.join()
+    step_an_optimizer()
+    rank = ranks.rank
+    tensor = torch.tensor([1.0, 10.0 * rank])
+    found: dict[str, object] = {
+        "rank": [rank, ranks.local_rank, ranks.local_world_size, ranks.world_size],
+        "is_first": ranks.is_first,
+        "same_tensor": ranks.sum_(tensor) is tensor,
+        "sum": tensor.tolist(),
+        "broadcast": ranks.broadcast_(torch.tensor([rank + 5])).tolist(),
+        "any": [ranks.any(False), ranks.any(rank == 0), ranks.any(rank == 1), ranks.any(True)],
+        # Of different lengths, one empty, one beyond ASCII.
+        "gather": ranks.gather({"rank": rank, "texts": ["ä" * 100] * rank}),
+        "gather_empty": ranks.gather([]),
+    }
+    model, _ = load_model(Path(model_file))
+    validator = Validator(
+        DataFolder.open(Path(data)),
+        ranks,
+        torch.device("cpu"),
+        label_smoothing=0.1,
+        micro_batch_tokens=60,
+        with_bleu=True,
+    )
+    result = validator.measure(model, lambda: False)
+    assert result is not None
+    found["figures"] = result.figures()
+    # One rank alone is asked to stop: all of them leave validation.
+    found["stopped"] = validator.measure(model, lambda: rank == 1) is None
+    ranks.barrier()
+    ranks.leave()
+    found["threads"] = names_of_threads()
+    Path(f"{out}.{rank}").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
