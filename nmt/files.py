@@ -56,7 +56,10 @@ def write_text(path: Path, text: str) -> None:
 
 def link_or_copy(source: Path, path: Path) -> None:
     """Make `path` the same file as `source`: a hard link, or a copy where none can be."""
+    if path.exists() and path.samefile(source):
+        return  # renaming one name of a file over another would leave both
     with atomic_path(path) as temporary:
+        temporary.unlink(missing_ok=True)  # a link that a killed process left must not be written
         try:
             os.link(source, temporary)
         except OSError:

@@ -371,6 +371,19 @@ def test_a_damaged_newest_state_is_passed_over(
     assert_same_run(run, undisturbed(**FP32))
 
 
+def test_what_lies_beyond_the_state_that_is_used_goes(data: Path, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", max_updates=24)
+    cut_short(run / "checkpoints/update-00000024.state")
+    # On from update 16 with other cadences, which make neither best-21 nor update-24 again.
+    train(data, run, max_updates=20, validate_every=20, save_every=20)
+    found = sorted(path.name for path in run.glob("checkpoints/*.safetensors"))
+    assert found == [
+        "best-00000020.safetensors",
+        *(f"update-{update:08d}.safetensors" for update in (8, 16, 20)),
+    ]
+    assert [record["update"] for record in metrics(run, "valid")] == [7, 14, 20]
+
+
 def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
     data: Path, tmp_path: Path
 ) -> None:

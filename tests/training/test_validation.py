@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 from toy_training import metrics, pairs, recipe, train, weights
 
-from nmt.data.batches import collate
+from nmt.data.batches import batches_by_length, collate
 from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
@@ -98,6 +98,13 @@ def test_training_logged_the_figures_of_the_model_it_wrote(
 def test_two_processes_find_what_one_finds(two_ranks: list[Any], result: ValidationResult) -> None:
     for found in two_ranks:
         assert found["figures"] == pytest.approx(result.figures(), rel=1e-5)
+
+
+def test_two_processes_share_the_work(data: Path, two_ranks: list[Any]) -> None:
+    batches = len(list(batches_by_length(DataFolder.open(data).valid, 60)))
+    shares = [found["batches"] for found in two_ranks]
+    assert sum(shares) == batches
+    assert max(shares) - min(shares) <= 1
 
 
 def test_a_stop_asked_of_one_process_stops_both(two_ranks: list[Any]) -> None:

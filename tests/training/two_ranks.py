@@ -50,14 +50,16 @@ def main(data: str, model_file: str, out: str) -> None:
         "gather_empty": ranks.gather([]),
     }
     model, _ = load_model(Path(model_file))
-    validator = Validator(
-        DataFolder.open(Path(data)),
-        ranks,
-        torch.device("cpu"),
-        label_smoothing=0.1,
-        micro_batch_tokens=60,
-        with_bleu=True,
+    folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
+    plain, validator = (
+        Validator(
+            folder, ranks, cpu, label_smoothing=0.1, micro_batch_tokens=60, with_bleu=with_bleu
+        )
+        for with_bleu in (False, True)
     )
+    answers = iter([False] * 1_000)  # asked once a batch whether to stop
+    plain.measure(model, lambda: next(answers))
+    found["batches"] = 1_000 - len(list(answers))
     result = validator.measure(model, lambda: False)
     assert result is not None
     found["figures"] = result.figures()
