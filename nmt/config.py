@@ -49,12 +49,16 @@ def _value(
 class TransformerConfig:
     """The Transformer of Vaswani et al. (2017); defaults are its base model."""
 
-    num_encoder_layers: int = _value(6, "Layers of the encoder (the paper's N).", minimum=1)
-    num_decoder_layers: int = _value(6, "Layers of the decoder (the paper's N).", minimum=1)
-    d_model: int = _value(
-        512, "Width of the residual stream; even, divisible by num_heads.", minimum=2
+    num_encoder_layers: int = _value(
+        6, "Layers of the encoder (the paper's N).", minimum=1, below=1000
     )
-    d_ff: int = _value(2048, "Inner width of the feed-forward sub-layer.", minimum=1)
+    num_decoder_layers: int = _value(
+        6, "Layers of the decoder (the paper's N).", minimum=1, below=1000
+    )
+    d_model: int = _value(
+        512, "Width of the residual stream; even, divisible by num_heads.", minimum=2, below=1e6
+    )
+    d_ff: int = _value(2048, "Inner width of the feed-forward sub-layer.", minimum=1, below=1e6)
     num_heads: int = _value(8, "Attention heads, each d_model / num_heads wide.", minimum=1)
     dropout: float = _value(
         0.1,
@@ -266,6 +270,8 @@ def _checked(spec: dataclasses.Field[Any], raw: object) -> Value:
         raise ValueError(f"{spec.name} cannot be {value!r}{suggestion}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{spec.name} is {value}, not a finite number")
+    if isinstance(value, int) and value > _LARGEST:
+        raise ValueError(f"{spec.name} is {value}, above the largest number {_LARGEST}")
     if rules["minimum"] is not None and value < rules["minimum"]:
         raise ValueError(f"{spec.name} is {value}, below its minimum {rules['minimum']:g}")
     if rules["below"] is not None and value >= rules["below"]:
@@ -273,6 +279,7 @@ def _checked(spec: dataclasses.Field[Any], raw: object) -> Value:
     return value
 
 
+_LARGEST = 2**31 - 1
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 

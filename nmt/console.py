@@ -6,6 +6,7 @@ terminal. Under torchrun only rank 0 speaks; errors and warnings are never silen
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -40,8 +41,9 @@ def set_quiet(quiet: bool) -> None:
 
 def _say(line: str) -> None:
     # Through tqdm, which lifts a live progress line out of the way first.
-    tqdm.write(line, file=sys.stderr)
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # that nobody listens any more is no reason to fail
+        tqdm.write(line, file=sys.stderr)
+        sys.stderr.flush()
 
 
 def notice(message: str) -> None:

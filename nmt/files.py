@@ -29,6 +29,7 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on leaving without an error it becomes `path`."""
+    path = path.resolve()  # behind a symbolic link, the file itself is replaced
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         yield temporary

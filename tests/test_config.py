@@ -166,6 +166,8 @@ def test_values_become_the_field_s_type(key: str, raw: object, value: object) ->
         # Bounds.
         ("d_model", 0, "d_model is 0, below its minimum 2"),
         ("seed", -1, "seed is -1, below its minimum 0"),
+        ("seed", 2**31, "seed is 2147483648, above the largest number 2147483647"),
+        ("num_encoder_layers", 1000, "num_encoder_layers is 1000; it must be below 1000"),
         ("dropout", -0.1, "dropout is -0.1, below its minimum 0"),
         ("dropout", 1.0, "dropout is 1.0; it must be below 1"),
         ("label_smoothing", "1", "label_smoothing is 1.0; it must be below 1"),
@@ -232,7 +234,7 @@ def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
         adam_epsilon=1e-9,
         dropout=1 / 3,
         learning_rate=1.5e-7,
-        d_ff=2**40,
+        d_ff=999_999,
         validate_bleu=True,
         schedule="linear",
     )

@@ -45,7 +45,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             console.error(_describe(error))
             raise typer.Exit(EXIT_FAILED) from None
         except MemoryError:
-            console.error("out of memory; use fewer workers or smaller batches")
+            console.error("out of memory; make the batches smaller")
             raise typer.Exit(EXIT_FAILED) from None
 
     return run

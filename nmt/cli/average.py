@@ -32,7 +32,7 @@ def average(
     """Average the weights of checkpoints into one model file.
 
     The mean of the last few checkpoints nearly always translates better than the last one; the
-    paper takes 5 for base models and 20 for big ones. All must come from the same model, data and
+    paper takes 5 for base models and 20 for big ones. All must be of the same configuration and
     vocabulary; fewer checkpoints than asked for is an error.
     """
     from nmt import console
@@ -49,5 +49,7 @@ def average(
         raise UsageError("give one run folder with --last or --best, or two or more model files")
     if not out.parent.is_dir():
         raise UsageError(f"{out.parent}: no such folder")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"{out}: is not a regular file; choose another --out")
     average_models(paths, out)
     console.notice(f"{out}: the mean of {', '.join(path.name for path in paths)}")

@@ -136,7 +136,7 @@ def prepare(
             help="Draws the pairs that the vocabulary is learnt from.", rich_help_panel=_OTHER
         ),
     ] = Settings.seed,
-    threads: Annotated[
+    workers: Annotated[
         int | None,
         typer.Option(
             help="Threads for encoding. The result does not depend on them.",
@@ -177,7 +177,7 @@ def prepare(
             test=tuple(test or ()),
             vocab=tuple(vocab or ()),
             settings=settings,
-            threads=threads if threads is not None else len(os.sched_getaffinity(0)),
+            workers=workers if workers is not None else len(os.sched_getaffinity(0)),
         )
     )
     _tell(folder, out)

@@ -167,14 +167,13 @@ def translate(
             )
     if reader.invalid_lines:
         console.warning(
-            f"{name}: {reader.invalid_lines:,} lines are not valid {reader.encoding}, the first is "
-            f"line {reader.first_invalid_line:,}; their bad bytes became U+FFFD"
+            f"{name}: {reader.invalid_lines:,} lines are not valid {reader.encoding.name}, the "
+            f"first is line {reader.first_invalid_line:,}; their bad bytes became U+FFFD"
         )
     if summary.cut_lines:
         console.warning(
             f"{name}: {summary.cut_lines:,} lines have more than {translator.max_src_tokens} "
-            "tokens, "
-            f"the first is line {summary.first_cut_line:,}; they were translated in pieces"
+            f"tokens, the first is line {summary.first_cut_line:,}; they were translated in pieces"
         )
     console.notice(f"{summary.lines_in:,} lines translated")
 
@@ -191,6 +190,8 @@ def _open_output(path: Path | None) -> contextlib.AbstractContextManager[BinaryI
         return contextlib.nullcontext(sys.stdout.buffer)
     if not path.parent.is_dir():
         raise UsageError(f"{path.parent}: no such folder")
+    if path.exists() and not path.is_file():  # a device or a named pipe, which cannot be replaced
+        return path.open("wb")
     return atomic_writer(path)
 
 

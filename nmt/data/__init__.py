@@ -1,1 +1,1 @@
-"""data"""
+"""Text to batches."""

@@ -81,14 +81,16 @@ def _remove_abandoned(out: Path) -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    try:
-        os.kill(int(folder.name.rpartition("-")[2]), 0)
-    except ProcessLookupError:
-        pass
-    except OSError:
-        return False
-    else:
-        return False
+    pid = int(folder.name.rpartition("-")[2])
+    if pid != os.getpid():  # in a container, every process may get the number of its predecessor
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            pass
+        except OSError:
+            return False
+        else:
+            return False
     # Not on this machine, or in this container; the lock tells of the others.
     try:
         lock = os.open(folder, os.O_RDONLY)

@@ -1,7 +1,8 @@
 """The data folder: what `prepare` has written, opened for training and for people.
 
 Nothing is believed before it is checked: the version, that every file is there with its recorded
-size, and that shards agree with `dataset.json`. With `verify` every checksum is computed too.
+size, and that shards agree with `dataset.json`. With `verify` every checksum is
+computed too, and every offset and token id looked at.
 """
 
 from __future__ import annotations
@@ -88,15 +89,15 @@ class DataFolder:
         vocabularies = [Vocabulary.load(path / file.name) for file in info.vocabulary.files]
         if [len(vocabulary) for vocabulary in vocabularies] != list(info.vocabulary.sizes):
             raise DataError(f"{path}: its vocabulary is not the one that dataset.json describes")
-        tests = [shard for split in info.tests for shard in _open_shards(path, split, info)]
+        tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
             path=path,
             info=info,
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(_open_shards(path, info.train, info)),
-            valid=PairDataset(_open_shards(path, info.valid, info)),
+            train=PairDataset(_open_shards(path, info.train, info, verify)),
+            valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
         )
 
@@ -158,7 +159,7 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has two text files")
 
 
-def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo) -> list[Shard]:
+def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool) -> list[Shard]:
     token_bytes = token_bytes_for(max(info.vocabulary.sizes))
     shards = []
     for record in split.shards:
@@ -166,6 +167,8 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo) -> list[Shar
         found = (len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
         if found != (record.pairs, record.src_tokens, record.tgt_tokens, token_bytes):
             raise DataError(f"{shard.path}: not the shard that dataset.json describes; {_AGAIN}")
+        if verify:
+            shard.check_content(info.vocabulary.sizes[0], info.vocabulary.sizes[-1])
         shards.append(shard)
     if sum(map(len, shards)) != split.pairs or not shards:
         raise DataError(f"{path}: the shards of {split.name} do not hold its {split.pairs} pairs")

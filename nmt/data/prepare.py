@@ -46,7 +46,7 @@ class PrepareOptions:
     vocab: tuple[Path, ...] = ()
     """SentencePiece models to use: none to learn, one for both languages, or source and target."""
     settings: Settings
-    threads: int = 1
+    workers: int = 1
     """For encoding; they change nothing in what is written."""
 
 
@@ -89,7 +89,7 @@ def prepare(options: PrepareOptions) -> DataFolder:
             encoding=encoding,
             cleaner=cleaner,
             records=sources.records,
-            threads=options.threads,
+            threads=options.workers,
         )
         train_record = encoder.encode_train(train, shard_pairs=settings.shard_pairs)
         _check_any_left(train, train_record.pairs)
@@ -134,7 +134,7 @@ def check_options(options: PrepareOptions) -> None:
             ("sample-size", settings.sample_size, "1 or more", settings.sample_size >= 1),
             ("max-length", settings.max_length, "1 or more", settings.max_length >= 1),
             ("max-ratio", settings.max_ratio, "1 or more", settings.max_ratio >= 1),
-            ("threads", options.threads, "1 or more", options.threads >= 1),
+            ("workers", options.workers, "1 or more", options.workers >= 1),
             (
                 "character-coverage",
                 settings.character_coverage,

@@ -171,6 +171,18 @@ class Shard:
         """Return the target ids of a pair: a read-only view, (length,)."""
         return self._view(self._tgt, self._tgt_offsets, index)
 
+    def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
+        """DataError where an offset or a token id cannot be what `prepare` wrote."""
+        for ids, offsets, size in (
+            (self._src, self._src_offsets, src_vocab_size),
+            (self._tgt, self._tgt_offsets, tgt_vocab_size),
+        ):
+            ascending = bool((offsets[:-1] <= offsets[1:]).all())
+            if not ascending or offsets[0] != 0 or offsets[-1] != len(ids):
+                raise DataError(f"{self.path}: its offsets are damaged; {_AGAIN}")
+            if len(ids) and int(ids.max()) >= size:
+                raise DataError(f"{self.path}: a token is not in the vocabulary; {_AGAIN}")
+
     def _view(self, ids: Ids, offsets: npt.NDArray[Any], index: int) -> Ids:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.path} has {len(self)} pairs, and {index} was asked for")

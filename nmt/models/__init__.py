@@ -1,1 +1,1 @@
-"""models"""
+"""Batches to log-probabilities."""

@@ -6,7 +6,7 @@ N = B * W hypotheses (the W of a sentence are neighbours), D d_model, V target v
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +38,7 @@ class DecoderState(Protocol):
         """
 
 
-class TranslationModel(nn.Module):
+class TranslationModel(nn.Module, ABC):
     """A sequence-to-sequence model."""
 
     @abstractmethod

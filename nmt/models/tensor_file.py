@@ -78,7 +78,7 @@ class TensorFile:
         self._header_text: str = metadata.get("header", "")
         try:
             header = json.loads(self._header_text)
-        except ValueError:
+        except (ValueError, RecursionError):
             header = None
         if not isinstance(header, dict):
             raise DataError(f"{path}: damaged: its header is not a JSON object")

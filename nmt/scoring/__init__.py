@@ -1,1 +1,1 @@
-"""scoring"""
+"""Text to figures."""

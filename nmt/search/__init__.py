@@ -1,1 +1,1 @@
-"""search"""
+"""A model and text to text."""

@@ -111,12 +111,12 @@ def beam_search(
         log_probs, parents, next_tokens = _best_extensions(logits, alive, options)  # (B, 2W) each
         _collect_finished(finished, alive, log_probs, parents, next_tokens, options)
         keep = _advance(alive, log_probs, parents, next_tokens)  # (B, W) columns of the extensions
-        live = [row for row in range(len(keep)) if not _is_done(alive, row, finished, options)]
-        if not live:
+        going = [row for row in range(len(keep)) if not _is_done(alive, row, finished, options)]
+        if not going:
             break
-        rows_kept = torch.tensor(live)  # (B',)
+        rows_kept = torch.tensor(going)  # (B',)
         rows = (rows_kept[:, None] * width + parents.gather(1, keep)[rows_kept]).flatten()
-        _trim(alive, live)
+        _trim(alive, going)
         tokens = alive.ids[:, :, -1].flatten()  # (B' * W,)
         if len(rows) < len(logits) or not torch.equal(rows, torch.arange(len(rows))):
             state.select(rows.to(device), rows_kept.to(device))
@@ -214,11 +214,11 @@ def _is_done(
     return _ranked(found)[options.n_best - 1].score >= bound
 
 
-def _trim(alive: _Alive, live: list[int]) -> None:
-    alive.sentences = [alive.sentences[row] for row in live]
-    alive.limits = [alive.limits[row] for row in live]
-    alive.ids = alive.ids[live]
-    alive.log_probs = alive.log_probs[live]
+def _trim(alive: _Alive, rows: list[int]) -> None:
+    alive.sentences = [alive.sentences[row] for row in rows]
+    alive.limits = [alive.limits[row] for row in rows]
+    alive.ids = alive.ids[rows]  # (B', W, t)
+    alive.log_probs = alive.log_probs[rows]  # (B', W)
 
 
 def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:

@@ -7,13 +7,13 @@ counted.
 
 from __future__ import annotations
 
-import codecs
 import os
 import select
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
 
 _BLOCK = 1 << 20  # bytes read at a time
@@ -42,7 +42,12 @@ class LineReader:
             encoding: one in which `\\n` is the byte 10.
             strict: raise DataError at the first line that is not in the encoding.
         """
-        self.encoding = _checked_encoding(encoding)
+        self.encoding = Encoding.find(encoding)
+        if not self.encoding.by_line:
+            raise UsageError(
+                f"--encoding {encoding}: its lines do not end at the byte 10; make the text UTF-8 "
+                "first, with iconv"
+            )
         self.name = name
         self.strict = strict
         self.lines_read = 0
@@ -83,34 +88,22 @@ class LineReader:
 
     def _line(self, content: bytes, end: bytes) -> Line:
         self.lines_read += 1
-        if self.lines_read == 1 and self.encoding == "utf-8":
-            content = content.removeprefix(codecs.BOM_UTF8)
-        try:
-            return Line(content.decode(self.encoding), end)
-        except UnicodeDecodeError as error:
-            if self.strict:
-                raise DataError(
-                    f"{self.name}: line {self.lines_read} is not valid {self.encoding} "
-                    f"({error.reason}); name its --encoding, or leave out --strict"
-                ) from None
-            self.invalid_lines += 1
-            self.first_invalid_line = self.first_invalid_line or self.lines_read
-            return Line(content.decode(self.encoding, errors="replace"), end)
+        text = self.encoding.decode(content, number=self.lines_read)
+        if text is not None:
+            return Line(text, end)
+        if self.strict:
+            raise DataError(
+                f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; name its "
+                "--encoding, or leave out --strict"
+            )
+        self.invalid_lines += 1
+        self.first_invalid_line = self.first_invalid_line or self.lines_read
+        text = content.decode(self.encoding.name, errors="replace")
+        if self.lines_read == 1:
+            text = text.removeprefix("\ufeff")
+        # A few codecs give half a surrogate pair, which is no text either.
+        return Line(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"), end)
 
     def _more_is_waiting(self) -> bool:
         # Regular files always are ready, so only pipes and terminals cut a pool short.
         return bool(select.select([self._descriptor], [], [], _PATIENCE)[0])
-
-
-def _checked_encoding(encoding: str) -> str:
-    try:
-        name = codecs.lookup(encoding).name
-        fits = "\n".encode(name) == b"\n" and isinstance(b"a".decode(name), str)
-    except (LookupError, UnicodeError, TypeError):
-        fits = False
-    if not fits:
-        raise UsageError(
-            f"unknown encoding {encoding!r}, or one whose lines do not end at the byte 10; try "
-            "utf-8, windows-1252 or iso-8859-15, or convert the text with iconv"
-        )
-    return name

@@ -36,7 +36,6 @@ class StreamSummary:
     lines_out: int = 0
     cut_lines: int = 0  # translated in pieces
     first_cut_line: int = 0  # from 1
-    target_tokens: int = 0
 
 
 def translate_stream(
@@ -55,10 +54,6 @@ def translate_stream(
     """
     summary = StreamSummary()
     for pool in reader.pools(pool_lines):
-        for number, line in enumerate(pool, start=summary.lines_in + 1):
-            if translator.is_cut(line.text):
-                summary.cut_lines += 1
-                summary.first_cut_line = summary.first_cut_line or number
         summary.lines_in += len(pool)
         translations = translator.translate([line.text for line in pool], on_progress=on_progress)
         output = bytearray()
@@ -66,7 +61,9 @@ def translate_stream(
             texts = [text.encode() for text in render(summary.lines_out, found)]
             output += (line.end or b"\n").join(texts) + line.end
             summary.lines_out += 1
-            summary.target_tokens += len(found[0].tokens)
+            if found[0].pieces > 1:
+                summary.cut_lines += 1
+                summary.first_cut_line = summary.first_cut_line or summary.lines_out
         write(bytes(output))
     if not summary.lines_in == summary.lines_out == reader.lines_read:
         raise NMTError(

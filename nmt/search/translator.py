@@ -28,9 +28,13 @@ class Translation:
     score: float  # log-probability over length penalty; summed where a line was cut in pieces
     log_prob: float  # natural logarithm; 0 for a blank line
     tokens: tuple[str, ...]  # subwords
+    pieces: int  # into how many its source was cut; 0 for a blank line
 
 
-BLANK = Translation("", 0.0, 0.0, ())
+# Search never produces these, but a foreign vocabulary's rules for decoding might.
+_LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
+
+BLANK = Translation("", 0.0, 0.0, (), 0)
 
 
 class Translator:
@@ -118,10 +122,6 @@ class Translator:
             for line in pieces
         ]
 
-    def is_cut(self, line: str) -> bool:
-        """Tell whether a line is so long that it is translated in pieces."""
-        return len(self._encode([line])[0]) > self.max_src_tokens
-
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # A line of white space alone is blank, also where a tab or U+00A0 has a piece of its own.
         return self.src_vocabulary.encode(["" if line.isspace() else line for line in lines])
@@ -163,7 +163,7 @@ class Translator:
             texts = self.tgt_vocabulary.decode([hypothesis.ids for hypothesis in hypotheses])
             translations.append(
                 Translation(
-                    join_pieces(texts, separators),
+                    join_pieces(texts, separators).translate(_LINE_BREAKERS),
                     sum(hypothesis.score for hypothesis in hypotheses),
                     sum(hypothesis.log_prob for hypothesis in hypotheses),
                     tuple(
@@ -171,6 +171,7 @@ class Translator:
                         for hypothesis in hypotheses
                         for token in self.tgt_vocabulary.tokens(hypothesis.ids)
                     ),
+                    len(pieces),
                 )
             )
         return translations

@@ -1,1 +1,1 @@
-"""training"""
+"""Batches and a model to checkpoints."""

@@ -72,11 +72,6 @@ def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> Non
     write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
 
 
-def publish(source: Path, path: Path) -> None:
-    """Let a checkpoint be found as best.safetensors or last.safetensors."""
-    link_or_copy(source, path)
-
-
 def update_behind(path: Path) -> int | None:
     """Return the update behind a model file's weights, or None where there is no whole file."""
     try:
@@ -94,9 +89,10 @@ def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
         DataError: if there are states, but none that is whole.
     """
     progress = Progress()
-    if ranks.is_first:
-        _remove_half_written(run)
-        progress = _restore_newest(run, optimizer)
+    with ranks.together():
+        if ranks.is_first:
+            _remove_half_written(run)
+            progress = _restore_newest(run, optimizer)
     for vector in optimizer.vectors().values():
         ranks.broadcast_(vector)
     optimizer.weights.refresh()
@@ -152,10 +148,15 @@ def _parse_progress(fields: dict[str, Any]) -> Progress:
 
 
 def _remove_beyond(run: RunFolder, progress: Progress) -> None:
+    best = [update for _, update in progress.best]
     for path, role, update, _ in _files_of(run):
-        best = {update for _, update in progress.best}
         if update > progress.update or (role == "best" and update not in best):
             path.unlink()
+    published = run.path / "best.safetensors"
+    if not best:
+        published.unlink(missing_ok=True)
+    elif (path := best_path(run, best[0])).is_file():
+        link_or_copy(path, published)
 
 
 def _remove_half_written(run: RunFolder) -> None:

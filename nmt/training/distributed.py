@@ -6,15 +6,19 @@ variables; tensors on CPUs travel by gloo, on GPUs by NCCL.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from nmt.errors import DataError, NMTError, Stopped, UsageError
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,28 @@ class Ranks:
     def barrier(self) -> None:
         """Wait for all ranks."""
         self.any(False)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Let an expected error of any rank in this block be raised on all of them.
+
+        Without it the others would wait for a rank that has gone. No rank may use another
+        collective operation inside the block.
+        """
+        problem: NMTError | None = None
+        try:
+            yield
+        except NMTError as error:
+            problem = error
+        except OSError as error:
+            problem = NMTError(f"{error.filename or 'writing'}: {error.strerror or error}")
+        found = self.gather(None if problem is None else [type(problem).__name__, str(problem)])
+        if problem is not None:
+            raise problem
+        for rank, report in enumerate(found):
+            if report is not None:
+                kinds = {kind.__name__: kind for kind in (UsageError, DataError, Stopped)}
+                raise kinds.get(report[0], NMTError)(f"rank {rank}: {report[1]}")
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's JSON value, in order of rank, on every rank."""

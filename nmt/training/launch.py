@@ -25,23 +25,28 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
         Stopped: when asked to stop, with everything saved.
     """
     ranks = Ranks.from_environment()
-    device = choose_device(recipe.training.device, ranks.local_rank)
-    data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-    _check_fit(recipe, data)
     run = RunFolder(run_path)
     ranks.join()
     try:
-        if ranks.is_first:
-            run.create()
-            run.lock()
-        ranks.barrier()
+        with ranks.together():
+            device = choose_device(recipe.training.device, ranks.local_rank)
+            data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
+            _check_fit(recipe, data)
+            if ranks.is_first:
+                run.create()
+                run.lock()
+        _check_same_data(data, ranks)
         cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
-        recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
+        with ranks.together():
+            recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
         torch.set_num_threads(recipe.training.threads)
         _train(recipe, data, run, ranks, device)
+    except NMTError:
+        ranks.leave()  # which all ranks raise together; after another error nobody may wait
+        raise
     finally:
         run.unlock()
-        ranks.leave()
+    ranks.leave()
 
 
 def _train(
@@ -49,24 +54,38 @@ def _train(
 ) -> None:
     """Train, and leave word of a failure in the run folder."""
     trainer = None
+
+    def leave_word(status: str, update: int, reason: str) -> None:
+        if ranks.is_first and run.exists:
+            with contextlib.suppress(OSError):  # a full disk may be what there is to tell
+                run.write_status(status, update, reason)
+
     try:
         trainer = Trainer(recipe, data, run, ranks, device)
         # Only now, so that a recipe that does not fit the data can be put right in this folder.
-        if ranks.is_first:
-            run.write_config(recipe, data.fingerprint, ranks.world_size)
+        with ranks.together():
+            if ranks.is_first:
+                run.write_config(recipe, data.fingerprint, ranks.world_size)
         trainer.train()
     except Stopped:
         raise
+    except KeyboardInterrupt:
+        saved = trainer.saved if trainer else run.last_update()
+        leave_word("stopped", saved, "interrupted: what came after the last save is lost")
+        raise
     except Exception as error:
-        if ranks.is_first and run.exists:
-            update = trainer.progress.update if trainer else 0
-            with contextlib.suppress(OSError):  # a full disk is what there is to tell
-                run.write_status("failed", update, str(error))
+        leave_word("failed", trainer.progress.update if trainer else run.last_update(), str(error))
         if isinstance(error, torch.OutOfMemoryError):
             raise NMTError(
                 "the GPU's memory is full: lower micro_batch_tokens and run the same command again"
             ) from error
         raise
+
+
+def _check_same_data(data: DataFolder, ranks: Ranks) -> None:
+    """Refuse copies of the data that differ between machines."""
+    if len(set(ranks.gather(data.fingerprint))) > 1:
+        raise UsageError(f"{data.path}: not the same data folder on all machines; copy one to all")
 
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:

@@ -41,18 +41,22 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         log_probs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)  # (num_tokens, V)
         column = targets[:, None]  # (num_tokens, 1)
-        nll = -log_probs.gather(1, column).sum()
+        nll = -log_probs.gather(1, column).sum()  # scalar
         loss = (1 - label_smoothing) * nll
         if label_smoothing:
             loss = loss - label_smoothing * log_probs.mean(dim=-1).sum()
         if ctx.needs_input_grad[0]:
             gradient = log_probs.exp_().sub_(label_smoothing / logits.shape[-1])
             gradient.scatter_add_(1, column, gradient.new_full(column.shape, label_smoothing - 1))
-            ctx.save_for_backward(gradient.to(logits.dtype))
+            # fp16 would lose small values before the loss scale can lift them into its range.
+            half = logits.dtype == torch.float16
+            ctx.save_for_backward(gradient if half else gradient.to(logits.dtype))
+            ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * gradients[0].to(gradient.dtype), None, None
+        scaled = gradient * gradients[0].to(gradient.dtype)  # (num_tokens, V)
+        return scaled.to(ctx.dtype), None, None

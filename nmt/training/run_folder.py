@@ -67,10 +67,12 @@ class RunFolder:
         self._lock = (self.path / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise Stopped(
                 f"{self.path}: another process is training here; nothing touched"
             ) from None
+        except OSError:
+            console.warning(f"{self.path}: no locks on this file system; train here only once")
 
     def unlock(self) -> None:
         """Let go of the folder."""
@@ -145,6 +147,14 @@ class RunFolder:
         record = {"status": status, "update": update, "reason": reason}
         write_text(self.path / "status.json", json.dumps(record) + "\n")
 
+    def last_update(self) -> int:
+        """Return the update that status.json tells of, 0 without one."""
+        try:
+            update = json.loads((self.path / "status.json").read_text(encoding="utf-8"))["update"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+        return int(update)
+
     def log(self, line: str) -> None:
         """Say a line and add it to the log."""
         console.notice(line)
@@ -173,7 +183,7 @@ class RunFolder:
         if not self._metrics.exists():
             return
         ends = {"train": update, "valid": validated}
-        kept = [record for record in self.metrics() if record["update"] <= ends[record["kind"]]]
+        kept = [r for r in self.metrics() if r["update"] <= ends.get(r.get("kind", ""), update)]
         with atomic_writer(self._metrics) as file:
             file.writelines((json.dumps(record) + "\n").encode() for record in kept)
 

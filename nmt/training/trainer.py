@@ -21,6 +21,7 @@ from nmt.config import Recipe
 from nmt.data.batches import EpochPlan, Indices, collate, micro_batches, plan_epoch, split_update
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped
+from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
 from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
@@ -117,12 +118,14 @@ class Trainer:
                 if update and update % config.log_every == 0 and window.target_tokens:
                     bar.set_postfix_str(self._log(window), refresh=False)
                     window = Window.empty(self.device)
+                paused = time.monotonic()
                 if self._is_due(config.validate_every) and progress.validated != update:
                     self._validate()
                 if self._is_due(config.save_every) and self.saved != update:
                     self._save_checkpoint()
-                elif time.monotonic() - self.saved_at > 60 * config.save_minutes:
+                elif self.ranks.any(self._safety_save_is_due()):
                     self._save_state()
+                window.started += time.monotonic() - paused
                 if self.ranks.any(self.stop()):
                     self._stop()
                 if self._is_finished():
@@ -133,6 +136,11 @@ class Trainer:
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
+
+    def _safety_save_is_due(self) -> bool:
+        # By one clock only: ranks must do the same.
+        waited = time.monotonic() - self.saved_at
+        return self.ranks.is_first and waited > 60 * self.config.save_minutes
 
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
@@ -242,7 +250,6 @@ class Trainer:
                 f"{figures['perplexity']:.2f}, learning rate {figures['learning_rate']:.3g}, "
                 f"gradient {norm:.3f}"
             )
-            self.run.draw_curves()
         return short
 
     def _diverged(self, found: str) -> NMTError:
@@ -264,14 +271,18 @@ class Trainer:
         progress.validated = progress.update
         improved = self._rank(result)
         progress.bad_validations = 0 if improved else progress.bad_validations + 1
-        if not self.ranks.is_first:
-            return
+        with self.ranks.together():
+            if self.ranks.is_first:
+                self._record_validation(result, improved, time.monotonic() - started)
+
+    def _record_validation(self, result: ValidationResult, improved: bool, seconds: float) -> None:
+        progress = self.progress
         self.run.record({"kind": "valid", "update": progress.update} | dict(self.valid))
         bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
         self.run.log(
             f"update {progress.update:,} valid: loss {result.loss:.4f}, perplexity "
             f"{result.perplexity:.3f}{bleu}{', the best so far' if improved else ''} "
-            f"({time.monotonic() - started:.1f} s)"
+            f"({seconds:.1f} s)"
         )
         self.run.draw_curves()
         if progress.update in [update for _, update in progress.best]:
@@ -279,7 +290,7 @@ class Trainer:
             checkpoint.write_weights(path, self._present_card(), self.optimizer)
         if improved:
             best = checkpoint.best_path(self.run, progress.update)
-            checkpoint.publish(best, self.run.path / "best.safetensors")
+            link_or_copy(best, self.run.path / "best.safetensors")
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
@@ -294,25 +305,28 @@ class Trainer:
 
     def _save_checkpoint(self) -> None:
         """Write a checkpoint that averaging may use, and the training state."""
-        if self.ranks.is_first:
-            path = checkpoint.update_path(self.run, self.progress.update)
-            checkpoint.write_weights(path, self._present_card(), self.optimizer)
-            checkpoint.publish(path, self.run.path / "last.safetensors")
+        with self.ranks.together():
+            if self.ranks.is_first:
+                path = checkpoint.update_path(self.run, self.progress.update)
+                checkpoint.write_weights(path, self._present_card(), self.optimizer)
+                link_or_copy(path, self.run.path / "last.safetensors")
         self._save_state()
 
     def _save_state(self) -> None:
         """Write the training state, from which a stopped run goes on."""
-        if self.ranks.is_first:
-            checkpoint.write_state(self.run, self.progress, self.optimizer)
-            checkpoint.prune(self.run, self.progress, keep_last=self.config.keep_last)
+        with self.ranks.together():
+            if self.ranks.is_first:
+                checkpoint.write_state(self.run, self.progress, self.optimizer)
+                checkpoint.prune(self.run, self.progress, keep_last=self.config.keep_last)
         self.saved, self.saved_at = self.progress.update, time.monotonic()
 
     def _save_all(self) -> None:
         update, last = self.progress.update, self.run.path / "last.safetensors"
         if self.saved != update:
             self._save_state()
-        if self.ranks.is_first and checkpoint.update_behind(last) != update:
-            checkpoint.write_weights(last, self._present_card(), self.optimizer)
+        with self.ranks.together():  # and so no rank goes before all is saved
+            if self.ranks.is_first and checkpoint.update_behind(last) != update:
+                checkpoint.write_weights(last, self._present_card(), self.optimizer)
 
     def _stop(self) -> None:
         self._save_all()

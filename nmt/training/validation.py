@@ -69,7 +69,8 @@ class Validator:
         model.eval()
         try:
             loss, nll = self._losses(model, stop_requested)
-            bleu, signature = self._bleu(model, stop_requested) if self.with_bleu else (None, None)
+            with_bleu = self.with_bleu and math.isfinite(loss)
+            bleu, signature = self._bleu(model, stop_requested) if with_bleu else (None, None)
         except Stopped:
             return None
         finally:

@@ -126,6 +126,32 @@ def test_a_reader_that_leaves_early_is_no_failure(model_file: Path) -> None:
     assert done.stdout.count(b"\n") == 1
 
 
+def test_an_output_that_is_no_regular_file_is_written_and_not_replaced(
+    model_file: Path, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(fifo.read_bytes()))
+    reader.start()
+    done = translate(model_file, b"the cat\n\n", "--output", fifo)
+    reader.join(timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert read[0].count(b"\n") == 2
+    assert fifo.is_fifo()
+
+
+def test_nobody_listening_to_stderr_is_no_failure(model_file: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command(model_file), input=b"the cat\n", stdout=subprocess.PIPE, stderr=writing, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 1
+
+
 def test_a_pipe_by_name_is_read_once(model_file: Path) -> None:
     nmt = shlex.join(command(model_file))
     shell = f"{nmt} --input <(printf 'the cat\\na dog\\n')"
@@ -229,7 +255,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--device", "cudda"], 2, "unknown device 'cudda'; did you mean 'cuda'?"),
         (["--length-penalty", "inf"], 2, "length penalty is inf"),
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
-        (["--encoding", "utf-16"], 2, "unknown encoding 'utf-16'"),
+        (["--encoding", "utf-16"], 2, "--encoding utf-16: its lines do not end at the byte 10"),
         (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
         (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
     ],

@@ -35,6 +35,17 @@ def test_an_empty_folder_is_taken_over(tmp_path: Path) -> None:
     assert names(tmp_path / "data") == ["file"]
 
 
+def test_what_a_predecessor_of_the_same_number_has_left_is_removed(tmp_path: Path) -> None:
+    """In a container, a process often has the number that the killed one had."""
+    left = tmp_path / f"data.partial-{os.getpid()}"
+    left.mkdir()
+    (left / "half").touch()
+    with building_folder(tmp_path / "data") as folder:
+        (folder / "file").touch()
+    assert names(tmp_path) == ["data"]
+    assert names(tmp_path / "data") == ["file"]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt(), OSError("odd")])
 def test_an_error_leaves_nothing_and_comes_through(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:

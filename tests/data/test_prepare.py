@@ -216,11 +216,11 @@ def test_wide_ids_are_used_where_the_vocabulary_needs_them(
     assert text_of(folder, 0) == pairs(1)[0]
 
 
-def test_preparing_twice_gives_the_same_bytes_whatever_the_threads(
+def test_preparing_twice_gives_the_same_bytes_whatever_the_workers(
     options: PrepareOptions, tmp_path: Path
 ) -> None:
     prepare(options)
-    prepare(dataclasses.replace(options, out=tmp_path / "again", threads=3))
+    prepare(dataclasses.replace(options, out=tmp_path / "again", workers=3))
     assert content(options.out) == content(tmp_path / "again")
 
 
@@ -391,7 +391,7 @@ def test_multi30k_is_prepared_without_loss(tmp_path: Path) -> None:
             valid=f"{corpus}/val",
             test=(f"{corpus}/test_2016_flickr",),
             settings=Settings(src_lang="en", tgt_lang="de", vocab_size=8000),
-            threads=2,
+            workers=2,
         )
     )
     (train,) = folder.info.train.corpora

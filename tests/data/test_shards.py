@@ -129,6 +129,24 @@ def test_a_foreign_file_is_refused(path: Path) -> None:
         Shard.open(path)
 
 
+@pytest.mark.parametrize(
+    ("src", "tgt", "expected"),
+    [([4, 5], [6], None), ([4, 7], [6], "not in the vocabulary"), ([4], [9], "not in the voc")],
+)
+def test_ids_beyond_the_vocabulary_are_noticed(
+    tmp_path: Path, src: list[int], tgt: list[int], expected: str | None
+) -> None:
+    builder = ShardBuilder(token_bytes=2)
+    builder.add(src, tgt)
+    builder.write(tmp_path / "shard")
+    shard = Shard.open(tmp_path / "shard")
+    if expected is None:
+        shard.check_content(7, 7)
+    else:
+        with pytest.raises(DataError, match=f"shard: a token is {expected}"):
+            shard.check_content(7, 7)
+
+
 def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.bin"):
         Shard.open(tmp_path / "nowhere.bin")

@@ -272,7 +272,7 @@ def test_a_configuration_too_large_for_memory_is_refused_before_it_is_built(
     content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path
 ) -> None:
     tensors, header = content
-    giant = TransformerConfig(num_encoder_layers=1, d_model=1 << 20, d_ff=1 << 24, num_heads=1)
+    giant = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
     header["config"] = dataclasses.asdict(giant)
     write_tensors(tmp_path / "giant", tensors, header, kind=KIND, version=FORMAT_VERSION)
     with pytest.raises(DataError, match="its weights do not fit its configuration"):

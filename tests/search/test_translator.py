@@ -120,27 +120,27 @@ def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) 
     translator, model = copier(vocabulary)
     long = " ".join(["the cat sees the dog, and then the bird"] * 20)
     nospace = "catdogbird" * 30
-    assert best(translator.translate(["a", long, nospace])) == ["a", long, nospace]
+    found = translator.translate(["a", long, nospace, ""])
+    assert best(found[:3]) == ["a", long, nospace]
     # Each piece is within the limit, and eos closes it.
     assert all(length <= LIMIT + 1 for _, length in model.shapes)
-    assert [translator.is_cut(line) for line in ("a", long, nospace, "")] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    counts = [translations[0].pieces for translations in found]
+    assert sum(counts) == sum(rows for rows, _ in model.shapes)
+    assert (counts[0], counts[3]) == (1, 0)
+    assert min(counts[1:3]) > 1
 
 
 def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary)
     for letters in range(10, 30):
         line = "q" * letters
-        assert translator.is_cut(line) == (len(vocabulary.encode([line])[0]) > LIMIT)
+        pieces = translator.translate([line])[0][0].pieces
+        assert pieces == -(-len(vocabulary.encode([line])[0]) // LIMIT)
     # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
     widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
     translator, _ = copier(widening)
     assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
-    assert translator.is_cut("\ufdfa" * 3)
+    assert translator.translate(["\ufdfa" * 3])[0][0].pieces > 1
 
 
 @pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
@@ -148,7 +148,7 @@ def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, b
     translator, model = copier(vocabulary, n_best=2)
     assert translator.translate([blank, blank]) == [[BLANK], [BLANK]]
     assert model.shapes == []
-    assert not translator.is_cut(blank * 100)
+    assert translator.translate([blank * 100]) == [[BLANK]]
 
 
 def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:

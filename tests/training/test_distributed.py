@@ -69,6 +69,12 @@ def test_values_arrive_in_order_of_rank(two_ranks: list[Any]) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:
+    own, heard = ["UsageError", "no such folder"], "no such folder"
+    assert two_ranks[0]["together"] == [[], own, ["UsageError", f"rank 1: {heard}"]]
+    assert two_ranks[1]["together"] == [[], ["UsageError", f"rank 0: {heard}"], own]
+
+
 def test_no_thread_outlives_the_group(two_ranks: list[Any]) -> None:
     # One that does can abort the process at its end, when all is done and saved.
     for found in two_ranks:

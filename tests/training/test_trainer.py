@@ -480,7 +480,7 @@ def test_a_full_disk_spares_what_was_saved_before(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
         replace(source, target)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+    with monkeypatch.context() as patch, pytest.raises(NMTError, match="No space left"):
         patch.setattr(os, "replace", full)
         train(data, out, keep_last=2, keep_best=2)
     assert (status(out)["status"], status(out)["update"]) == ("failed", 16)

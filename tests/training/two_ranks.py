@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from nmt.data.folder import DataFolder
+from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import load_model
 from nmt.training.distributed import Ranks
 from nmt.training.validation import Validator
@@ -28,6 +29,17 @@ def step_an_optimizer() -> None:
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.ones(2)
     torch.optim.Adam([parameter]).step()
+
+
+def meet(ranks: Ranks, failing: int | None) -> list[str]:
+    """Return what a rank hears when one of them fails."""
+    try:
+        with ranks.together():
+            if ranks.rank == failing:
+                raise UsageError("no such folder")
+    except NMTError as error:
+        return [type(error).__name__, str(error)]
+    return []
 
 
 def main(data: str, model_file: str, out: str) -> None:
@@ -47,6 +59,7 @@ def main(data: str, model_file: str, out: str) -> None:
         "any": [ranks.any(False), ranks.any(rank == 0), ranks.any(rank == 1), ranks.any(True)],
         # Of different lengths, one empty, one beyond ASCII.
         "gather": ranks.gather({"rank": rank, "texts": ["ä" * 100] * rank}),
+        "together": [meet(ranks, None), meet(ranks, 0), meet(ranks, 1)],
         "gather_empty": ranks.gather([]),
     }
     model, _ = load_model(Path(model_file))
