@@ -79,9 +79,10 @@ class CrossAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.query = nn.Parameter(_xavier(d_model, d_model))
-        self.key_value = nn.Parameter(torch.cat([_xavier(d_model, d_model) for _ in range(2)]))
-        self.output = nn.Parameter(_xavier(d_model, d_model))
+        self.query = nn.Parameter(_xavier(d_model, d_model))  # (D, D)
+        both = torch.cat([_xavier(d_model, d_model) for _ in range(2)])  # (2D, D)
+        self.key_value = nn.Parameter(both)
+        self.output = nn.Parameter(_xavier(d_model, d_model))  # (D, D)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, K): once per sentence."""
@@ -91,7 +92,8 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend from x (B, T, D) to projected memory (B, H, S, K): (B, T, D)."""
         query = split_heads(F.linear(x, self.query), self.num_heads)  # (B, H, T, K)
-        return F.linear(merge_heads(attend(query, key, value, mask)), self.output)
+        attended = merge_heads(attend(query, key, value, mask))  # (B, T, D)
+        return F.linear(attended, self.output)  # (B, T, D)
 
 
 class KeyValueCache:
@@ -110,7 +112,7 @@ class KeyValueCache:
         self._store[0, :, :, self.length] = key[:, :, 0]
         self._store[1, :, :, self.length] = value[:, :, 0]
         self.length += 1
-        filled = self._store[:, :, :, : self.length]
+        filled = self._store[:, :, :, : self.length]  # (2, N, H, length, K)
         return filled[0], filled[1]
 
     def select(self, rows: Tensor) -> None:

@@ -92,11 +92,11 @@ class DecoderLayer(nn.Module):
         """Decode one position x (N, 1, D) with projected memory (B, H, S, K): (N, 1, D)."""
         query, own_key, own_value = self.attention.project(x)  # each (N, H, 1, K)
         attended = merge_heads(attend(query, *cache.append(own_key, own_value), None))  # (N, 1, D)
-        x = self.after_attention(x, F.linear(attended, self.attention.output))
+        x = self.after_attention(x, F.linear(attended, self.attention.output))  # (N, 1, D)
         # The W hypotheses of a sentence stand as W queries before its one memory.
         sentences = key.shape[0]
         grouped = x.view(sentences, -1, x.shape[-1])  # (B, W, D)
-        return self._from_memory(grouped, key, value, memory_mask).view_as(x)
+        return self._from_memory(grouped, key, value, memory_mask).view_as(x)  # (N, 1, D)
 
     def _from_memory(self, x: Tensor, key: Tensor, value: Tensor, memory_mask: Tensor) -> Tensor:
         x = self.after_cross_attention(x, self.cross_attention(x, key, value, memory_mask))

@@ -132,7 +132,8 @@ def _best_extensions(
     """
     batch, width = alive.log_probs.shape
     vocab_size = logits.shape[-1]
-    extended = torch.log_softmax(logits.float(), dim=-1).view(batch, width, vocab_size)
+    log_probs = torch.log_softmax(logits.float(), dim=-1)  # (B * W, V)
+    extended = log_probs.view(batch, width, vocab_size)
     extended[:, :, list(options.barred_ids)] = -math.inf
     at_limit = [row for row, limit in enumerate(alive.limits) if alive.ids.shape[2] >= limit]
     if at_limit:  # all that is left for these is to close
