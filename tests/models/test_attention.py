@@ -128,12 +128,20 @@ def test_cross_attention_is_projections_around_the_loop_reference() -> None:
     torch.testing.assert_close(found, merged @ module.output.detach().T)
 
 
-def test_each_projection_starts_within_its_own_xavier_bound() -> None:
-    # Xavier's uniform bound for a D x D matrix is sqrt(6 / (D + D)), not that of the 3D x D stack.
+def test_queries_keys_and_values_start_within_the_xavier_bound_of_all_three_together() -> None:
+    # Xavier's uniform bound is sqrt(6 / (fan-in + fan-out)): here for a 3D x D matrix.
+    torch.manual_seed(4)
+    bound = math.sqrt(6 / (64 + 3 * 64))
+    own, cross = SelfAttention(64, 4), CrossAttention(64, 4)
+    for weight in (own.qkv, cross.query, cross.key_value):
+        assert bound * 0.99 < weight.abs().max() <= bound
+
+
+def test_the_output_projection_starts_within_its_own_xavier_bound() -> None:
     torch.manual_seed(4)
     bound = math.sqrt(6 / (64 + 64))
-    for weight in (SelfAttention(64, 4).qkv, CrossAttention(64, 4).key_value):
-        assert bound * 0.99 < weight.abs().max() <= bound
+    for module in (SelfAttention(64, 4), CrossAttention(64, 4)):
+        assert bound * 0.99 < module.output.abs().max() <= bound
 
 
 def test_attention_projections_have_no_bias() -> None:
