@@ -13,10 +13,10 @@ from nmt.cli.options import Quiet
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
 
-EXAMPLE = "nmt data data/multi30k --examples 3"
+EXAMPLE = "nmt data data/multi30k --verify"
 
 _BAR_WIDTH = 40
-_BINS = 16
+_MOST_BINS = 16
 
 
 def data(
@@ -25,7 +25,7 @@ def data(
     ],
     examples: Annotated[
         int, typer.Option(min=0, help="Show the first pairs of train, with their subwords.")
-    ] = 0,
+    ] = 3,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compute every checksum, and fail where one differs.")
     ] = False,
@@ -103,9 +103,10 @@ def _show_lengths(folder: DataFolder) -> None:
         (folder.src_lang, folder.train.src_lengths),
         (folder.tgt_lang, folder.train.tgt_lengths),
     ):
-        # Whole tokens a bin: with the longest at 100, sixteen bins of 7 reach to 112.
-        width = -(-(int(lengths.max()) + 1) // _BINS)
-        counts = [0] * _BINS
+        # Whole tokens a bin: with the longest at 100, fifteen bins of 7 reach to 105.
+        longest = int(lengths.max())
+        width = -(-(longest + 1) // _MOST_BINS)
+        counts = [0] * (longest // width + 1)
         for length, count in enumerate(np.bincount(lengths).tolist()):
             counts[length // width] += count
         most = max(counts)

@@ -47,7 +47,9 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
 
     # Every pair stands in one bin of its side's histogram.
     start = lines.index("de tokens\tpairs\t")
-    bins = fields[start + 1 : start + 17]
+    bins = fields[start + 1 : lines.index("", start)]
+    assert len(bins) <= 16
+    assert int(bins[-1][1]) > 0
     assert sum(int(row[1]) for row in bins) == 50
     assert max(len(row[2]) for row in bins) == 40
 
@@ -55,6 +57,11 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
     assert "0\ten\ten number 0 is even" in lines
     pieces = lines[lines.index("0\tde\tde number 0 is even") + 1].split("\t")[2]
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
+
+
+def test_data_shows_three_pairs_without_being_asked(folder: Path) -> None:
+    lines = run(folder).stdout.splitlines()
+    assert sum("\tde\tde number" in line for line in lines) == 3
 
 
 def test_verify_says_that_all_is_well(folder: Path) -> None:
