@@ -21,6 +21,7 @@ from nmt.models.attention import CrossAttention, KeyValueCache, SelfAttention, a
 from nmt.models.contract import Memory, TranslationModel
 from nmt.models.dropout import dropout
 from nmt.models.embeddings import TokenEmbedding
+from nmt.models.initial import output_projection
 
 
 class FeedForward(nn.Module):
@@ -30,8 +31,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
+        nn.init.xavier_uniform_(self.inner.weight)
+        self.outer.weight = nn.Parameter(output_projection(d_model, d_ff))
         for linear in (self.inner, self.outer):
-            nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,30 @@
+"""Initial weights of sub-layers, which the paper leaves open: Xavier's rule (Glorot and Bengio
+2010), with gains that let a post-norm model learn sooner.
+
+Both were measured on Multi30k with the small model. A gain of 2^-0.5 for queries, keys and values,
+which Xavier's rule gives to the three as one matrix, halves the first scores, and attention starts
+out flatter (dropout 0.1, constant learning rate 0.0005: training perplexity of updates 151 to 200
+is 111, where a gain of 1 has 148). Half of Xavier's size for what a sub-layer adds to the residual
+stream keeps LayerNorm(x + sub-layer(x)) nearer to x (dropout 0.3, learning rate rising to 0.002 at
+update 300: perplexity of updates 301 to 400 is 37, where a gain of 1 has 66, 0.2 has 45, and a
+pre-norm model 38).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_INPUT_GAIN = 2**-0.5
+_OUTPUT_GAIN = 0.5
+
+
+def input_projections(width: int, count: int) -> Tensor:
+    """Return projections to queries, keys or values, stacked: (count * width, width)."""
+    parts = [torch.empty(width, width) for _ in range(count)]
+    return torch.cat([nn.init.xavier_uniform_(part, gain=_INPUT_GAIN) for part in parts])
+
+
+def output_projection(width: int, inner: int) -> Tensor:
+    """Return the last matrix of a sub-layer: (width, inner)."""
+    return nn.init.xavier_uniform_(torch.empty(width, inner), gain=_OUTPUT_GAIN)
