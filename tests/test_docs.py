@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import TrainingConfig, TransformerConfig, resolve_recipe, resumable_keys
-from nmt.data.cleaning import RULES
+from nmt.data.rules import RULES
 from nmt.models.registry import PRESETS, count_parameters, preset_values
 
 ROOT = Path(__file__).parent.parent

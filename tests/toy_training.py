@@ -20,7 +20,8 @@ from torch import Tensor
 
 from nmt.config import Recipe, Value, resolve_recipe
 from nmt.data.manifest import Settings
-from nmt.data.prepare import PrepareOptions, prepare
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
 from nmt.models.model_file import ModelReader
 from nmt.models.registry import preset_values
 from nmt.models.tensor_file import TensorFile

@@ -96,18 +96,15 @@ def _show_vocabulary(folder: DataFolder) -> None:
 
 
 def _show_lengths(folder: DataFolder) -> None:
-    import numpy as np
-
     print()
-    for lang, lengths in (
-        (folder.src_lang, folder.train.src_lengths),
-        (folder.tgt_lang, folder.train.tgt_lengths),
+    for lang, pairs_of in zip(
+        (folder.src_lang, folder.tgt_lang), folder.train.length_counts(), strict=True
     ):
         # Whole tokens a bin: with the longest at 100, fifteen bins of 7 reach to 105.
-        longest = int(lengths.max())
+        longest = len(pairs_of) - 1
         width = -(-(longest + 1) // _MOST_BINS)
         counts = [0] * (longest // width + 1)
-        for length, count in enumerate(np.bincount(lengths).tolist()):
+        for length, count in enumerate(pairs_of.tolist()):
             counts[length // width] += count
         most = max(counts)
         rows = []

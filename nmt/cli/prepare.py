@@ -9,8 +9,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
-from nmt.data.cleaning import RATIO_FREE_CHARACTERS, RULES
 from nmt.data.manifest import Settings
+from nmt.data.rules import RATIO_FREE_CHARACTERS, RULES
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -110,6 +110,10 @@ def prepare(
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.character_coverage,
+    min_length: Annotated[
+        int,
+        typer.Option(help="Drop pairs with fewer subwords on a side.", rich_help_panel=_CLEANING),
+    ] = Settings.min_length,
     max_length: Annotated[
         int,
         typer.Option(help="Drop pairs with more subwords on a side.", rich_help_panel=_CLEANING),
@@ -122,6 +126,23 @@ def prepare(
             rich_help_panel=_CLEANING,
         ),
     ] = Settings.max_ratio,
+    max_symbols: Annotated[
+        float,
+        typer.Option(
+            help="Drop pairs where a greater share of a side's characters, spaces not counted, is "
+            "no letters.",
+            rich_help_panel=_CLEANING,
+        ),
+    ] = Settings.max_symbols,
+    duplicates_by: Annotated[
+        str,
+        typer.Option(
+            metavar="pair|source",
+            help="What is compared to find duplicates. It takes 10.7 bytes of memory a line; "
+            "`--keep duplicate` takes none.",
+            rich_help_panel=_CLEANING,
+        ),
+    ] = Settings.duplicates_by,
     keep: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,7 +160,7 @@ def prepare(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Threads for encoding. The result does not depend on them.",
+            help="Processes that clean and encode. The result does not depend on them.",
             show_default="all cores",
             rich_help_panel=_OTHER,
         ),
@@ -148,11 +169,13 @@ def prepare(
 ) -> None:
     """Clean parallel text, learn a vocabulary, and write shards that training reads.
 
-    OUT appears when it is complete. With the same text and options again it is left as it is.
+    OUT appears when it is complete. A run that was stopped or killed goes on when the same command
+    is run again; where OUT is complete it is left as it is. What the rules dropped stands in
+    OUT/rejects.txt, with examples.
     """
     import os
 
-    from nmt.data.prepare import PrepareOptions
+    from nmt.data.options import PrepareOptions
     from nmt.data.prepare import prepare as run
 
     settings = Settings(
@@ -164,8 +187,11 @@ def prepare(
         normalization=normalization,
         character_coverage=character_coverage,
         sample_size=sample_size,
+        min_length=min_length,
         max_length=max_length,
         max_ratio=max_ratio,
+        max_symbols=max_symbols,
+        duplicates_by=duplicates_by,
         keep=tuple(keep or ()),
         seed=seed,
     )

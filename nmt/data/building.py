@@ -1,8 +1,7 @@
 """A folder that appears under its name when it is complete, and not before.
 
-It is built beside its place as `NAME.partial-PID`, locked while its process lives, and renamed.
-What a killed process has left is removed by the next one that builds the same folder; that is told
-by the lock, which dies with its holder, so that a living neighbour is never touched.
+It is built beside its place as `NAME.partial`, locked while its process lives, and renamed. What a
+run that was stopped or killed has left is handed to the next one, which may go on with it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt import console
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError, Stopped, UsageError
 from nmt.files import sync_folder
+
+PROGRESS_FOLDER = "progress"
+"""What tells our unfinished folders from anything else of that name."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -28,36 +28,90 @@ def check_target(out: Path) -> None:
     """Refuse a place where no folder can be made, before any work is done."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: this is a file, and a folder is to be written there")
-    nearest = next((folder for folder in out.parents if folder.exists()), out)
+    nearest = _nearest_folder(out)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise UsageError(f"{out}: {nearest} is not a folder that you may write to")
 
 
+def check_space(out: Path, needed: int) -> None:
+    """Refuse a disk that has not room for about `needed` bytes, before any work is done."""
+    partial = _partial(out)
+    there = sum(path.stat().st_size for path in partial.rglob("*")) if partial.is_dir() else 0
+    free = shutil.disk_usage(_nearest_folder(out)).free
+    if free + there < needed:
+        raise NMTError(
+            f"{out.parent}: the disk has {_megabytes(free)} free, and about "
+            f"{_megabytes(needed - there)} are needed; make room, or choose another place"
+        )
+
+
 @contextlib.contextmanager
 def building_folder(out: Path) -> Iterator[Path]:
-    """Yield a new folder; on leaving without an error it becomes `out`, else nothing is left."""
+    """Yield the folder to build in; on leaving without an error it becomes `out`.
+
+    It holds what an earlier run has left. A run that is stopped or finds the disk full leaves it
+    for the next one, if there is any progress; every other error removes it.
+
+    Raises:
+        Stopped: another process is building the same folder, or this one was interrupted.
+        NMTError: the disk is full.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
-    partial = out.with_name(f"{out.name}.partial-{os.getpid()}")
-    partial.mkdir()
+    partial = _partial(out)
+    with _locked(partial):
+        try:
+            yield partial
+            shutil.rmtree(partial / PROGRESS_FOLDER)
+            sync_folder(partial)
+            _move(partial, out)
+        except (KeyboardInterrupt, OSError) as error:
+            if not any((partial / PROGRESS_FOLDER).iterdir()):
+                shutil.rmtree(partial, ignore_errors=True)
+                left = "nothing was left there"
+            else:
+                left = f"what is complete waits in {partial}"
+            if isinstance(error, KeyboardInterrupt):
+                raise Stopped(f"stopped; {left}: run the same command again to go on") from None
+            if error.errno in _NO_SPACE:
+                raise NMTError(
+                    f"{out.parent}: the disk is full; {left}: make room and run the same command "
+                    "again"
+                ) from None
+            raise
+        except Exception:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def empty_folder(partial: Path) -> None:
+    """Remove what an earlier run has left in the folder."""
+    for path in partial.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (partial / PROGRESS_FOLDER).mkdir()
+
+
+@contextlib.contextmanager
+def _locked(partial: Path) -> Iterator[None]:
+    """Make the folder where it is not there, and keep other processes from it."""
+    with contextlib.suppress(FileExistsError):
+        partial.mkdir()
+    if not partial.is_dir() or not (
+        (partial / PROGRESS_FOLDER).is_dir() or not any(partial.iterdir())
+    ):
+        raise UsageError(f"{partial} is in the way, and is not of `nmt prepare`; move it away")
     lock = os.open(partial, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # no locks on this file system: nothing is removed
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield partial
-        sync_folder(partial)
-        _move(partial, out)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if error.errno in _NO_SPACE:
-            raise NMTError(
-                f"{out.parent}: the disk is full; nothing was left there, make room and run the "
-                "same command again"
+        except BlockingIOError:
+            raise Stopped(
+                f"another process is building {partial}; wait for it, and run the same command "
+                "again"
             ) from None
-        raise
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        except OSError:
+            pass  # this file system has no locks
+        (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
+        yield
     finally:
         os.close(lock)
 
@@ -72,34 +126,13 @@ def _move(partial: Path, out: Path) -> None:
     sync_folder(out.parent)
 
 
-def _remove_abandoned(out: Path) -> None:
-    left = re.compile(re.escape(out.name) + r"\.partial-\d+")
-    for folder in out.parent.iterdir():
-        if left.fullmatch(folder.name) and folder.is_dir() and _is_abandoned(folder):
-            console.notice(f"removing {folder}, which an earlier run was stopped in")
-            shutil.rmtree(folder, ignore_errors=True)
+def _partial(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial")
 
 
-def _is_abandoned(folder: Path) -> bool:
-    pid = int(folder.name.rpartition("-")[2])
-    if pid != os.getpid():  # in a container, every process may get the number of its predecessor
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            pass
-        except OSError:
-            return False
-        else:
-            return False
-    # Not on this machine, or in this container; the lock tells of the others.
-    try:
-        lock = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True
+def _nearest_folder(out: Path) -> Path:
+    return next((folder for folder in (out, *out.parents) if folder.exists()), out)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

@@ -1,4 +1,4 @@
-"""Cleaning: the rules that reject a pair of training text, and the report of what they rejected.
+"""Cleaning: the rules that reject a pair of training text, a whole block at a time.
 
 A rule is there because what it rejects teaches nothing or the wrong thing; each counts what it
 takes and can be switched off. The first rule that fits, in the order of `RULES`, is the one that
@@ -7,139 +7,107 @@ counts. Rules read the text as it is and change nothing.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.characters import CONTROL, FOREIGN, SIGN
+from nmt.data.decoding import Counts, Mask, TextSide
+from nmt.data.duplicates import Hashes, hash_lines
 from nmt.data.manifest import Settings
-from nmt.errors import did_you_mean
+from nmt.data.rules import OVERLAP_FREE_CHARACTERS, RATIO_FREE_CHARACTERS, RULES
+from nmt.data.shards import Lengths
 
-RULES = {
-    "encoding": "a side is not valid text in its encoding",
-    "empty": "a side is blank, or has no tokens",
-    "control": "a side holds control characters (other than tab) or U+FFFD",
-    "identical": "both sides are equal",
-    "ratio": "one side has more than --max-ratio times the characters of the other",
-    "duplicate": "the pair stood earlier in the text",
-    "too_long": "a side has more than --max-length tokens",
-}
-# Without them there would be nothing to learn from: no text, or no tokens.
-_ALWAYS_ON = ("encoding", "empty")
+Verdicts = npt.NDArray[np.uint8]
+"""What became of each pair: `KEPT`, or the code of the rule that rejected it."""
 
-# "Nein." may well be the translation of a sentence ten times its length.
-RATIO_FREE_CHARACTERS = 50
-
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ufffd]")
-
-EXAMPLES_PER_RULE = 20
-_EXAMPLE_CHARACTERS = 300
+KEPT = 0
+CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
+RULE_OF = {code: rule for rule, code in CODES.items()}
 
 
-def is_blank(line: str) -> bool:
-    """Whether a line has nothing but white space."""
-    return not line.strip()
-
-
-def has_control(src: str, tgt: str) -> bool:
-    """Whether a side holds C0 or C1 controls (other than tab) or the sign for broken text."""
-    return bool(_CONTROL.search(src) or _CONTROL.search(tgt))
-
-
-def is_identical(src: str, tgt: str) -> bool:
-    """Whether both sides are equal, but for white space at the edges."""
-    return src.strip() == tgt.strip()
-
-
-def is_out_of_ratio(src: str, tgt: str, max_ratio: float) -> bool:
-    """Whether one side has more than `max_ratio` times the characters of the other.
-
-    Never where the longer side has at most `RATIO_FREE_CHARACTERS`.
-    """
-    shorter, longer = sorted((len(src.strip()), len(tgt.strip())))
-    return longer > RATIO_FREE_CHARACTERS and longer > max_ratio * shorter
-
-
-def is_too_long(src_tokens: int, tgt_tokens: int, max_length: int) -> bool:
-    """Whether a side has more than `max_length` tokens, end not counted."""
-    return max(src_tokens, tgt_tokens) > max_length
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cleaner:
     """The rules as they were asked for."""
 
     max_ratio: float
+    max_symbols: float
+    min_length: int
     max_length: int
     off: frozenset[str]
+    held_out: Hashes
+    """Hashes of the sources of valid and test that rule out the same source in train, sorted."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Cleaner:
-        return cls(settings.max_ratio, settings.max_length, frozenset(settings.keep))
+    def of(cls, settings: Settings, *, held_out: Hashes) -> Cleaner:
+        return cls(
+            max_ratio=settings.max_ratio,
+            max_symbols=settings.max_symbols,
+            min_length=settings.min_length,
+            max_length=settings.max_length,
+            off=frozenset(settings.keep),
+            held_out=held_out,
+        )
 
     def applies(self, rule: str) -> bool:
         return rule not in self.off
 
-    def judge_text(self, src: str | None, tgt: str | None) -> str | None:
-        """Return the rule that rejects a pair by its text (None: undecodable), or None."""
-        if src is None or tgt is None:
-            return "encoding"
-        if is_blank(src) or is_blank(tgt):
-            return "empty"
-        if self.applies("control") and has_control(src, tgt):
-            return "control"
-        if self.applies("identical") and is_identical(src, tgt):
-            return "identical"
-        if self.applies("ratio") and is_out_of_ratio(src, tgt, self.max_ratio):
-            return "ratio"
-        return None
+    def judge_text(self, src: TextSide, tgt: TextSide) -> Verdicts:
+        """Judge the pairs of a block by what can be told without their tokens: (pairs,)."""
+        verdicts = np.zeros(len(src.lines), np.uint8)
+        for rule, rejected in self._text_rules(src, tgt):
+            verdicts[rejected & (verdicts == KEPT)] = CODES[rule]
+        return verdicts
 
-    def judge_lengths(self, src_tokens: int, tgt_tokens: int) -> str | None:
-        """Return the rule that rejects a pair by its tokens, or None."""
-        if not src_tokens or not tgt_tokens:
-            return "empty"
-        if self.applies("too_long") and is_too_long(src_tokens, tgt_tokens, self.max_length):
-            return "too_long"
-        return None
+    def judge_lengths(self, src_tokens: Lengths, tgt_tokens: Lengths) -> Verdicts:
+        """Judge pairs by the number of their tokens, end not counted: (pairs,)."""
+        shorter, longer = np.minimum(src_tokens, tgt_tokens), np.maximum(src_tokens, tgt_tokens)
+        verdicts = np.zeros(len(shorter), np.uint8)
+        if self.applies("too_long"):
+            verdicts[longer > self.max_length] = CODES["too_long"]
+        if self.applies("too_short"):
+            verdicts[shorter < self.min_length] = CODES["too_short"]
+        verdicts[shorter == 0] = CODES["empty"]
+        return verdicts
+
+    def _text_rules(self, src: TextSide, tgt: TextSide) -> Iterator[tuple[str, Mask]]:
+        """Yield the rules in their order, each with the pairs that it rejects."""
+        yield "encoding", src.is_bad | tgt.is_bad
+        visible = [side.visible for side in (src, tgt)]
+        shorter, longer = np.minimum(*visible), np.maximum(*visible)
+        yield "empty", shorter == 0
+        if self.applies("control"):
+            yield "control", (src.count(CONTROL) + tgt.count(CONTROL)) > 0
+        if self.applies("identical"):
+            yield "identical", _are_equal(src.lines, tgt.lines)
+        if self.applies("ratio"):
+            measured = longer > RATIO_FREE_CHARACTERS
+            yield "ratio", measured & (longer > self.max_ratio * shorter)
+        signs = [side.count(SIGN) for side in (src, tgt)]
+        if self.applies("symbols"):
+            over = [s > self.max_symbols * v for s, v in zip(signs, visible, strict=True)]
+            yield "symbols", over[0] | over[1]
+        if self.applies("script"):
+            letters = [v - s for v, s in zip(visible, signs, strict=True)]
+            foreign = [side.count(FOREIGN) for side in (src, tgt)]
+            over = [2 * f > n for f, n in zip(foreign, letters, strict=True)]
+            yield "script", over[0] | over[1]
+        if self.applies("overlap") and len(self.held_out):
+            yield "overlap", self._overlaps(src, visible[0])
+
+    def _overlaps(self, src: TextSide, visible: Counts) -> Mask:
+        overlaps = np.zeros(len(src.lines), np.bool_)
+        long_enough = np.flatnonzero(visible >= OVERLAP_FREE_CHARACTERS)
+        hashes = hash_lines([src.lines[at] for at in long_enough])
+        places = np.searchsorted(self.held_out, hashes)
+        places[places == len(self.held_out)] = 0
+        overlaps[long_enough] = self.held_out[places] == hashes
+        return overlaps
 
 
-class RejectReport:
-    """What the rules took from one text: how many pairs each, and the first few of them."""
-
-    def __init__(self) -> None:
-        self._counts = dict.fromkeys(RULES, 0)
-        self._examples: dict[str, list[dict[str, int | str]]] = {rule: [] for rule in RULES}
-
-    def add(self, rule: str, *, line: int, src: str, tgt: str) -> None:
-        """Count a rejected pair."""
-        self._counts[rule] += 1
-        if len(examples := self._examples[rule]) < EXAMPLES_PER_RULE:
-            examples.append({"line": line, "src": _shorten(src), "tgt": _shorten(tgt)})
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rejected pairs by rule, without the rules that took none."""
-        return {rule: count for rule, count in self._counts.items() if count}
-
-    @property
-    def examples(self) -> Mapping[str, Sequence[Mapping[str, int | str]]]:
-        """The first pairs that each rule took: line number, source and target."""
-        return {rule: examples for rule, examples in self._examples.items() if examples}
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= _EXAMPLE_CHARACTERS else line[:_EXAMPLE_CHARACTERS] + "..."
-
-
-def check_keep(keep: Sequence[str]) -> list[str]:
-    """Return what is wrong with a list of rules to switch off."""
-    problems = [
-        f"--keep {rule}: there is no such rule{did_you_mean(rule, RULES)}"
-        for rule in keep
-        if rule not in RULES
-    ]
-    problems += [
-        f"--keep {rule}: this rule cannot be switched off: {RULES[rule]}"
-        for rule in keep
-        if rule in _ALWAYS_ON
-    ]
-    return problems
+def _are_equal(src: list[str], tgt: list[str]) -> Mask:
+    """Whether both sides are equal, but for white space at the edges: (pairs,)."""
+    equal = (s == t or s.strip() == t.strip() for s, t in zip(src, tgt, strict=True))
+    return np.fromiter(equal, np.bool_, len(src))

@@ -11,20 +11,16 @@ import bz2
 import codecs
 import difflib
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
 
 from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
-_BATCH_PAIRS = 4096
-# Lines of several megabytes do occur; a batch of 4,096 of them would not fit.
-_BATCH_BYTES = 1 << 24
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -78,46 +74,20 @@ class ParallelText:
         return cls(prefix, _find_side(prefix, src_lang), _find_side(prefix, tgt_lang))
 
 
-@dataclass(frozen=True)
-class PairBatch:
-    """Consecutive pairs of lines, not yet decoded."""
-
-    number: int
-    """Line number of the first pair, from 1."""
-    src: list[bytes]
-    tgt: list[bytes]
-
-
-def read_pairs(text: ParallelText, encoding: Encoding) -> Iterator[PairBatch]:
-    """Yield all pairs in batches; DataError when one side has more lines than the other."""
-    src_lines, tgt_lines = read_lines(text.src, encoding), read_lines(text.tgt, encoding)
-    src: list[bytes] = []
-    tgt: list[bytes] = []
-    number, size = 1, 0
-    for src_line, tgt_line in zip_longest(src_lines, tgt_lines):
-        if src_line is None or tgt_line is None:
-            common = number + len(src) - 1
-            longer = common + 1 + sum(1 for _ in (tgt_lines if src_line is None else src_lines))
-            src_count, tgt_count = (common, longer) if src_line is None else (longer, common)
-            raise DataError(
-                f"{text.src} has {src_count:,} lines and {text.tgt} has {tgt_count:,}; the two "
-                "sides of a parallel text have one line each for every pair"
-            )
-        src.append(src_line)
-        tgt.append(tgt_line)
-        size += len(src_line) + len(tgt_line)
-        if len(src) == _BATCH_PAIRS or size > _BATCH_BYTES:
-            yield PairBatch(number, src, tgt)
-            number += len(src)
-            src, tgt, size = [], [], 0
-    if src:
-        yield PairBatch(number, src, tgt)
-
-
 def read_lines(path: Path, encoding: Encoding) -> Iterator[bytes]:
     """Yield the lines of a file, without their ends: in UTF-8 where `encoding` is not by line."""
-    chunks = _check_start(path, _decompress(path), encoding)
-    return split_lines(chunks if encoding.by_line else _transcode(path, chunks, encoding))
+    return split_lines(read_chunks(path, encoding))
+
+
+def read_chunks(
+    path: Path, encoding: Encoding, *, watch: Callable[[bytes], object] = bytes
+) -> Iterator[bytes]:
+    """Yield the text of a file in pieces of any size: UTF-8 where `encoding` is not by line.
+
+    `watch` is called with all bytes of the file itself, compressed as they may be.
+    """
+    chunks = _check_start(path, _decompress(path, watch), encoding)
+    return chunks if encoding.by_line else _transcode(path, chunks, encoding)
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -159,9 +129,22 @@ def _near(path: Path) -> str:
     return f"; the folder has {', '.join(near)}" if near else ""
 
 
-def _decompress(path: Path) -> Iterator[bytes]:
+class _Watched(io.BufferedReader):
+    """A file that is read from its beginning to its end, with an onlooker."""
+
+    def __init__(self, path: Path, watch: Callable[[bytes], object]) -> None:
+        super().__init__(io.FileIO(path))
+        self._watch = watch
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        content = super().read(size)
+        self._watch(content)
+        return content
+
+
+def _decompress(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     opener = _OPENERS.get(path.suffix)
-    with path.open("rb") as file:
+    with _Watched(path, watch) as file:
         if opener is None:
             yield from _read(file)
             return
@@ -170,6 +153,8 @@ def _decompress(path: Path) -> Iterator[bytes]:
             raise DataError(f"{path}: an empty file is no {path.suffix} file; fetch it again")
         try:
             yield from opener(file)
+            while file.read(_CHUNK_BYTES):
+                pass  # what stands behind the compressed text is of the file too
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk, not the content
@@ -178,26 +163,28 @@ def _decompress(path: Path) -> Iterator[bytes]:
             ) from None
 
 
-def _read(file: BinaryIO | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File) -> Iterator[bytes]:
+def _read(
+    file: _Watched | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File,
+) -> Iterator[bytes]:
     return iter(lambda: file.read(_CHUNK_BYTES), b"")
 
 
-def _open_gzip(file: BinaryIO) -> Iterator[bytes]:
+def _open_gzip(file: _Watched) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as content:
         yield from _read(content)
 
 
-def _open_xz(file: BinaryIO) -> Iterator[bytes]:
+def _open_xz(file: _Watched) -> Iterator[bytes]:
     with lzma.LZMAFile(file) as content:
         yield from _read(content)
 
 
-def _open_bz2(file: BinaryIO) -> Iterator[bytes]:
+def _open_bz2(file: _Watched) -> Iterator[bytes]:
     with bz2.BZ2File(file) as content:
         yield from _read(content)
 
 
-def _open_zstd(file: BinaryIO) -> Iterator[bytes]:
+def _open_zstd(file: _Watched) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError:
@@ -219,7 +206,7 @@ def _open_zstd(file: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last frame does not end")
 
 
-_OPENERS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+_OPENERS: dict[str, Callable[[_Watched], Iterator[bytes]]] = {
     ".gz": _open_gzip,
     ".xz": _open_xz,
     ".bz2": _open_bz2,

@@ -7,45 +7,79 @@ computed too, and every offset and token id looked at.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from nmt.data import manifest
 from nmt.data.manifest import DatasetInfo, SplitRecord
-from nmt.data.shards import Ids, Lengths, Shard, token_bytes_for
+from nmt.data.permutation import Indices
+from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
 
 class PairDataset:
-    """The pairs of several shards as one sequence, in the order of the text."""
+    """The pairs of several shards as one sequence, in the order of the text.
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    shares: how many pairs follow each other with one weight, and that weight; all of them with
+    weight 1 where it is not given.
+    """
+
+    def __init__(
+        self, shards: Sequence[Shard], shares: Sequence[tuple[int, float]] | None = None
+    ) -> None:
         self._shards = tuple(shards)
         # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
         ends = list(accumulate(len(shard) for shard in shards))
-        self._starts = [0, *ends[:-1]]
+        self._starts = np.array([0, *ends[:-1]])
         self._length = ends[-1] if ends else 0
+        self.shares = tuple(shares) if shares is not None else ((self._length, 1.0),)
 
     def __len__(self) -> int:
         return self._length
 
-    @cached_property
-    def src_lengths(self) -> Lengths:
-        """Source tokens of each pair, without end: (pairs,)."""
-        return np.concatenate([shard.src_lengths for shard in self._shards])
+    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
+        """Return the source and target tokens of some pairs, without end: (len(indices),) each."""
+        src, tgt = (np.empty(len(indices), np.int32) for _ in range(2))
+        for shard, chosen, within in self._by_shard(indices):
+            src[chosen], tgt[chosen] = shard.lengths(within)
+        return src, tgt
 
-    @cached_property
-    def tgt_lengths(self) -> Lengths:
-        """Target tokens of each pair, without end: (pairs,)."""
-        return np.concatenate([shard.tgt_lengths for shard in self._shards])
+    def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
+        """Return copies of the source and target ids of some pairs, in the order of `indices`."""
+        parts, places = [], []
+        for shard, chosen, within in self._by_shard(indices):
+            parts.append(shard.rows(within))
+            places.append(chosen)
+        if len(parts) == 1:
+            return parts[0]
+        back = np.argsort(np.concatenate(places))
+        src, tgt = (TokenRows.join([part[side] for part in parts]).take(back) for side in (0, 1))
+        return src, tgt
+
+    def length_counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return how many sources and targets have 0, 1, 2 ... tokens."""
+        src, tgt = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for shard in self._shards:
+            src = _add_counts(src, np.bincount(shard.src_lengths))
+            tgt = _add_counts(tgt, np.bincount(shard.tgt_lengths))
+        return src, tgt
+
+    def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
+        """Yield each shard that holds some of the pairs, which of them, and their place in it."""
+        shard_of = np.searchsorted(self._starts, indices, side="right") - 1
+        # An empty shard starts where the next one does, and searchsorted finds the last of them.
+        order = np.argsort(shard_of, kind="stable")
+        for chosen in np.split(order, np.flatnonzero(np.diff(shard_of[order])) + 1):
+            if len(chosen):
+                at = int(shard_of[chosen[0]])
+                yield self._shards[at], chosen, indices[chosen] - self._starts[at]
 
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
@@ -57,11 +91,24 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.tgt(within)
 
+    def origin(self, index: int) -> tuple[int, int]:
+        """Return where a pair comes from: number of the corpus (from 0) and of the line (from 1).
+
+        The corpus is one of its split's, as `dataset.json` lists them.
+        """
+        shard, within = self._locate(index)
+        return shard.corpus, shard.line(within)
+
     def _locate(self, index: int) -> tuple[Shard, int]:
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
-        at = bisect_right(self._starts, index) - 1
-        return self._shards[at], index - self._starts[at]
+        at = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._shards[at], index - int(self._starts[at])
+
+
+def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    size = max(len(one), len(other))
+    return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
 
 @dataclass(frozen=True)
@@ -164,8 +211,9 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
     shards = []
     for record in split.shards:
         shard = Shard.open(path / record.name)
-        found = (len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
-        if found != (record.pairs, record.src_tokens, record.tgt_tokens, token_bytes):
+        found = (shard.corpus, len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
+        said = (record.corpus, record.pairs, record.src_tokens, record.tgt_tokens, token_bytes)
+        if found != said:
             raise DataError(f"{shard.path}: not the shard that dataset.json describes; {_AGAIN}")
         if verify:
             shard.check_content(info.vocabulary.sizes[0], info.vocabulary.sizes[-1])

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 from nmt.errors import DataError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE_NAME = "dataset.json"
 REJECTS_NAME = "rejects.json"
+REJECTS_TEXT_NAME = "rejects.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +41,22 @@ class Settings:
     """Share of the characters that get a piece of their own; the others become bytes."""
     sample_size: int = 1_000_000
     """Pairs that the vocabulary is learnt from."""
+    min_length: int = 1
+    """Tokens of a side below which a training pair is dropped."""
     max_length: int = 256
     """Tokens of a side above which a training pair is dropped."""
     max_ratio: float = 9.0
     """Ratio of the sides' characters above which a training pair is dropped."""
+    max_symbols: float = 0.5
+    """Share of a side's characters, spaces not counted, that may be no letters."""
+    duplicates_by: str = "pair"
+    """What is compared to find duplicates: the pair, or the source alone."""
     keep: tuple[str, ...] = ()
     """Cleaning rules that are switched off."""
     seed: int = 1
     """Draws the pairs that the vocabulary is learnt from."""
     shard_pairs: int = 500_000
-    """Pairs of a training shard."""
+    """Pairs of a training shard, and up to a block of lines more."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class ShardRecord:
     name: str
     size: int
     sha256: str
+    corpus: int
+    """Number of the corpus, among those of the split, that all its pairs are of."""
     pairs: int
     src_tokens: int
     tgt_tokens: int
@@ -130,6 +139,7 @@ class DatasetInfo:
     valid: SplitRecord
     tests: tuple[SplitRecord, ...]
     rejects: FileRecord
+    rejects_text: FileRecord
 
     @property
     def splits(self) -> tuple[SplitRecord, ...]:
@@ -138,7 +148,11 @@ class DatasetInfo:
     @property
     def files(self) -> tuple[FileRecord | ShardRecord, ...]:
         """Every file of the folder but `dataset.json` itself."""
-        files: list[FileRecord | ShardRecord] = [*self.vocabulary.files, self.rejects]
+        files: list[FileRecord | ShardRecord] = [
+            *self.vocabulary.files,
+            self.rejects,
+            self.rejects_text,
+        ]
         for split in self.splits:
             files += [*split.shards, *split.text]
         return tuple(files)
@@ -167,7 +181,7 @@ def read_info(folder: Path) -> DatasetInfo:
             f"{FORMAT_VERSION}; run `nmt prepare` again into a new folder"
         )
     try:
-        return _build(DatasetInfo, content, "")
+        return build_value(DatasetInfo, content, "")
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
 
@@ -175,7 +189,7 @@ def read_info(folder: Path) -> DatasetInfo:
 _Built = TypeVar("_Built")
 
 
-def _build(kind: type[_Built], value: object, where: str) -> _Built:
+def build_value(kind: type[_Built], value: object, where: str) -> _Built:
     """Make a `kind` of a JSON value; ValueError names the place that does not fit."""
     built: Any = _convert(kind, value, where)
     return typing.cast(_Built, built)
@@ -193,7 +207,10 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         items = _typed(list, value, where)
         return tuple(_convert(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(items))
-    if origin is Mapping:
+    if origin is list:
+        items = _typed(list, value, where)
+        return [_convert(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(items)]
+    if origin in (Mapping, dict):
         entries = _typed(dict, value, where)
         return {k: _convert(arguments[1], v, f"{where}.{k}") for k, v in entries.items()}
     if kind is float and isinstance(value, int):

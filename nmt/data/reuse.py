@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from nmt.data.corpus import ParallelText
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import DatasetInfo, Settings, SplitRecord
-from nmt.data.sources import Sources
+from nmt.data.sources import Sources, SourceText
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 
@@ -55,17 +54,17 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
     if list(old_tests) != list(sources.tests):
         names = (_spell(list(old_tests)), _spell(list(sources.tests)))
         differences.append("test was {} and is {}".format(*names))
-    splits: list[tuple[SplitRecord, Sequence[ParallelText]]] = [
+    splits: list[tuple[SplitRecord, Sequence[SourceText]]] = [
         (info.train, sources.train),
         (info.valid, [sources.valid]),
         *((old_tests[name], [text]) for name, text in sources.tests.items() if name in old_tests),
     ]
     for split, texts in splits:
         old = [(corpus.src.sha256, corpus.tgt.sha256) for corpus in split.corpora]
-        new = [tuple(file.sha256 for file in sources.records[text]) for text in texts]
+        new = [tuple(file.sha256 for file in text.records) for text in texts]
         if old != new:
             was = _spell([corpus.prefix for corpus in split.corpora])
-            now = _spell([text.prefix for text in texts])
+            now = _spell([text.text.prefix for text in texts])
             differences.append(f"the text of {split.name} was {was} and is {now}, not the same")
     return differences
 

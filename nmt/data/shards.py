@@ -3,12 +3,14 @@
     header          64 bytes, little-endian: see `_HEADER`, then the CRC
     src offsets     uint32, pairs + 1 of them: pair i is src[offsets[i] : offsets[i + 1]]
     tgt offsets     uint32, pairs + 1
+    line numbers    uint32, one a pair: where it stood in its corpus, from 1
     src token ids   uint16 where the vocabulary fits, else uint32; without begin and end
     tgt token ids   the same
 
-A shard is written once and opened with mmap: ranks share its pages, any pair is reached at once,
-and opening costs no copy. The header carries a CRC of itself and of the offsets, because they are
-believed afterwards; the token ids are covered by the SHA-256 in `dataset.json`.
+All pairs of a shard are of one corpus, whose number the header has. A shard is written once and
+opened with mmap: ranks share its pages, any pair is reached at once, and opening costs no copy. The
+header carries a CRC of itself, the offsets and the line numbers, because they are believed
+afterwards; the token ids are covered by the SHA-256 in `dataset.json`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import mmap
 import os
 import struct
 import zlib
-from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +31,18 @@ import numpy.typing as npt
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # Offsets are 32 bits wide, and one side of a shard can hold no more tokens than they can count.
 MAX_TOKENS = 2**32 - 1
 
 _MAGIC = b"NMTSHARD"
-# magic, format version, bytes a token id, pairs, src tokens, tgt tokens, room for later
-_HEADER = struct.Struct("<8sII QQQ 20x")
+# magic, format version, bytes a token id, pairs, src tokens, tgt tokens, corpus, room for later
+_HEADER = struct.Struct("<8sII QQQ I 16x")
 _CRC = struct.Struct("<I")
 _BODY_AT = _HEADER.size + _CRC.size
 _OFFSET: np.dtype[Any] = np.dtype("<u4")
+_LINE: np.dtype[Any] = np.dtype("<u4")
 _IDS: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
-_TYPECODES = {2: "H", 4: "I"}
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]
@@ -50,62 +53,112 @@ def token_bytes_for(vocab_size: int) -> int:
     return 2 if vocab_size <= 1 << 16 else 4
 
 
+@dataclass(frozen=True)
+class TokenRows:
+    """Rows of token ids, one after the other."""
+
+    ids: Ids  # (tokens,)
+    lengths: Lengths  # (rows,)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], *, token_bytes: int) -> TokenRows:
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+        ids = np.fromiter(chain.from_iterable(rows), _IDS[token_bytes], int(lengths.sum()))
+        return cls(ids, lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def join(cls, parts: Sequence[TokenRows]) -> TokenRows:
+        """Return the rows of all parts, one part after the other."""
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+        )
+
+    @classmethod
+    def gather(cls, ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
+        """Copy rows out of `ids`, each from its start on."""
+        first = np.cumsum(lengths) - lengths  # where each row begins in the copy
+        places = np.repeat(starts - first, lengths) + np.arange(int(lengths.sum()))
+        return cls(ids.take(places), lengths)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> TokenRows:
+        """Return the rows of these numbers, in this order."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return TokenRows.gather(self.ids, starts[rows], self.lengths[rows])
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> TokenRows:
+        """Return the rows that `chosen` (rows,) is True for."""
+        if chosen.all():
+            return self
+        return TokenRows(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen])
+
+
 class ShardBuilder:
     """Collects pairs of token ids in memory and writes them as one shard."""
 
     def __init__(self, *, token_bytes: int) -> None:
         self._token_bytes = token_bytes
-        self._src, self._tgt = (array(_TYPECODES[token_bytes]) for _ in range(2))
-        self._src_offsets, self._tgt_offsets = array("I", [0]), array("I", [0])
+        self._parts: list[tuple[TokenRows, TokenRows, npt.NDArray[np.int64]]] = []
+        self._pairs = self._src_tokens = self._tgt_tokens = 0
 
     def __len__(self) -> int:
-        return len(self._src_offsets) - 1
+        return self._pairs
 
-    @property
-    def src_tokens(self) -> int:
-        return len(self._src)
+    def has_room_for(self, src: TokenRows, tgt: TokenRows) -> bool:
+        """Whether these rows still fit under 32-bit offsets."""
+        sums = self._src_tokens + len(src.ids), self._tgt_tokens + len(tgt.ids)
+        return max(sums) <= MAX_TOKENS
 
-    @property
-    def tgt_tokens(self) -> int:
-        return len(self._tgt)
+    def extend(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
+        """Append pairs, with the number of the line that each one stood in."""
+        self._parts.append((src, tgt, lines))
+        self._pairs += len(lines)
+        self._src_tokens += len(src.ids)
+        self._tgt_tokens += len(tgt.ids)
 
-    def has_room_for(self, src: int, tgt: int) -> bool:
-        """Whether a pair of so many tokens still fits under 32-bit offsets."""
-        return self.src_tokens + src <= MAX_TOKENS and self.tgt_tokens + tgt <= MAX_TOKENS
-
-    def add(self, src: Iterable[int], tgt: Iterable[int]) -> None:
-        """Append one pair."""
-        self._src.extend(src)
-        self._tgt.extend(tgt)
-        self._src_offsets.append(len(self._src))
-        self._tgt_offsets.append(len(self._tgt))
-
-    def write(self, path: Path) -> None:
-        """Write the shard whole or not at all."""
-        src_offsets = np.asarray(self._src_offsets).astype(_OFFSET, copy=False)
-        tgt_offsets = np.asarray(self._tgt_offsets).astype(_OFFSET, copy=False)
+    def write(self, path: Path, *, corpus: int = 0) -> None:
+        """Write the shard, whole or not at all; its pairs are of corpus number `corpus`."""
+        src_offsets = _offsets([src.lengths for src, _, _ in self._parts])
+        tgt_offsets = _offsets([tgt.lengths for _, tgt, _ in self._parts])
+        lines = np.concatenate([np.zeros(0, _LINE), *(lines for _, _, lines in self._parts)])
+        lines = lines.astype(_LINE)
         ids = _IDS[self._token_bytes]
         header = _HEADER.pack(
-            _MAGIC, FORMAT_VERSION, self._token_bytes, len(self), self.src_tokens, self.tgt_tokens
+            _MAGIC,
+            FORMAT_VERSION,
+            self._token_bytes,
+            len(self),
+            self._src_tokens,
+            self._tgt_tokens,
+            corpus,
         )
         with atomic_writer(path) as file:
             file.write(header)
-            file.write(_CRC.pack(_checksum(header, src_offsets, tgt_offsets)))
-            for part in (
-                src_offsets,
-                tgt_offsets,
-                np.asarray(self._src).astype(ids, copy=False),
-                np.asarray(self._tgt).astype(ids, copy=False),
-            ):
+            file.write(_CRC.pack(_checksum(header, src_offsets, tgt_offsets, lines)))
+            for part in (src_offsets, tgt_offsets, lines):
                 file.write(part.data)
+            for src, _, _ in self._parts:
+                file.write(src.ids.astype(ids, copy=False).data)
+            for _, tgt, _ in self._parts:
+                file.write(tgt.ids.astype(ids, copy=False).data)
+
+
+def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
+    return np.cumsum(np.concatenate([np.zeros(1, np.int32), *lengths]), dtype=np.int64).astype(
+        _OFFSET
+    )
 
 
 class Shard:
     """One shard, memory-mapped: pairs by index, without copying."""
 
     def __init__(self, path: Path, content: mmap.mmap) -> None:
-        header, self._token_bytes, pairs, src_tokens, tgt_tokens, crc = _parse(path, content)
+        header, crc = _parse(path, content)
         self.path = path
+        self._token_bytes, self.corpus = header.token_bytes, header.corpus
         at = _BODY_AT
 
         def take(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
@@ -114,12 +167,15 @@ class Shard:
             at += part.nbytes
             return part
 
-        self._src_offsets = take(_OFFSET, pairs + 1)
-        self._tgt_offsets = take(_OFFSET, pairs + 1)
-        if _checksum(header, self._src_offsets, self._tgt_offsets) != crc:
+        self._src_offsets = take(_OFFSET, header.pairs + 1)
+        self._tgt_offsets = take(_OFFSET, header.pairs + 1)
+        self._lines = take(_LINE, header.pairs)
+        if _checksum(header.raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
             raise DataError(f"{path}: this shard has been altered or damaged; {_AGAIN}")
-        self._src: Ids = take(_IDS[self._token_bytes], src_tokens)
-        self._tgt: Ids = take(_IDS[self._token_bytes], tgt_tokens)
+        self._src: Ids = take(_IDS[self._token_bytes], header.src_tokens)
+        self._tgt: Ids = take(_IDS[self._token_bytes], header.tgt_tokens)
+        # The checksum has touched them all; what is used comes back from the page cache.
+        content.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
     def open(cls, path: Path) -> Shard:
@@ -163,6 +219,25 @@ class Shard:
         """Tokens of each pair's target side, without end: (pairs,)."""
         return np.diff(self._tgt_offsets).astype(np.int32)
 
+    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[Lengths, Lengths]:
+        """Return the source and target tokens of some pairs, without end: (len(indices),) each."""
+        src, tgt = (
+            (offsets[indices + 1] - offsets[indices]).astype(np.int32)
+            for offsets in (self._src_offsets, self._tgt_offsets)
+        )
+        return src, tgt
+
+    def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
+        """Return copies of the source and target ids of some pairs, in the order of `indices`."""
+        src_lengths, tgt_lengths = self.lengths(indices)
+        src_starts, tgt_starts = (
+            offsets[indices].astype(np.int64) for offsets in (self._src_offsets, self._tgt_offsets)
+        )
+        return (
+            TokenRows.gather(self._src, src_starts, src_lengths),
+            TokenRows.gather(self._tgt, tgt_starts, tgt_lengths),
+        )
+
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
         return self._view(self._src, self._src_offsets, index)
@@ -170,6 +245,11 @@ class Shard:
     def tgt(self, index: int) -> Ids:
         """Return the target ids of a pair: a read-only view, (length,)."""
         return self._view(self._tgt, self._tgt_offsets, index)
+
+    def line(self, index: int) -> int:
+        """Return the number of the line that a pair stood in, from 1."""
+        self._check(index)
+        return int(self._lines[index])
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         """DataError where an offset or a token id cannot be what `prepare` wrote."""
@@ -184,18 +264,31 @@ class Shard:
                 raise DataError(f"{self.path}: a token is not in the vocabulary; {_AGAIN}")
 
     def _view(self, ids: Ids, offsets: npt.NDArray[Any], index: int) -> Ids:
+        self._check(index)
+        return ids[offsets[index] : offsets[index + 1]]
+
+    def _check(self, index: int) -> None:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.path} has {len(self)} pairs, and {index} was asked for")
-        return ids[offsets[index] : offsets[index + 1]]
 
 
 _AGAIN = "run `nmt prepare` again into a new folder"
 
 
-def _parse(path: Path, content: mmap.mmap) -> tuple[bytes, int, int, int, int, int]:
-    """Return header, bytes a token, pairs, tokens of both sides and CRC, once they make sense."""
-    header = content[: _HEADER.size]
-    magic, version, token_bytes, pairs, src_tokens, tgt_tokens = _HEADER.unpack(header)
+@dataclass(frozen=True)
+class _Header:
+    raw: bytes
+    token_bytes: int
+    pairs: int
+    src_tokens: int
+    tgt_tokens: int
+    corpus: int
+
+
+def _parse(path: Path, content: mmap.mmap) -> tuple[_Header, int]:
+    """Return the header and the CRC, once they make sense."""
+    raw = content[: _HEADER.size]
+    magic, version, token_bytes, pairs, src_tokens, tgt_tokens, corpus = _HEADER.unpack(raw)
     (crc,) = _CRC.unpack_from(content, _HEADER.size)
     if magic != _MAGIC:
         raise DataError(f"{path}: this is no shard of nmt: it starts with {magic!r}")
@@ -207,19 +300,19 @@ def _parse(path: Path, content: mmap.mmap) -> tuple[bytes, int, int, int, int, i
     if token_bytes not in _IDS:
         raise DataError(f"{path}: its header is damaged: {token_bytes} bytes a token; {_AGAIN}")
     # In Python's integers, so that no absurd count can overflow into a believable size.
-    expected = (
-        _BODY_AT + 2 * (pairs + 1) * _OFFSET.itemsize + (src_tokens + tgt_tokens) * int(token_bytes)
-    )
+    offsets = 2 * (pairs + 1) * _OFFSET.itemsize
+    tokens = (src_tokens + tgt_tokens) * int(token_bytes)
+    expected = _BODY_AT + offsets + pairs * _LINE.itemsize + tokens
     if len(content) != expected:
         raise DataError(
             f"{path}: {len(content):,} bytes, but its header asks for {expected:,}; it was cut "
             f"short or altered; {_AGAIN}"
         )
-    return header, token_bytes, pairs, src_tokens, tgt_tokens, crc
+    return _Header(raw, token_bytes, pairs, src_tokens, tgt_tokens, corpus), crc
 
 
-def _checksum(header: bytes, *offsets: npt.NDArray[Any]) -> int:
+def _checksum(header: bytes, *parts: npt.NDArray[Any]) -> int:
     crc = zlib.crc32(header)
-    for part in offsets:
+    for part in parts:
         crc = zlib.crc32(part.data, crc)
     return crc

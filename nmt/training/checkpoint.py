@@ -24,7 +24,7 @@ from nmt.training.optimizer import LossScale, Optimizer
 from nmt.training.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 1
+STATE_VERSION = 2
 STATES_KEPT = 2
 _NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
 
@@ -35,7 +35,8 @@ class Progress:
 
     update: int = 0  # updates done
     epoch: int = 0  # of the next update
-    position: int = 0  # of the next update in its epoch
+    pool: int = 0  # of the next update in its epoch
+    position: int = 0  # of the next update in its pool
     validated: int = 0  # the update that was validated last
     bad_validations: int = 0  # in a row, without a better result
     best: list[tuple[float, int]] = field(default_factory=list)  # (figure, update), best first

@@ -1,6 +1,6 @@
 """The training loop.
 
-One update: its pairs come from the epoch's plan, each rank cuts its share into micro-batches, their
+One update: its pairs come from the stream, each rank has its share of them in micro-batches, their
 gradients are summed over micro-batches and ranks, and Adam steps once. Everything else in the loop
 is due every so many updates. A run that is stopped and started again does what it would have done.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,10 @@ from torch import Tensor
 
 from nmt import console
 from nmt.config import Recipe
-from nmt.data.batches import EpochPlan, Indices, collate, micro_batches, plan_epoch, split_update
+from nmt.data.batches import Batch
+from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
+from nmt.data.stream import Position, Update, prefetched, updates_from
 from nmt.errors import NMTError, Stopped
 from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
@@ -31,6 +34,9 @@ from nmt.training.optimizer import FlatWeights, Optimizer, learning_rate
 from nmt.training.run_folder import RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.validation import ValidationResult, Validator
+
+# Enough to outlast the planning of a pool, which takes about half a second for a million pairs.
+_UPDATES_AHEAD = 8
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Window:
     padded_tokens: int = 0  # both sides, padding counted, of this rank
     own_tokens: int = 0  # both sides, of this rank
     skipped: int = 0  # updates whose fp16 gradient overflowed
+    epoch: float = 0.0  # complete after the last update
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @classmethod
@@ -94,7 +101,7 @@ class Trainer:
         )
         self.stop = StopRequest()
         self.progress = checkpoint.restore(run, self.optimizer, ranks)
-        self.plan = self._plan()
+        self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
         self.saved = self.progress.update  # the update whose state was written last
         self.saved_at = time.monotonic()
@@ -148,34 +155,32 @@ class Trainer:
 
     def _train_update(self, window: Window) -> None:
         """Do one update."""
-        progress = self.progress
-        update = self.plan.update(progress.position)
-        share = split_update(self.data.train, update, ranks=self.ranks.world_size)[self.ranks.rank]
-        # Known on every rank beforehand, so gradients need only be summed.
-        num_tokens = int(self.data.train.tgt_lengths[update].sum()) + len(update)
-        parts = micro_batches(self.data.train, share, self.config.micro_batch_tokens)
-        for index, part in enumerate(parts):
+        progress, update = self.progress, next(self.updates)
+        for index, batch in enumerate(update.batches):
             self._seed_dropout(index)
-            self._backward(part, num_tokens, window)
+            # The number of tokens is known beforehand on every rank, so gradients are only summed.
+            self._backward(batch.to(self.device), update.tgt_tokens, window)
         self.ranks.sum_(self.weights.gradient)
         norm = self.optimizer.step(progress.update + 1)
         if norm is None:
             window.skipped += 1
         else:
             window.grad_norm = norm
-        window.target_tokens += num_tokens
-        src_tokens = int(self.data.train.src_lengths[update].sum()) + len(update)
-        window.real_tokens += num_tokens + src_tokens
+        window.target_tokens += update.tgt_tokens
+        window.real_tokens += update.tgt_tokens + update.src_tokens
+        window.own_tokens += update.own_tokens
+        window.epoch = update.epoch
         progress.update += 1
-        progress.position += 1
+        following = update.following
+        progress.epoch, progress.pool, progress.position = (
+            following.epoch,
+            following.pool,
+            following.index,
+        )
         self.valid = {}
-        if progress.position == len(self.plan):
-            progress.epoch, progress.position = progress.epoch + 1, 0
-            self.plan = self._plan()
 
-    def _backward(self, part: Indices, num_tokens: int, window: Window) -> None:
+    def _backward(self, batch: Batch, num_tokens: int, window: Window) -> None:
         """Add a micro-batch's share of the update's mean gradient."""
-        batch = collate(self.data.train, part).to(self.device)
         loss, nll = smoothed_cross_entropy(
             self.model(batch), batch.targets, self.config.label_smoothing
         )
@@ -185,7 +190,6 @@ class Trainer:
         window.loss += loss.detach()
         window.nll += nll
         window.padded_tokens += batch.src.numel() + batch.tgt_out.numel()
-        window.own_tokens += int((self.data.train.src_lengths[part] + 1).sum()) + batch.num_tokens
 
     def _seed_dropout(self, micro_batch: int) -> None:
         """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
@@ -193,14 +197,20 @@ class Trainer:
         key = (self.config.seed, self.progress.update, self.ranks.rank, micro_batch)
         torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
 
-    def _plan(self) -> EpochPlan:
-        config = self.config
-        return plan_epoch(
+    def _stream(self) -> Iterator[Update]:
+        """Return the updates that come next, the first few of which are made ready now."""
+        config, progress, info = self.config, self.progress, self.data.info.train
+        check_budget(config.batch_tokens, max(info.src.longest, info.tgt.longest) + 1)
+        updates = updates_from(
+            Position(progress.epoch, progress.pool, progress.position),
             self.data.train,
             batch_tokens=config.batch_tokens,
+            micro_batch_tokens=config.micro_batch_tokens,
             seed=config.seed,
-            epoch=self.progress.epoch,
+            rank=self.ranks.rank,
+            ranks=self.ranks.world_size,
         )
+        return prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
         if not self.ranks.is_first:
@@ -214,8 +224,14 @@ class Trainer:
         self.run.log(
             f"{verb}: {self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
-            f"{len(self.data.train):,} pairs, {len(self.plan):,} updates an epoch"
+            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch"
         )
+
+    def _updates_an_epoch(self) -> int:
+        train = self.data.info.train
+        tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs
+        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
+        return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     def _log(self, window: Window) -> str:
         """Write the window's figures; return them in short."""
@@ -231,7 +247,7 @@ class Trainer:
         figures: dict[str, object] = {
             "kind": "train",
             "update": progress.update,
-            "epoch": progress.epoch + progress.position / len(self.plan),
+            "epoch": window.epoch,
             "loss": loss,
             "nll": nll,
             "perplexity": math.exp(min(nll, 700.0)),

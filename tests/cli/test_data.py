@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data.manifest import Settings
-from nmt.data.prepare import PrepareOptions, prepare
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from nmt.data.building import building_folder, check_target
-from nmt.errors import NMTError, UsageError
-
-NO_PROCESS = 2**22 + 5  # above the largest process id of Linux
+from nmt.data.building import building_folder, check_space, check_target, empty_folder
+from nmt.errors import NMTError, Stopped, UsageError
 
 
 def names(folder: Path) -> list[str]:
@@ -23,8 +22,10 @@ def test_a_folder_is_there_at_the_end_and_not_before(tmp_path: Path) -> None:
     out = tmp_path / "new" / "data"
     with building_folder(out) as folder:
         (folder / "file").write_text("whole")
-        assert names(out.parent) == [f"data.partial-{os.getpid()}"]
+        (folder / "progress" / "half").touch()
+        assert names(out.parent) == ["data.partial"]
     assert names(out.parent) == ["data"]
+    assert names(out) == ["file"]
     assert (out / "file").read_text() == "whole"
 
 
@@ -35,30 +36,46 @@ def test_an_empty_folder_is_taken_over(tmp_path: Path) -> None:
     assert names(tmp_path / "data") == ["file"]
 
 
-def test_what_a_predecessor_of_the_same_number_has_left_is_removed(tmp_path: Path) -> None:
-    """In a container, a process often has the number that the killed one had."""
-    left = tmp_path / f"data.partial-{os.getpid()}"
-    left.mkdir()
-    (left / "half").touch()
-    with building_folder(tmp_path / "data") as folder:
+@pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (KeyboardInterrupt(), Stopped, "stopped; .*run the same command again to go on"),
+        (OSError(errno.ENOSPC, "full"), NMTError, "the disk is full; .*make room"),
+        (OSError(errno.EDQUOT, "full"), NMTError, "the disk is full; .*make room"),
+        (OSError(errno.EIO, "odd"), OSError, "odd"),
+    ],
+)
+def test_a_run_that_is_stopped_leaves_its_progress_and_nothing_else(
+    tmp_path: Path, progress: bool, error: BaseException, raised: type[Exception], message: str
+) -> None:
+    with pytest.raises(raised, match=message), building_folder(tmp_path / "data") as folder:
         (folder / "file").touch()
-    assert names(tmp_path) == ["data"]
-    assert names(tmp_path / "data") == ["file"]
+        if progress:
+            (folder / "progress" / "half").touch()
+        raise error
+    assert names(tmp_path) == (["data.partial"] if progress else [])
 
 
-@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt(), OSError("odd")])
-def test_an_error_leaves_nothing_and_comes_through(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("bug"), UsageError("cannot be done")])
+def test_any_other_error_leaves_nothing_and_comes_through(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:
-        (folder / "file").touch()
+        (folder / "progress" / "half").touch()
         raise error
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_said_in_plain_words(tmp_path: Path, code: int) -> None:
-    with pytest.raises(NMTError, match="the disk is full"), building_folder(tmp_path / "data"):
-        raise OSError(code, os.strerror(code))
-    assert names(tmp_path) == []
+def test_what_was_left_is_handed_on(tmp_path: Path) -> None:
+    with pytest.raises(Stopped), building_folder(tmp_path / "data") as folder:
+        (folder / "file").write_text("first")
+        (folder / "progress" / "half").touch()
+        raise KeyboardInterrupt
+    with building_folder(tmp_path / "data") as folder:
+        assert (folder / "file").read_text() == "first"
+        empty_folder(folder)
+        assert names(folder) == ["progress"]
+        assert names(folder / "progress") == []
+    assert names(tmp_path / "data") == []
 
 
 def test_what_another_run_has_put_there_meanwhile_stays(tmp_path: Path) -> None:
@@ -70,43 +87,39 @@ def test_what_another_run_has_put_there_meanwhile_stays(tmp_path: Path) -> None:
     assert (out / "file").read_text() == "of the other"
 
 
-def test_what_a_killed_run_has_left_is_removed(tmp_path: Path) -> None:
-    left = tmp_path / f"data.partial-{NO_PROCESS}"
-    left.mkdir()
-    (left / "file").touch()
-    with building_folder(tmp_path / "data"):
-        assert not left.exists()
+def test_a_folder_of_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data.partial").mkdir()
+    (tmp_path / "data.partial" / "notes").touch()
+    with (
+        pytest.raises(UsageError, match=r"data\.partial is in the way"),
+        building_folder(tmp_path / "data"),
+    ):
+        pass
+    assert names(tmp_path / "data.partial") == ["notes"]
 
 
-@pytest.mark.parametrize(
-    "name", ["data.partial-1", f"data2.partial-{NO_PROCESS}", "data.partial-notes", "data.partial-"]
-)
-def test_living_neighbours_and_other_names_are_not_removed(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
+def test_two_runs_do_not_build_the_same_folder(tmp_path: Path) -> None:
+    with building_folder(tmp_path / "data") as folder:
+        (folder / "file").touch()
+        with (
+            pytest.raises(Stopped, match="another process is building"),
+            building_folder(tmp_path / "data"),
+        ):
+            pass
+        assert names(folder) == ["file", "progress"]
+
+
+def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
+    partial = tmp_path / "data.partial"
+    (partial / "progress").mkdir(parents=True)
+    lock = os.open(partial, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(Stopped), building_folder(tmp_path / "data"):
+        pass
+    os.close(lock)
     with building_folder(tmp_path / "data"):
         pass
-    assert names(tmp_path) == ["data", name]
-
-
-def test_what_another_machine_still_builds_is_not_removed(tmp_path: Path) -> None:
-    # Its process is not one of ours, but it holds the lock.
-    building = tmp_path / f"data.partial-{NO_PROCESS}"
-    building.mkdir()
-    lock = os.open(building, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        with building_folder(tmp_path / "data"):
-            assert building.exists()
-    finally:
-        os.close(lock)
-
-
-def test_a_folder_holds_its_lock_while_it_is_built(tmp_path: Path) -> None:
-    with building_folder(tmp_path / "data") as folder:
-        other = os.open(folder, os.O_RDONLY)
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(other)
+    assert names(tmp_path) == ["data"]
 
 
 def test_places_where_no_folder_can_be_are_refused(tmp_path: Path) -> None:
@@ -116,3 +129,19 @@ def test_places_where_no_folder_can_be_are_refused(tmp_path: Path) -> None:
         check_target(tmp_path / "file")
     with pytest.raises(UsageError, match="not a folder that you may write to"):
         check_target(tmp_path / "file" / "data")
+
+
+def test_a_disk_without_room_is_refused_with_both_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil._ntuple_diskusage(10_000_000, 8_000_000, 2_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    out = tmp_path / "new" / "data"
+    check_space(out, 2_000_000)
+    with pytest.raises(NMTError, match=r"the disk has 2 MB free, and about 3 MB are needed"):
+        check_space(out, 3_000_000)
+    # What an earlier run has left there need not be written again.
+    left = tmp_path / "new" / "data.partial"
+    left.mkdir(parents=True)
+    (left / "shard").write_bytes(bytes(1_000_000))
+    check_space(out, 3_000_000)

@@ -1,32 +1,51 @@
-"""The cleaning rules one by one, and what is told of what they take."""
+"""The cleaning rules one by one."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from nmt.data.cleaning import (
-    EXAMPLES_PER_RULE,
-    RATIO_FREE_CHARACTERS,
-    RULES,
-    Cleaner,
-    RejectReport,
-    check_keep,
-)
+from nmt.data.blocks import Block
+from nmt.data.cleaning import KEPT, RULE_OF, Cleaner, Verdicts
+from nmt.data.corpus import Encoding
+from nmt.data.decoding import BlockDecoder
+from nmt.data.duplicates import hash_lines
 from nmt.data.manifest import Settings
+from nmt.data.rules import OVERLAP_FREE_CHARACTERS, RATIO_FREE_CHARACTERS, RULES, check_keep
+
+HELD_OUT = "This very sentence is one of the test set."
 
 
-def cleaner(*, keep: tuple[str, ...] = (), max_ratio: float = 9.0) -> Cleaner:
-    return Cleaner.of(
-        Settings(src_lang="en", tgt_lang="de", keep=keep, max_ratio=max_ratio, max_length=4)
-    )
+def cleaner(**values: object) -> Cleaner:
+    settings = Settings(src_lang="en", tgt_lang="de", max_length=4, **values)  # type: ignore[arg-type]
+    return Cleaner.of(settings, held_out=np.sort(hash_lines([HELD_OUT, "Short one."])))
+
+
+def names(verdicts: Verdicts) -> list[str | None]:
+    return [None if code == KEPT else RULE_OF[code] for code in verdicts.tolist()]
+
+
+def judge(
+    src: str | bytes, tgt: str | bytes, by: Cleaner | None = None, *, langs: str = "en de"
+) -> str | None:
+    """Return the verdict on a pair that stands between two good ones."""
+    raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
+    lines = [b"good\n" + side + b"\nfine\n" for side in raw]
+    lines[1] = lines[1].replace(b"good", b"gut").replace(b"fine", b"recht")
+    one, two = langs.split()
+    decode = BlockDecoder(Encoding.find("utf-8"), (one, two))
+    verdicts = (by or cleaner()).judge_text(*decode(Block(0, 5, 3, *lines)))
+    first, verdict, last = names(verdicts)
+    assert langs != "en de" or (first, last) == (None, None)
+    return verdict
 
 
 @pytest.mark.parametrize(
     ("src", "tgt", "rule"),
     [
         ("A house.", "Ein Haus.", None),
-        (None, "Ein Haus.", "encoding"),
-        ("A house.", None, "encoding"),
+        (b"caf\xe9", "Ein Haus.", "encoding"),
+        ("A house.", b"\xff", "encoding"),
         ("", "Ein Haus.", "empty"),
         ("A house.", " \t\u00a0\u2028", "empty"),
         ("A\thouse.", "Ein\tHaus.", None),
@@ -45,61 +64,102 @@ def cleaner(*, keep: tuple[str, ...] = (), max_ratio: float = 9.0) -> Cleaner:
         ("x" * RATIO_FREE_CHARACTERS, "y", None),  # short pairs are not measured
         ("x" * (RATIO_FREE_CHARACTERS + 1), "y", "ratio"),
         ("x" * 60, "y" * 7 + " " * 53, None),  # 60 to 7 without the spaces
-        ("x" * 60, "y" * 6 + " " * 54, "ratio"),  # 60 to 6 without the spaces
+        ("x" * 60, "y " * 6, "ratio"),  # 60 to 6 without the spaces
+        ("ab 12", "ab 1.", None),  # half are no letters, and no more
+        ("ab 123", "ab", "symbols"),
+        ("ab", "--- * ---", "symbols"),
+        ("e\u0301e\u0301", "ab", None),  # an accent belongs to its letter
+        ("Привет", "Hallo", "script"),
+        ("hello", "дом Haus", None),  # 3 of 7 letters
+        ("hello", "дома Haus", None),  # 4 of 8
+        ("hello", "домов Haus", "script"),  # 5 of 9
+        (HELD_OUT, "Dieser Satz ist aus dem Test.", "overlap"),
+        (f"  {HELD_OUT} ", "Dieser Satz ist aus dem Test.", "overlap"),
+        ("This is another sentence than any one there.", HELD_OUT, None),
+        ("Short one.", "Kurz.", None),  # which is in valid, and too short to matter
     ],
 )
-def test_text_is_judged_by_the_first_rule_that_fits(
-    src: str | None, tgt: str | None, rule: str | None
+def test_a_pair_is_judged_by_the_first_rule_that_fits(
+    src: str | bytes, tgt: str | bytes, rule: str | None
 ) -> None:
-    assert cleaner().judge_text(src, tgt) == rule
+    assert judge(src, tgt) == rule
+
+
+def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
+    at_limit, below = "a b" * 15, "a b" * 14 + "c"
+    assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_CHARACTERS
+    by = Cleaner.of(
+        Settings(src_lang="en", tgt_lang="de"), held_out=np.sort(hash_lines([at_limit, below]))
+    )
+    assert judge(at_limit, "etwas", by) == "overlap"
+    assert judge(below, "etwas", by) is None
+
+
+def test_each_language_has_its_own_script() -> None:
+    assert judge("hello", "Привет", langs="en ru") is None
+    assert judge("Привет", "hello", langs="en ru") == "script"
+    assert judge("Привет", "你好", langs="tlh vo") is None  # of which we know no script
 
 
 @pytest.mark.parametrize(
     ("src", "tgt", "rule"),
-    [(4, 4, None), (5, 4, "too_long"), (4, 5, "too_long"), (0, 3, "empty"), (3, 0, "empty")],
+    [
+        (4, 4, None),
+        (5, 4, "too_long"),
+        (4, 5, "too_long"),
+        (0, 3, "empty"),
+        (3, 0, "empty"),
+        (0, 9, "empty"),
+        (2, 4, None),
+        (1, 4, "too_short"),
+        (4, 1, "too_short"),
+        (1, 5, "too_short"),
+    ],
 )
-def test_lengths_are_judged_with_the_limit_included(src: int, tgt: int, rule: str | None) -> None:
-    assert cleaner().judge_lengths(src, tgt) == rule
+def test_lengths_are_judged_with_the_limits_included(src: int, tgt: int, rule: str | None) -> None:
+    verdicts = cleaner(min_length=2).judge_lengths(
+        *(np.array([3, n], np.int32) for n in (src, tgt))
+    )
+    assert names(verdicts) == [None, rule]
 
 
 @pytest.mark.parametrize(
     ("rule", "src", "tgt"),
-    [("control", "a\x01", "b"), ("identical", "a", "a"), ("ratio", "x" * 99, "y")],
+    [
+        ("control", "a\x01b", "b"),
+        ("identical", "a", "a"),
+        ("ratio", "x" * 99, "y"),
+        ("symbols", "a 100", "b"),
+        ("script", "Привет", "b"),
+        ("overlap", HELD_OUT, "something long"),
+    ],
 )
 def test_a_rule_that_is_kept_rejects_nothing(rule: str, src: str, tgt: str) -> None:
-    assert cleaner().judge_text(src, tgt) == rule
-    assert cleaner(keep=(rule,)).judge_text(src, tgt) is None
+    assert judge(src, tgt) == rule
+    assert judge(src, tgt, cleaner(keep=(rule,))) is None
 
 
-def test_too_long_can_be_kept() -> None:
-    assert cleaner(keep=("too_long",)).judge_lengths(999, 1) is None
+def test_rules_on_length_can_be_kept() -> None:
+    by = cleaner(min_length=2, keep=("too_long", "too_short"))
+    assert names(by.judge_lengths(*(np.array(n, np.int32) for n in ([999, 1], [1, 999])))) == [
+        None,
+        None,
+    ]
 
 
-def test_the_ratio_is_what_was_asked_for() -> None:
-    pair = ("x" * 60, "y" * 20)
-    assert cleaner(max_ratio=3.0).judge_text(*pair) is None
-    assert cleaner(max_ratio=2.9).judge_text(*pair) == "ratio"
+def test_bounds_are_what_was_asked_for() -> None:
+    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=3.0)) is None
+    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=2.9)) == "ratio"
+    assert judge("ab 123", "ab", cleaner(max_symbols=0.6)) is None
+    assert judge("ab 123", "ab", cleaner(max_symbols=0.59)) == "symbols"
 
 
 def test_unknown_rules_are_named_with_the_nearest() -> None:
     (problem,) = check_keep(["duplicates"])
     assert problem == "--keep duplicates: there is no such rule; did you mean 'duplicate'?"
-    assert check_keep(["ratio", "too_long", "duplicate", "identical", "control"]) == []
+    assert check_keep([rule for rule in RULES if rule not in ("encoding", "empty")]) == []
 
 
 @pytest.mark.parametrize("rule", ["encoding", "empty"])
 def test_rules_without_which_there_is_nothing_to_learn_stay_on(rule: str) -> None:
     assert len(check_keep([rule])) == 1
-
-
-def test_a_report_counts_all_and_shows_the_first_few() -> None:
-    report = RejectReport()
-    for line in range(1, 31):
-        report.add("ratio", line=line, src="s" * line * 20, tgt="t")
-    report.add("empty", line=31, src="", tgt="t")
-    assert report.counts == {"empty": 1, "ratio": 30}
-    assert list(report.counts) == [rule for rule in RULES if rule in ("empty", "ratio")]
-    assert [example["line"] for example in report.examples["ratio"]] == [*range(1, 21)]
-    assert len(report.examples["ratio"]) == EXAMPLES_PER_RULE
-    assert report.examples["ratio"][0] == {"line": 1, "src": "s" * 20, "tgt": "t"}
-    assert report.examples["ratio"][19]["src"] == "s" * 300 + "..."

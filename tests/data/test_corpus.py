@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.corpus import Encoding, ParallelText, read_lines, read_pairs, split_lines
+from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines, split_lines
 from nmt.errors import DataError, UsageError
 
 UTF8 = Encoding.find("utf-8")
@@ -189,24 +189,10 @@ def test_a_missing_folder_is_named() -> None:
         ParallelText.find("/nowhere/train", "en", "de")
 
 
-@pytest.mark.parametrize(("src", "tgt"), [(5, 3), (3, 5), (0, 1), (9000, 9001), (9001, 8192)])
-def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path, src: int, tgt: int) -> None:
-    (tmp_path / "t.en").write_text("a\n" * src)
-    (tmp_path / "t.de").write_text("b\n" * tgt)
-    text = ParallelText.find(f"{tmp_path}/t", "en", "de")
-    with pytest.raises(DataError, match=rf"t\.en has {src:,} lines and .*t\.de has {tgt:,};"):
-        list(read_pairs(text, UTF8))
-
-
-def test_pairs_keep_their_order_and_numbers(tmp_path: Path) -> None:
-    count = 10_001  # more than two batches
-    (tmp_path / "t.en").write_text("".join(f"en {n}\n" for n in range(1, count + 1)))
-    (tmp_path / "t.de").write_text("".join(f"de {n}\n" for n in range(1, count + 1)))
-    text = ParallelText.find(f"{tmp_path}/t", "en", "de")
-    expected = 1
-    for batch in read_pairs(text, UTF8):
-        assert batch.number == expected
-        for src, tgt in zip(batch.src, batch.tgt, strict=True):
-            assert (src, tgt) == (b"en %d" % expected, b"de %d" % expected)
-            expected += 1
-    assert expected == count + 1
+def test_an_onlooker_sees_all_bytes_of_the_file_itself(tmp_path: Path) -> None:
+    path = tmp_path / "text.en.gz"
+    content = gzip.compress(b"a\nb\n" * 9000) + gzip.compress(b"c") + bytes(70_000)
+    path.write_bytes(content)
+    seen = bytearray()
+    text = b"".join(read_chunks(path, UTF8, watch=seen.extend))
+    assert (bytes(seen), text) == (content, b"a\nb\n" * 9000 + b"c")

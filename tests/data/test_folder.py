@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from nmt.data import blocks
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.manifest import Settings
-from nmt.data.prepare import PrepareOptions, prepare
-from nmt.data.shards import Shard, ShardBuilder
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
+from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.errors import DataError
 
 WORDS = ["red", "blue", "green", "house", "tree", "bird", "sings", "stands", "old", "new"]
@@ -42,7 +45,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         test=test,
         settings=settings,
     )
-    prepare(options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_LINES", 30)  # shards end with a block
+        prepare(options)
     return root / "data"
 
 
@@ -78,32 +83,49 @@ def test_pairs_of_all_shards_are_one_sequence_in_the_order_of_the_text(prepared:
         line = f"{WORDS[n % 10]} {WORDS[n // 10]} {n}"
         assert decode([opened.train.src(n).tolist()]) == [line]
         assert decode([opened.train.tgt(n).tolist()]) == [line.upper()]
-    assert opened.train.src_lengths.tolist() == [len(opened.train.src(n)) for n in range(100)]
-    assert opened.train.tgt_lengths.tolist() == [len(opened.train.tgt(n)) for n in range(100)]
-    assert opened.info.train.src.tokens == opened.train.src_lengths.sum()
-    assert opened.info.train.tgt.longest == opened.train.tgt_lengths.max()
+    src_lengths, tgt_lengths = opened.train.lengths(np.arange(100))
+    assert src_lengths.tolist() == [len(opened.train.src(n)) for n in range(100)]
+    assert tgt_lengths.tolist() == [len(opened.train.tgt(n)) for n in range(100)]
+    assert opened.info.train.src.tokens == src_lengths.sum()
+    assert opened.info.train.tgt.longest == tgt_lengths.max()
+    src_counts, tgt_counts = opened.train.length_counts()
+    assert src_counts.tolist() == np.bincount(src_lengths).tolist()
+    assert tgt_counts.tolist() == np.bincount(tgt_lengths).tolist()
+
+
+def test_pairs_are_taken_together_in_any_order(prepared: Path) -> None:
+    train = DataFolder.open(prepared).train
+    chosen = np.array([99, 0, 31, 30, 29, 0, 64])
+    for rows, one in zip(train.rows(chosen), (train.src, train.tgt), strict=True):
+        ends = np.cumsum(rows.lengths)
+        found = np.split(rows.ids, ends[:-1])
+        assert [ids.tolist() for ids in found] == [one(n).tolist() for n in chosen.tolist()]
+    src_lengths, tgt_lengths = train.lengths(chosen)
+    assert src_lengths.tolist() == [len(train.src(n)) for n in chosen.tolist()]
+    assert tgt_lengths.tolist() == [len(train.tgt(n)) for n in chosen.tolist()]
     for index in (-1, 100):
         with pytest.raises(IndexError):
-            opened.train.src(index)
+            train.src(index)
 
 
 def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
     shards = []
     for number, count in enumerate([2, 0, 1]):
         builder = ShardBuilder(token_bytes=2)
-        for n in range(count):
-            builder.add([10 * number + n], [1])
+        src = TokenRows.of([[10 * number + n] for n in range(count)], token_bytes=2)
+        builder.extend(src, src, np.arange(count))
         builder.write(tmp_path / f"{number}.bin")
         shards.append(Shard.open(tmp_path / f"{number}.bin"))
     dataset = PairDataset(shards)
     assert [dataset.src(n).tolist() for n in range(len(dataset))] == [[0], [1], [20]]
+    assert dataset.rows(np.array([2, 1, 0]))[0].ids.tolist() == [20, 1, 0]
 
 
 def test_length_statistics_are_those_of_the_text(prepared: Path) -> None:
     import statistics
 
     opened = DataFolder.open(prepared)
-    lengths = opened.train.src_lengths.tolist()
+    lengths = opened.train.lengths(np.arange(100))[0].tolist()
     record = opened.info.train.src
     assert record.mean == round(statistics.mean(lengths), 3)
     assert record.median == statistics.median_low(lengths)
@@ -149,7 +171,7 @@ def edit(folder: Path, change: Callable[[Any], object]) -> None:
 def test_another_version_is_named_with_ours(folder: Path) -> None:
     edit(folder, lambda content: content.update(format_version=99, more="fields"))
     with pytest.raises(
-        DataError, match=r"format version 99, and this nmt reads version 1; run `nmt prepare` again"
+        DataError, match=r"format version 99, and this nmt reads version 2; run `nmt prepare` again"
     ):
         DataFolder.open(folder)
 
@@ -180,7 +202,7 @@ def test_a_dataset_json_that_does_not_fit_is_refused(
 
 def test_a_dataset_json_that_is_no_json_is_refused(folder: Path) -> None:
     cut(folder / "dataset.json")
-    (folder / "dataset.json").write_text('{"format_version": 1, ')
+    (folder / "dataset.json").write_text('{"format_version": 2, ')
     with pytest.raises(DataError, match=r"dataset\.json: damaged"):
         DataFolder.open(folder)
 

@@ -15,13 +15,16 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from nmt.data import encode
+from nmt.data import blocks
 from nmt.data import prepare as stage
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
-from nmt.data.prepare import PrepareOptions, prepare
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
+from nmt.data.shards import ShardBuilder
+from nmt.data.split_writer import SplitWriter
 from nmt.data.vocabulary import learn_vocabulary
-from nmt.errors import DataError, NMTError, UsageError
+from nmt.errors import DataError, NMTError, Stopped, UsageError
 
 COLOURS = ["red", "blue", "green", "white", "black"]
 THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
@@ -68,13 +71,27 @@ def text_of(folder: DataFolder, index: int) -> tuple[str, str]:
     return src, tgt
 
 
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 5 lines, so that there are many."""
+    monkeypatch.setattr(blocks, "BLOCK_LINES", 5)
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_all_pairs_arrive_in_the_order_of_the_text(options: PrepareOptions) -> None:
-    folder = prepare(changed(options, shard_pairs=25))
+    folder = prepare(changed(options, shard_pairs=23))
     assert [text_of(folder, n) for n in range(len(folder.train))] == pairs(60)
     assert [shard.pairs for shard in folder.info.train.shards] == [25, 25, 10]
     assert folder.test is None
-    names = ["dataset.json", "rejects.json", "train-00000.bin", "train-00001.bin"]
-    names += ["train-00002.bin", "valid.bin", "valid.de", "valid.en", "vocab.model"]
+    names = ["dataset.json", "rejects.json", "rejects.txt", "train-00000.bin"]
+    names += [
+        "train-00001.bin",
+        "train-00002.bin",
+        "valid.bin",
+        "valid.de",
+        "valid.en",
+        "vocab.model",
+    ]
     assert sorted(content(options.out)) == names
     assert [path.name for path in options.out.parent.iterdir()] == ["data"]
     DataFolder.open(options.out, verify=True)
@@ -100,6 +117,51 @@ def test_several_texts_follow_each_other_and_are_counted_apart(
     assert rejects["corpora"][1]["examples"]["identical"] == [
         {"line": 3, "src": "same", "tgt": "same"}
     ]
+    assert "more.en line 3: same\n" in (options.out / "rejects.txt").read_text()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_each_pair_can_be_traced_to_its_text_and_line(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    more = write(tmp_path, "more", [("one", "eins"), pairs(60)[7], ("two", "zwei")])
+    folder = prepare(
+        changed(dataclasses.replace(options, train=(more, *options.train)), shard_pairs=25)
+    )
+    origins = [folder.train.origin(index) for index in range(len(folder.train))]
+    # Line 8 of train stood in more before, and is dropped there.
+    expected = [(0, 1), (0, 2), (0, 3), *((1, line) for line in range(1, 61) if line != 8)]
+    assert origins == expected
+    assert [shard.corpus for shard in folder.info.train.shards] == [0, 1, 1, 1]
+
+
+def test_duplicates_can_be_told_by_the_source_alone(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    lines = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]
+    for by, rejected in (("pair", 1), ("source", 2)):
+        more = dataclasses.replace(
+            options, train=(*options.train, write(tmp_path, "m", lines)), out=tmp_path / by
+        )
+        corpus = prepare(changed(more, duplicates_by=by)).info.train.corpora[1]
+        assert dict(corpus.rejected) == {"duplicate": rejected}
+
+
+def test_sources_of_valid_and_test_are_kept_out_of_train(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    long = [(f"a sentence of more than thirty letters {c}", f"Satz {c}") for c in "abc"]
+    folder = prepare(
+        dataclasses.replace(
+            options,
+            train=(write(tmp_path, "m", pairs(60) + long),),
+            valid=write(tmp_path, "v", long[:1]),
+            test=(write(tmp_path, "t", long[1:2]),),
+        )
+    )
+    (corpus,) = folder.info.train.corpora
+    assert dict(corpus.rejected) == {"overlap": 2}
+    assert text_of(folder, 60) == long[2]
 
 
 def test_pairs_with_too_many_tokens_are_dropped_and_counted(
@@ -207,6 +269,7 @@ def test_wide_ids_are_used_where_the_vocabulary_needs_them(
     options: PrepareOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A vocabulary above 65,536 takes minutes to learn; what decides is asked for instead.
+    from nmt.data import encode
     from nmt.data import folder as folder_module
 
     for module in (encode, folder_module):
@@ -216,12 +279,18 @@ def test_wide_ids_are_used_where_the_vocabulary_needs_them(
     assert text_of(folder, 0) == pairs(1)[0]
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_preparing_twice_gives_the_same_bytes_whatever_the_workers(
     options: PrepareOptions, tmp_path: Path
 ) -> None:
+    mixed = [*pairs(90)[30:], ("same", "same"), ("10 20", "zehn"), ("", "leer")]
+    options = dataclasses.replace(options, train=(*options.train, write(tmp_path, "m", mixed)))
+    options = changed(options, shard_pairs=20, sample_size=50)
     prepare(options)
-    prepare(dataclasses.replace(options, out=tmp_path / "again", workers=3))
-    assert content(options.out) == content(tmp_path / "again")
+    for workers in (2, 3):
+        out = tmp_path / f"again{workers}"
+        prepare(dataclasses.replace(options, out=out, workers=workers))
+        assert content(options.out) == content(out)
 
 
 def test_preparing_again_changes_nothing_and_says_so(
@@ -314,25 +383,126 @@ def broken(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-@pytest.mark.parametrize("where", ["_write_vocabularies", "_write_rejects", "write_text"])
-@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt()])
-def test_a_failure_midway_leaves_nothing(
-    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
+@pytest.mark.parametrize("where", ["report_json", "report_text", "learn_vocabulary"])
+def test_a_bug_midway_leaves_nothing(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(stage, where, broken(error))
-    with pytest.raises(type(error)):
+    monkeypatch.setattr(stage, where, broken(RuntimeError("bug")))
+    with pytest.raises(RuntimeError):
         prepare(options)
     assert list(options.out.parent.iterdir()) == []
 
 
-def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
-    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch
+class _StopAt:
+    """Lets a function be called so many times, and then fails."""
+
+    def __init__(self, function: Callable[..., object], calls: int, error: BaseException) -> None:
+        self._function, self._calls, self._error = function, calls, error
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        self._calls -= 1
+        if self._calls < 0:
+            raise self._error
+        return self._function(*args, **kwargs)
+
+
+@pytest.fixture
+def long_run(
+    options: PrepareOptions, tmp_path: Path, request: pytest.FixtureRequest
+) -> PrepareOptions:
+    """Two texts with rejects and duplicates of each other, in eleven shards."""
+    request.getfixturevalue("small_blocks")
+    mixed = [pairs(200)[n] for n in range(30, 110)] + [("same", "same"), ("10 20", "zehn")]
+    train = (*options.train, write(tmp_path, "m", mixed))
+    return changed(dataclasses.replace(options, train=train), shard_pairs=10)
+
+
+def stop(
+    options: PrepareOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    shards: int,
+    error: BaseException,
+    raised: type[BaseException],
 ) -> None:
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr("nmt.data.shards.ShardBuilder.write", broken(full))
-    with pytest.raises(NMTError, match=r"out: the disk is full; nothing was left"):
-        prepare(options)
-    assert list(options.out.parent.iterdir()) == []
+    """Run until so many shards are written."""
+    flush = SplitWriter.flush
+    with monkeypatch.context() as patch:
+        stopping = _StopAt(flush, shards, error)
+
+        def flush_or_stop(*args: object, **kwargs: object) -> object:
+            return stopping(*args, **kwargs)
+
+        patch.setattr(SplitWriter, "flush", flush_or_stop)
+        with pytest.raises(raised):
+            prepare(options)
+
+
+@pytest.mark.parametrize(
+    ("shards", "error", "raised"),
+    [
+        *((shards, KeyboardInterrupt(), Stopped) for shards in (0, 1, 6, 10, 11)),
+        (4, OSError(errno.ENOSPC, "full"), NMTError),
+    ],
+)
+def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
+    long_run: PrepareOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    shards: int,
+    error: BaseException,
+    raised: type[BaseException],
+) -> None:
+    whole = prepare(dataclasses.replace(long_run, out=tmp_path / "whole"))
+    count = len(whole.info.train.shards)
+    assert count == 11
+    stop(long_run, monkeypatch, shards=shards, error=error, raised=raised)
+    assert not long_run.out.exists()
+    capsys.readouterr()
+    written: list[str] = []
+    builder_write = ShardBuilder.write
+
+    def spy(self: ShardBuilder, path: Path, **kwargs: int) -> None:
+        written.append(path.name)
+        builder_write(self, path, **kwargs)
+
+    monkeypatch.setattr(ShardBuilder, "write", spy)
+    prepare(long_run)
+    done = min(shards, count)
+    assert f"data.partial: {done} shards with" in capsys.readouterr().err
+    assert sum(name.startswith("train") for name in written) == count - done
+    assert content(long_run.out) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("change", ["option", "text", "shard", "hashes", "record"])
+def test_what_was_left_is_not_used_when_it_is_of_something_else(
+    long_run: PrepareOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: str,
+) -> None:
+    stop(long_run, monkeypatch, shards=4, error=KeyboardInterrupt(), raised=Stopped)
+    partial = long_run.out.with_name("data.partial")
+    if change == "option":
+        long_run = changed(long_run, max_length=99)
+    elif change == "text":
+        write(tmp_path, "m", pairs(120)[50:])
+    else:
+        name = {
+            "shard": "train-00002.bin",
+            "hashes": "progress/seen-00002.bin",
+            "record": "progress/progress.json",
+        }[change]
+        damaged = bytearray((partial / name).read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        (partial / name).write_bytes(damaged)
+    capsys.readouterr()
+    prepare(long_run)
+    assert "going on with" not in capsys.readouterr().err
+    prepare(dataclasses.replace(long_run, out=tmp_path / "whole"))
+    assert content(long_run.out) == content(tmp_path / "whole")
 
 
 def test_unequal_sides_are_refused_before_anything_is_written(
@@ -357,7 +527,7 @@ def test_a_vocabulary_that_does_not_fit_writes_nothing(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         prepare(changed(options, **values))
-    assert not options.out.parent.exists()
+    assert list(options.out.parent.iterdir()) == []
 
 
 def test_empty_training_text_is_refused(options: PrepareOptions, tmp_path: Path) -> None:

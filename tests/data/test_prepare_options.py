@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data.manifest import Settings
-from nmt.data.prepare import PrepareOptions, check_options
+from nmt.data.options import PrepareOptions, check_options
 from nmt.errors import UsageError
 
 OPTIONS = PrepareOptions(
@@ -37,8 +37,11 @@ def test_every_problem_of_the_options_is_told_at_once() -> None:
         normalization="nfck",
         character_coverage=0.5,
         sample_size=0,
-        max_length=0,
+        min_length=0,
+        max_length=-1,
         max_ratio=0.5,
+        max_symbols=50,
+        duplicates_by="target",
         keep=("duplicates",),
     )
     with pytest.raises(UsageError) as caught:
@@ -51,9 +54,12 @@ def test_every_problem_of_the_options_is_told_at_once() -> None:
         "did you mean 'nfkc'?",
         "--vocab-size 0: must be 1 or more",
         "--sample-size 0: must be 1 or more",
-        "--max-length 0: must be 1 or more",
+        "--min-length 0: must be 1 or more",
+        "--max-length -1: must be --min-length or more",
         "--max-ratio 0.5: must be 1 or more",
+        "--max-symbols 50: must be from 0 to 1",
         "--character-coverage 0.5: must be from 0.98 to 1",
+        "--duplicates-by target: pair or source",
         "--keep duplicates: there is no such rule",
         "did you mean 'duplicate'?",
     ]

@@ -9,18 +9,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data.shards import Shard, ShardBuilder, token_bytes_for
+from nmt.data.shards import Shard, ShardBuilder, TokenRows, token_bytes_for
 from nmt.errors import DataError
 
 PAIRS = [([5, 6, 7], [8]), ([9], [10, 11]), ([], [4]), ([65_535], [0, 1])]
 
 
+LINES = [3, 4, 9, 4_000_000_000]
+
+
 def build(path: Path, *, token_bytes: int = 2) -> Path:
     builder = ShardBuilder(token_bytes=token_bytes)
-    for src, tgt in PAIRS:
-        builder.add(src, tgt)
-    builder.write(path)
+    for part in (slice(0, 3), slice(3, 4)):
+        src, tgt = (
+            TokenRows.of([pair[side] for pair in PAIRS[part]], token_bytes=token_bytes)
+            for side in (0, 1)
+        )
+        builder.extend(src, tgt, np.array(LINES[part]))
+    assert len(builder) == 4
+    builder.write(path, corpus=6)
     return path
+
+
+def write_pair(path: Path, src: list[int], tgt: list[int], *, token_bytes: int = 2) -> None:
+    builder = ShardBuilder(token_bytes=token_bytes)
+    rows = [TokenRows.of([side], token_bytes=token_bytes) for side in (src, tgt)]
+    builder.extend(rows[0], rows[1], np.array([1]))
+    builder.write(path)
 
 
 @pytest.fixture
@@ -38,6 +53,12 @@ def test_pairs_are_read_back_in_any_order(tmp_path: Path, token_bytes: int) -> N
     assert (shard.src_tokens, shard.tgt_tokens) == (5, 6)
 
 
+def test_each_pair_says_where_it_comes_from(path: Path) -> None:
+    shard = Shard.open(path)
+    assert shard.corpus == 6
+    assert [shard.line(index) for index in range(4)] == LINES
+
+
 def test_lengths_are_signed_so_that_they_can_be_subtracted(path: Path) -> None:
     shard = Shard.open(path)
     assert shard.src_lengths.tolist() == [3, 1, 0, 1]
@@ -47,8 +68,9 @@ def test_lengths_are_signed_so_that_they_can_be_subtracted(path: Path) -> None:
 
 def test_the_bytes_are_as_documented(path: Path) -> None:
     body = struct.pack("<5I", 0, 3, 4, 4, 5) + struct.pack("<5I", 0, 1, 3, 4, 6)
+    body += struct.pack("<4I", *LINES)
     tokens = struct.pack("<5H", 5, 6, 7, 9, 65_535) + struct.pack("<6H", 8, 10, 11, 4, 0, 1)
-    header = b"NMTSHARD" + struct.pack("<IIQQQ", 1, 2, 4, 5, 6) + bytes(20)
+    header = b"NMTSHARD" + struct.pack("<IIQQQI", 2, 2, 4, 5, 6, 6) + bytes(16)
     crc = struct.pack("<I", zlib.crc32(header + body))
     assert path.read_bytes() == header + crc + body + tokens
 
@@ -60,10 +82,8 @@ def test_ids_take_two_bytes_while_the_vocabulary_fits(vocab_size: int, width: in
 
 def test_ids_above_16_bits_need_the_wide_form(tmp_path: Path) -> None:
     with pytest.raises(OverflowError):
-        ShardBuilder(token_bytes=2).add([65_536], [1])
-    builder = ShardBuilder(token_bytes=4)
-    builder.add([65_536], [70_000])
-    builder.write(tmp_path / "s.bin")
+        TokenRows.of([[65_536]], token_bytes=2)
+    write_pair(tmp_path / "s.bin", [65_536], [70_000], token_bytes=4)
     assert Shard.open(tmp_path / "s.bin").tgt(0).tolist() == [70_000]
 
 
@@ -98,9 +118,9 @@ def test_a_shard_cut_short_anywhere_is_refused_with_its_name(path: Path) -> None
         Shard.open(path)
 
 
-def test_any_byte_altered_in_header_or_offsets_is_noticed(path: Path) -> None:
+def test_any_byte_altered_in_header_offsets_or_line_numbers_is_noticed(path: Path) -> None:
     whole = path.read_bytes()
-    for at in range(64 + 2 * 5 * 4):
+    for at in range(64 + 2 * 5 * 4 + 4 * 4):
         damaged = bytearray(whole)
         damaged[at] ^= 0x10
         path.write_bytes(damaged)
@@ -109,7 +129,7 @@ def test_any_byte_altered_in_header_or_offsets_is_noticed(path: Path) -> None:
 
 
 def test_a_header_that_asks_for_the_impossible_is_refused(path: Path) -> None:
-    header = struct.pack("<8sIIQQQ", b"NMTSHARD", 1, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
+    header = struct.pack("<8sIIQQQ", b"NMTSHARD", 2, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
     path.write_bytes(header.ljust(64, b"\0"))
     with pytest.raises(DataError, match="cut short or altered"):
         Shard.open(path)
@@ -119,7 +139,7 @@ def test_another_version_is_named_with_ours(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[8] = 7
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"has format 7, and this nmt reads 1.*nmt prepare"):
+    with pytest.raises(DataError, match=r"has format 7, and this nmt reads 2.*nmt prepare"):
         Shard.open(path)
 
 
@@ -136,9 +156,7 @@ def test_a_foreign_file_is_refused(path: Path) -> None:
 def test_ids_beyond_the_vocabulary_are_noticed(
     tmp_path: Path, src: list[int], tgt: list[int], expected: str | None
 ) -> None:
-    builder = ShardBuilder(token_bytes=2)
-    builder.add(src, tgt)
-    builder.write(tmp_path / "shard")
+    write_pair(tmp_path / "shard", src, tgt)
     shard = Shard.open(tmp_path / "shard")
     if expected is None:
         shard.check_content(7, 7)
@@ -152,10 +170,20 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
         Shard.open(tmp_path / "nowhere.bin")
 
 
-def test_offsets_are_32_bits_wide_and_the_builder_knows() -> None:
+def test_offsets_are_32_bits_wide_and_the_builder_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.data.shards.MAX_TOKENS", 3)
     builder = ShardBuilder(token_bytes=2)
-    assert builder.has_room_for(2**32 - 1, 0)
-    assert not builder.has_room_for(2**32, 0)
-    assert not builder.has_room_for(0, 2**32)
-    builder.add([1], [])
-    assert not builder.has_room_for(2**32 - 1, 0)
+    one, two, four = (TokenRows.of([[7] * n], token_bytes=2) for n in (1, 2, 4))
+    assert not builder.has_room_for(four, one)
+    assert not builder.has_room_for(one, four)
+    builder.extend(two, one, np.array([1]))
+    assert builder.has_room_for(one, two)
+    assert not builder.has_room_for(two, one)
+
+
+def test_rows_are_chosen_with_their_tokens() -> None:
+    rows = TokenRows.of([[1, 2], [], [3], [4, 5, 6]], token_bytes=2)
+    chosen = rows.select(np.array([True, True, False, True]))
+    assert chosen.lengths.tolist() == [2, 0, 3]
+    assert chosen.ids.tolist() == [1, 2, 4, 5, 6]
+    assert rows.select(np.ones(4, np.bool_)).ids.tolist() == [1, 2, 3, 4, 5, 6]

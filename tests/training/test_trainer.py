@@ -6,6 +6,7 @@ That a run which was stopped goes on as if it had not been is in `test_resume.py
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import os
 import re
@@ -34,8 +35,8 @@ from toy_training import (
 
 from nmt.cli.train import train as train_command
 from nmt.config import Value, resumable_keys
-from nmt.data.batches import plan_epoch
 from nmt.data.folder import DataFolder
+from nmt.data.stream import Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training.average import select_checkpoints
@@ -47,6 +48,7 @@ from nmt.training.validation import Validator
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
 # but rounding; it also lets a gradient of the wrong scale show.
 COMPARABLE: dict[str, Value] = {
+    "seed": 3,
     "dropout": 0.0,
     "adam_epsilon": 1e-4,
     "batch_tokens": 33,
@@ -163,8 +165,10 @@ def two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_processes_are_one(data: Path, one_process: Path, two_processes: Path) -> None:
     folder = DataFolder.open(data)
-    plan = plan_epoch(folder.train, batch_tokens=33, seed=1, epoch=0)
-    sizes = [len(plan.update(index)) for index in range(12)]
+    stream = updates_from(
+        Position(), folder.train, batch_tokens=33, micro_batch_tokens=33, seed=3, rank=0, ranks=1
+    )
+    sizes = [len(update.pairs) for update in itertools.islice(stream, 12)]
     assert min(sizes) == 1 < max(sizes)  # an update of one pair leaves a process without work
     assert 0 < difference(one_process, two_processes) < 1e-4
     compare_figures(one_process, two_processes)

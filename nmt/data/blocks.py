@@ -1,0 +1,124 @@
+"""Parallel text in blocks: the same few thousand lines of both sides, still as bytes.
+
+A block is what a worker is given. Its lines are found by looking for `\\n` in whole chunks of the
+file, which costs a small part of what a Python loop over lines does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.corpus import Encoding, ParallelText, read_chunks
+from nmt.errors import DataError
+
+BLOCK_LINES = 4096
+# Lines of several megabytes do occur, and a block of 4,096 of them would not fit.
+BLOCK_BYTES = 1 << 24
+LONGEST_LINE = 1 << 26
+
+_LINE_FEED = ord("\n")
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive lines of a parallel text, or some of them."""
+
+    corpus: int
+    """Number of the parallel text among those of its split, from 0."""
+    number: int
+    """Line number of the first, from 1."""
+    lines: int
+    src: bytes
+    """The source lines as they stand in the file, UTF-8 where the encoding is not by line."""
+    tgt: bytes
+
+    def select(self, rows: Rows) -> Block:
+        """Return the lines at `rows` (from 0, ascending, at least one) as a block of their own."""
+        src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
+        return Block(self.corpus, self.number + int(rows[0]), len(rows), src, tgt)
+
+
+def _select(raw: bytes, rows: Rows) -> bytes:
+    ends = np.flatnonzero(np.frombuffer(raw, np.uint8) == _LINE_FEED) + 1
+    bounds = np.concatenate([[0], ends, [len(raw)]])
+    return b"".join([raw[bounds[row] : bounds[row + 1]] for row in rows])
+
+
+def read_blocks(
+    text: ParallelText, encoding: Encoding, *, corpus: int = 0, start: int = 1
+) -> Iterator[Block]:
+    """Yield the lines from `start` on; DataError where one side ends before the other.
+
+    Where a block ends depends on the bytes of the text alone.
+    """
+    sides = [_Side(text.src, encoding), _Side(text.tgt, encoding)]
+    number = 1
+    while lines := min(side.ready() for side in sides):
+        if number < start:
+            lines = min(lines, start - number)
+        src, tgt = (side.take(lines) for side in sides)
+        if number >= start:
+            yield Block(corpus, number, lines, src, tgt)
+        number += lines
+    if any(side.ready() for side in sides):
+        shorter = text.tgt if sides[0].ready() else text.src
+        raise DataError(
+            f"{shorter} ends after line {number - 1:,}, and its other side does not; the two sides "
+            "of a parallel text have one line each for every pair"
+        )
+
+
+class _Side:
+    """The lines of one file, taken from the front."""
+
+    def __init__(self, path: Path, encoding: Encoding) -> None:
+        self._path = path
+        self._chunks = read_chunks(path, encoding)
+        self._buffer = b""
+        self._at = 0  # what stands before is taken
+        self._ends: Rows = np.zeros(0, np.int64)  # behind each whole line, from at
+        self._exhausted = False
+
+    def ready(self) -> int:
+        """Return how many lines can be taken at once: 0 only at the end of the file."""
+        while not self._exhausted and not self._is_full():
+            self._refill()
+        within = int(np.searchsorted(self._ends, self._at + BLOCK_BYTES, side="right"))
+        return min(len(self._ends), BLOCK_LINES, max(1, within))
+
+    def take(self, lines: int) -> bytes:
+        """Return the next lines as they stand in the file."""
+        start, self._at = self._at, int(self._ends[lines - 1])
+        self._ends = self._ends[lines:]
+        return self._buffer[start : self._at]
+
+    def _is_full(self) -> bool:
+        held = len(self._buffer) - self._at
+        return len(self._ends) >= BLOCK_LINES or (held > BLOCK_BYTES and len(self._ends) > 0)
+
+    def _refill(self) -> None:
+        left = self._buffer[self._at :]
+        self._ends = self._ends - self._at
+        self._at = 0
+        chunk = next(self._chunks, b"")
+        if chunk:
+            found = np.flatnonzero(np.frombuffer(chunk, np.uint8) == _LINE_FEED)
+            self._ends = np.concatenate([self._ends, found + (len(left) + 1)])
+        else:
+            self._exhausted = True
+            if left and (not len(self._ends) or self._ends[-1] < len(left)):
+                self._ends = np.append(self._ends, len(left))  # the last line has no line feed
+        self._buffer = left + chunk
+        unfinished = len(self._buffer) - (int(self._ends[-1]) if len(self._ends) else 0)
+        if unfinished > LONGEST_LINE:
+            raise DataError(
+                f"{self._path}: a line of more than {LONGEST_LINE >> 20} MiB; this is no text of "
+                "one sentence a line"
+            )

@@ -1,0 +1,148 @@
+"""The order in which an epoch visits the pairs, and what of them makes up each update.
+
+An epoch is a permutation of all pairs, computed from (seed, epoch) and never stored. It is gone
+through in pools of about a million pairs; only the plan of one pool is in memory, and any pool can
+be planned without those before it. So neither opening a large corpus nor going on in the middle of
+an epoch costs anything that grows with its size.
+
+Lengths here count the closing eos that both sides get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from nmt.data.permutation import Indices, Permutation
+from nmt.data.shards import Lengths, TokenRows
+from nmt.errors import UsageError
+
+POOL_PAIRS = 1 << 20
+
+
+class Pairs(Protocol):
+    """Encoded pairs, as data folders give them."""
+
+    @property
+    def shares(self) -> Sequence[tuple[int, float]]:
+        """How many pairs follow each other with one weight, and that weight."""
+
+    def __len__(self) -> int: ...
+    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
+        """Source and target tokens of some pairs, eos not counted."""
+
+    def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
+        """Source and target ids of some pairs, without eos."""
+
+
+class Epochs:
+    """The order of every epoch.
+
+    A weight of 2 visits the pairs of a share twice an epoch; one of 0.5 visits half of them, and
+    other ones in each epoch.
+    """
+
+    def __init__(self, shares: Sequence[tuple[int, float]], *, seed: int) -> None:
+        self._seed = seed
+        self._shares = [(count, round(count * weight)) for count, weight in shares]
+        self._ends = np.cumsum([visits for _, visits in self._shares])  # of the visits of a share
+        self.visits = int(self._ends[-1])
+        """How many pairs an epoch visits."""
+        self.pools = max(1, round(self.visits / POOL_PAIRS))
+        """How many pools of pairs an epoch has."""
+
+    def pool(self, epoch: int, pool: int) -> Indices:
+        """Return the pairs of a pool in the order in which the epoch visits them."""
+        bounds = [self.visits * edge // self.pools for edge in (pool, pool + 1)]
+        order = Permutation(self.visits, (self._seed, epoch))
+        return self._pair_of(order.take(np.arange(*bounds)), epoch)
+
+    def _pair_of(self, visits: Indices, epoch: int) -> Indices:
+        """Return which pair each of the numbered visits of an epoch is to."""
+        pairs = np.empty_like(visits)
+        share_of = np.searchsorted(self._ends, visits, side="right")
+        first_pair = 0
+        for number, (count, share_visits) in enumerate(self._shares):
+            mine = np.flatnonzero(share_of == number)
+            within = visits[mine] - (int(self._ends[number]) - share_visits)
+            round_, place = np.divmod(within, max(1, count))
+            # The last round does not reach all pairs: which ones, each epoch decides anew.
+            partial = round_ == share_visits // max(1, count)
+            if partial.any():
+                chosen = Permutation(count, (self._seed, epoch, number))
+                place[partial] = chosen.take(place[partial])
+            pairs[mine] = first_pair + place
+            first_pair += count
+        return pairs
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """The updates that a pool of pairs is cut into."""
+
+    order: Indices  # (pairs,) the pairs of the pool, those of similar length together
+    bounds: Indices  # (updates + 1,) where each cut of `order` begins, and the end
+    sequence: Indices  # (updates,) in what order the cuts are visited
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    def update(self, index: int) -> Indices:
+        """Return the pairs of the pool's update number `index`."""
+        cut = self.sequence[index]
+        return self.order[self.bounds[cut] : self.bounds[cut + 1]]
+
+
+def plan_pool(
+    pairs: Pairs, epochs: Epochs, *, batch_tokens: int, seed: int, epoch: int, pool: int
+) -> PoolPlan:
+    """Compute the updates of a pool.
+
+    Its pairs, which come shuffled, are ordered by classes of target length and, inside a class, by
+    source length, ascending and descending in turn: neighbours are then of similar length on both
+    sides, also where one class meets the next. The order is cut greedily wherever the budget is
+    full, and the cuts are shuffled.
+
+    For example, (source, target) lengths (3,4) (9,5) (8,6) (2,7) (7,9) (4,8) fall into target
+    classes 4-7 and 8-11 and are ordered (2,7) (3,4) (8,6) (9,5) | (7,9) (4,8).
+
+    Raises:
+        UsageError: if one pair alone is above the budget.
+    """
+    shuffled = epochs.pool(epoch, pool)
+    src_lengths, tgt_lengths = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
+    check_budget(batch_tokens, max(int(src_lengths.max()), int(tgt_lengths.max())))
+    by_length = order_by_length(src_lengths, tgt_lengths)
+    bounds = _cut_by_tokens(src_lengths[by_length], tgt_lengths[by_length], batch_tokens)
+    random = np.random.default_rng((seed, epoch, pool))
+    return PoolPlan(shuffled[by_length], bounds, random.permutation(len(bounds) - 1))
+
+
+def check_budget(batch_tokens: int, longest: int) -> None:
+    """UsageError when a sentence of `longest` tokens is above the budget of an update."""
+    if longest > batch_tokens:
+        raise UsageError(
+            f"batch_tokens is {batch_tokens}, but the longest sentence has {longest} tokens; "
+            "raise batch_tokens, or prepare the data with a smaller --max-length"
+        )
+
+
+def order_by_length(src_lengths: Indices, tgt_lengths: Indices) -> Indices:
+    """Return the stable order described in `plan_pool`."""
+    tgt_class = tgt_lengths // 4
+    zigzag = np.where(tgt_class % 2 == 1, src_lengths, -src_lengths)
+    return np.lexsort((zigzag, tgt_class))
+
+
+def _cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> Indices:
+    """Cut a sequence wherever the real tokens of either side would exceed the budget."""
+    sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]
+    bounds = [0]
+    while bounds[-1] < len(src_lengths):
+        start = bounds[-1]
+        ends = [np.searchsorted(s, s[start] + budget, side="right") - 1 for s in sums]
+        bounds.append(max(start + 1, int(min(ends))))
+    return np.asarray(bounds, dtype=np.int64)

@@ -1,0 +1,84 @@
+"""valid and the test sets: checked, not cleaned; every line is kept or refused by its number."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data.blocks import Block
+from nmt.data.decoding import BlockDecoder, Mask, TextSide
+from nmt.data.duplicates import Hashes, hash_lines
+from nmt.data.encode import BlockEncoder
+from nmt.data.manifest import CorpusRecord
+from nmt.data.rules import OVERLAP_FREE_CHARACTERS
+from nmt.data.sources import SourceText
+from nmt.data.split_writer import SplitWriter
+from nmt.errors import DataError
+from nmt.files import atomic_writer
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """A text of which every line can be used."""
+
+    source: SourceText
+    long_sources: Hashes
+    """Hashes of the sources that rule out the same source in train."""
+
+    @classmethod
+    def check(cls, source: SourceText, decode: BlockDecoder) -> HeldOutText:
+        """Read the text; DataError names the first line that cannot be used."""
+        hashes = [np.zeros(0, np.uint64)]
+        for block, src, tgt in _read(source, decode):
+            for path, side in zip((source.text.src, source.text.tgt), (src, tgt), strict=True):
+                name = decode.encoding.name
+                _refuse(path, block, side.is_bad, f"is not valid {name}", "mend it")
+                _refuse(path, block, side.visible == 0, "is blank", "take the pair out")
+            long_enough = np.flatnonzero(src.visible >= OVERLAP_FREE_CHARACTERS)
+            hashes.append(hash_lines([src.lines[at] for at in long_enough]))
+        if not source.lines:
+            raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
+        return cls(source, np.unique(np.concatenate(hashes)))
+
+    def record(self) -> CorpusRecord:
+        """Return the record of the text, of which nothing is rejected."""
+        source = self.source
+        return CorpusRecord(
+            prefix=source.text.prefix,
+            src=source.src.record,
+            tgt=source.tgt.record,
+            lines=source.lines,
+            kept=source.lines,
+            rejected={},
+        )
+
+    def encode(self, encoder: BlockEncoder, writer: SplitWriter, paths: Sequence[Path]) -> None:
+        """Write the shard of the text, and its raw lines to `paths` (source, target)."""
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(atomic_writer(path)) for path in paths]
+            for block, src, tgt in _read(self.source, encoder.decode):
+                rows = encoder.encode(src.lines, tgt.lines)
+                for path, side in zip(
+                    (self.source.text.src, self.source.text.tgt), rows, strict=True
+                ):
+                    _refuse(path, block, side.lengths == 0, "has no tokens", "take the pair out")
+                writer.add(*rows, np.arange(block.number, block.number + block.lines))
+                for file, text in zip(files, (src, tgt), strict=True):
+                    file.write("".join(f"{line}\n" for line in text.lines).encode())
+
+
+def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:
+    for block in source.read(decode.encoding):
+        yield block, *decode(block)
+
+
+def _refuse(path: Path, block: Block, bad: Mask, what: str, advice: str) -> None:
+    if bad.any():
+        number = block.number + int(np.argmax(bad))
+        raise DataError(
+            f"{path} line {number:,} {what}; every line of valid and test is kept, so {advice}"
+        )

@@ -1,0 +1,102 @@
+"""What `prepare` can be asked for, and what of it makes no sense."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nmt.data.corpus import Encoding
+from nmt.data.manifest import Settings
+from nmt.data.rules import DUPLICATES_BY, check_keep
+from nmt.data.vocabulary import NORMALIZATIONS, Vocabulary
+from nmt.errors import UsageError, did_you_mean
+
+_LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """What `prepare` is asked for."""
+
+    out: Path
+    train: tuple[str, ...]
+    """Prefixes of training text."""
+    valid: str
+    test: tuple[str, ...] = ()
+    vocab: tuple[Path, ...] = ()
+    """SentencePiece models to use: none to learn, one for both languages, or source and target."""
+    settings: Settings
+    workers: int = 1
+    """For encoding; they change nothing in what is written."""
+
+
+def check_options(options: PrepareOptions) -> None:
+    """UsageError with every problem of the options at once."""
+    settings, default = options.settings, Settings(src_lang="", tgt_lang="")
+    problems = [
+        f"--{side} {lang!r}: a language is letters, digits, _ @ . - as in PREFIX.en, and not bin"
+        for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang))
+        if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
+    ]
+    if settings.src_lang == settings.tgt_lang:
+        problems.append(f"--src and --tgt are both {settings.src_lang!r}")
+    try:
+        Encoding.find(settings.encoding)
+    except UsageError as error:
+        problems.append(str(error))
+    if settings.normalization not in NORMALIZATIONS:
+        nearest = did_you_mean(settings.normalization, NORMALIZATIONS)
+        problems.append(f"--normalization {settings.normalization}: there is no such rule{nearest}")
+    problems += [
+        f"--{name} {value}: must be {bound}"
+        for name, value, bound, fits in (
+            ("vocab-size", settings.vocab_size, "1 or more", settings.vocab_size >= 1),
+            ("sample-size", settings.sample_size, "1 or more", settings.sample_size >= 1),
+            ("min-length", settings.min_length, "1 or more", settings.min_length >= 1),
+            (
+                "max-length",
+                settings.max_length,
+                "--min-length or more",
+                settings.max_length >= settings.min_length,
+            ),
+            ("max-ratio", settings.max_ratio, "1 or more", settings.max_ratio >= 1),
+            ("max-symbols", settings.max_symbols, "from 0 to 1", 0 <= settings.max_symbols <= 1),
+            ("workers", options.workers, "1 or more", options.workers >= 1),
+            (
+                "character-coverage",
+                settings.character_coverage,
+                "from 0.98 to 1",
+                0.98 <= settings.character_coverage <= 1,
+            ),
+        )
+        if not fits
+    ]
+    if settings.duplicates_by not in DUPLICATES_BY:
+        problems.append(f"--duplicates-by {settings.duplicates_by}: pair or source")
+    problems += check_keep(settings.keep)
+    if len(options.vocab) > 2:
+        problems.append(f"--vocab was given {len(options.vocab)} times; once, or for each language")
+    if len(options.vocab) == 1 and settings.separate_vocab:
+        problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
+    if options.vocab:
+        problems += [
+            f"--{name.replace('_', '-')} has no effect with --vocab, where nothing is learnt"
+            for name in ("vocab_size", "normalization", "character_coverage", "sample_size")
+            if getattr(settings, name) != getattr(default, name)
+        ]
+    if problems:
+        raise UsageError("; ".join(problems))
+
+
+def settle(settings: Settings, given: Sequence[Vocabulary]) -> Settings:
+    """Return the settings with what the options imply, in the one way they are compared in."""
+    settings = replace(
+        settings,
+        keep=tuple(sorted(set(settings.keep))),
+        encoding=Encoding.find(settings.encoding).name,
+    )
+    if given:
+        settings = replace(settings, vocab_size=len(given[0]), separate_vocab=len(given) == 2)
+    return settings

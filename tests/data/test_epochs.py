@@ -1,0 +1,160 @@
+"""The order of an epoch, and the updates that it is cut into."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from made_up_pairs import Lengths, like_wmt, with_eos
+
+from nmt.data import epochs as epochs_module
+from nmt.data.epochs import Epochs, PoolPlan, check_budget, plan_pool
+from nmt.errors import UsageError
+
+
+def plan(
+    pairs: Lengths, *, batch_tokens: int, seed: int = 1, epoch: int = 0, pool: int = 0
+) -> PoolPlan:
+    order = Epochs(pairs.shares, seed=seed)
+    return plan_pool(pairs, order, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool)
+
+
+def updates(found: PoolPlan) -> list[list[int]]:
+    return [found.update(index).tolist() for index in range(len(found))]
+
+
+# ------------------------------------------------------------------------------- pools
+
+
+@pytest.fixture
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs_module, "POOL_PAIRS", 100)
+
+
+def visited(order: Epochs, epoch: int) -> list[int]:
+    return [pair for pool in range(order.pools) for pair in order.pool(epoch, pool).tolist()]
+
+
+@pytest.mark.usefixtures("small_pools")
+@pytest.mark.parametrize(("pairs", "pools"), [(1, 1), (149, 1), (151, 2), (1000, 10), (1049, 10)])
+def test_the_pools_of_an_epoch_hold_each_pair_once(pairs: int, pools: int) -> None:
+    order = Epochs([(pairs, 1.0)], seed=3)
+    assert order.pools == pools
+    assert sorted(visited(order, 5)) == list(range(pairs))
+    sizes = [len(order.pool(5, pool)) for pool in range(pools)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_pools_are_drawn_from_all_pairs_anew_in_each_epoch() -> None:
+    order = Epochs([(1000, 1.0)], seed=3)
+    first, second = set(order.pool(0, 0).tolist()), set(order.pool(1, 0).tolist())
+    # A tenth of a tenth is in both: 10 of 1,000, with a standard deviation of 2.8.
+    assert len(first & second) < 10 + 5 * 2.8
+    assert visited(order, 0) == visited(Epochs([(1000, 1.0)], seed=3), 0)
+    assert visited(order, 0) != visited(Epochs([(1000, 1.0)], seed=4), 0)
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_weights_say_how_often_an_epoch_visits_a_pair() -> None:
+    order = Epochs([(50, 1.0), (20, 3.0), (40, 0.5), (30, 2.4)], seed=1)
+    assert order.visits == 50 + 60 + 20 + 72
+    counts = Counter(visited(order, 0))
+    assert [counts[pair] for pair in range(50)] == [1] * 50
+    assert [counts[pair] for pair in range(50, 70)] == [3] * 20
+    assert Counter(counts[pair] for pair in range(70, 110)) == {0: 20, 1: 20}
+    assert Counter(counts[pair] for pair in range(110, 140)) == {2: 18, 3: 12}
+
+
+def test_which_pairs_a_fraction_takes_changes_with_the_epoch() -> None:
+    order = Epochs([(40, 0.5)], seed=1)
+    halves = [frozenset(visited(order, epoch)) for epoch in range(20)]
+    assert len(set(halves)) == 20
+    taken = Counter(pair for half in halves for pair in half)
+    # 20 draws of one half: 10 each, with a standard deviation of 2.2.
+    assert len(taken) == 40
+    assert all(abs(count - 10) < 5 * 2.2 for count in taken.values())
+
+
+# ----------------------------------------------------------------------------- updates
+
+
+@pytest.mark.parametrize("budget", [250, 300, 1_000, 25_000, 10**7])
+def test_a_pool_visits_each_pair_once_and_no_update_exceeds_the_budget(budget: int) -> None:
+    pairs = like_wmt(3_000)
+    found = updates(plan(pairs, batch_tokens=budget))
+    assert sorted(index for update in found for index in update) == list(range(3_000))
+    for update in found:
+        assert update
+        assert (pairs.src[update] + 1).sum() <= budget
+        assert (pairs.tgt[update] + 1).sum() <= budget
+
+
+def test_updates_are_about_full() -> None:
+    pairs = like_wmt(20_000)
+    fuller_side = [
+        max((side[update] + 1).sum() for side in (pairs.src, pairs.tgt))
+        for update in updates(plan(pairs, batch_tokens=5_000))
+    ]
+    # Cut greedily: a side is full up to one pair, except in the last cut.
+    assert sum(tokens < 5_000 - 250 for tokens in fuller_side) <= 1
+
+
+def test_the_order_is_a_pure_function_of_seed_and_epoch() -> None:
+    pairs = like_wmt(500)
+    first = updates(plan(pairs, batch_tokens=1_000, seed=3, epoch=4))
+    np.random.seed(99)  # a global state that must not matter
+    torch.manual_seed(99)
+    assert updates(plan(pairs, batch_tokens=1_000, seed=3, epoch=4)) == first
+
+
+@pytest.mark.parametrize(("seed", "epoch"), [(3, 5), (4, 4), (4, 3)])
+def test_other_seeds_and_epochs_make_other_updates_in_another_order(seed: int, epoch: int) -> None:
+    pairs = like_wmt(500)
+    first = updates(plan(pairs, batch_tokens=1_000, seed=3, epoch=4))
+    other = updates(plan(pairs, batch_tokens=1_000, seed=seed, epoch=epoch))
+    assert other != first
+    assert {frozenset(update) for update in other} != {frozenset(update) for update in first}
+
+
+def test_updates_come_in_no_order_of_length() -> None:
+    pairs = like_wmt(5_000)
+    means = [float(pairs.tgt[update].mean()) for update in updates(plan(pairs, batch_tokens=1_000))]
+    assert abs(float(np.corrcoef(means, range(len(means)))[0, 1])) < 0.3
+
+
+def test_pairs_are_ordered_as_in_the_docstring() -> None:
+    pairs = with_eos((3, 4), (9, 5), (8, 6), (2, 7), (7, 9), (4, 8))
+    order = plan(pairs, batch_tokens=1_000).order
+    found = list(zip((pairs.src[order] + 1).tolist(), (pairs.tgt[order] + 1).tolist(), strict=True))
+    assert found == [(2, 7), (3, 4), (8, 6), (9, 5), (7, 9), (4, 8)]
+
+
+def test_an_update_is_cut_where_either_side_is_full() -> None:
+    # All of one class, so ordered by source length: sources 1 2 3 4 and targets 7 6 5 4, budget 13.
+    # 7 + 6 = 13 targets fit, a third pair makes 18; then 3 + 4 sources and 5 + 4 targets fit.
+    pairs = with_eos((1, 7), (2, 6), (3, 5), (4, 4))
+    assert sorted(map(sorted, updates(plan(pairs, batch_tokens=13)))) == [[0, 1], [2, 3]]
+    # And the other way round: sources 9 and 10 do not fit 13 together, targets would.
+    assert len(plan(with_eos((9, 5), (10, 4)), batch_tokens=13)) == 2
+
+
+@pytest.mark.parametrize("lengths", [((3, 12), (4, 5)), ((12, 3), (4, 5))])
+def test_a_pair_above_the_budget_is_an_error_that_says_what_to_do(
+    lengths: tuple[tuple[int, int], ...],
+) -> None:
+    with pytest.raises(UsageError, match=r"batch_tokens is 11.*12 tokens; raise batch_tokens"):
+        plan(with_eos(*lengths), batch_tokens=11)
+    assert len(plan(with_eos(*lengths), batch_tokens=12)) > 0
+    with pytest.raises(UsageError, match="batch_tokens is 11"):
+        check_budget(11, 12)
+
+
+def test_little_of_the_paper_s_batches_is_padding() -> None:
+    pairs = like_wmt(1_000_000)  # a pool
+    padded = 0
+    for update in updates(plan(pairs, batch_tokens=25_000)):
+        padded += len(update) * sum(int(side[update].max() + 1) for side in (pairs.src, pairs.tgt))
+    assert 1 - int((pairs.src + pairs.tgt + 2).sum()) / padded < 0.05  # 3.8 % with these lengths

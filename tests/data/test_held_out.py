@@ -1,0 +1,87 @@
+"""valid and test sets: nothing is cleaned away, and what cannot be used is named by its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.data.cleaning import Cleaner
+from nmt.data.corpus import Encoding
+from nmt.data.decoding import BlockDecoder
+from nmt.data.duplicates import hash_lines
+from nmt.data.encode import BlockEncoder
+from nmt.data.held_out import HeldOutText
+from nmt.data.manifest import Settings
+from nmt.data.shards import Shard
+from nmt.data.sources import Sources, SourceText
+from nmt.data.split_writer import SplitWriter
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.errors import DataError
+
+DECODE = BlockDecoder(Encoding.find("utf-8"), ("en", "de"))
+SETTINGS = Settings(src_lang="en", tgt_lang="de", max_length=5)
+
+
+def text_of(folder: Path, src: list[bytes], tgt: list[bytes]) -> SourceText:
+    for lang, lines in (("en", src), ("de", tgt)):
+        (folder / f"t.{lang}").write_bytes(b"".join(line + b"\n" for line in lines))
+    sources = Sources.survey(
+        [], f"{folder}/t", [], langs=("en", "de"), encoding=DECODE.encoding, threads=1
+    )
+    return sources.valid
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        ([b"a"] * 19 + [b"b\xff"], [b"x"] * 20, r"t\.en line 20 is not valid utf-8.*mend it"),
+        ([b"a", b"b", b"c"], [b"x", b"y", b" \t"], r"t\.de line 3 is blank.*take the pair out"),
+        ([], [], r"t\.en and .*t\.de are empty"),
+    ],
+)
+def test_text_is_kept_whole_or_refused_by_line(
+    tmp_path: Path, src: list[bytes], tgt: list[bytes], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        HeldOutText.check(text_of(tmp_path, src, tgt), DECODE)
+
+
+def encoder(*lines: str) -> BlockEncoder:
+    vocabulary = learn_vocabulary(lines, vocab_size=270)
+    cleaner = Cleaner.of(SETTINGS, held_out=np.zeros(0, np.uint64))
+    return BlockEncoder(DECODE, cleaner, (vocabulary.model,), duplicates_by="pair")
+
+
+def test_no_rule_takes_anything_away(tmp_path: Path) -> None:
+    src = [b"same", b"same", b"\x07", b"x" * 999, b"10 20"]
+    tgt = [b"same", b"same", b"b", b"y", b"10.20"]
+    text = HeldOutText.check(text_of(tmp_path, src, tgt), DECODE)
+    by = encoder("some text")
+    writer = SplitWriter(tmp_path, "valid", token_bytes=by.token_bytes)
+    text.encode(by, writer, [tmp_path / "out.en", tmp_path / "out.de"])
+    writer.flush()
+    shard = Shard.open(tmp_path / "valid.bin")
+    assert [shard.line(n) for n in range(len(shard))] == [1, 2, 3, 4, 5]
+    assert (tmp_path / "out.en").read_bytes() == b"".join(line + b"\n" for line in src)
+    assert (tmp_path / "out.de").read_bytes() == b"".join(line + b"\n" for line in tgt)
+    assert (text.record().lines, text.record().kept, dict(text.record().rejected)) == (5, 5, {})
+
+
+def test_a_line_without_tokens_is_refused(tmp_path: Path) -> None:
+    # U+2581 is how SentencePiece writes a space, and alone it is none of the text.
+    text = HeldOutText.check(text_of(tmp_path, [b"a", "\u2581".encode()], [b"x", b"y"]), DECODE)
+    by = encoder("some text")
+    writer = SplitWriter(tmp_path, "valid", token_bytes=by.token_bytes)
+    with pytest.raises(DataError, match=r"t\.en line 2 has no tokens"):
+        text.encode(by, writer, [tmp_path / "out.en", tmp_path / "out.de"])
+    assert not (tmp_path / "out.en").exists()
+
+
+def test_long_sources_are_remembered_to_keep_them_out_of_train(tmp_path: Path) -> None:
+    long = "a sentence of more than thirty letters"
+    text = HeldOutText.check(
+        text_of(tmp_path, [b"short", long.encode(), long.encode()], [b"x"] * 3), DECODE
+    )
+    assert text.long_sources.tolist() == hash_lines([long]).tolist()

@@ -1,0 +1,134 @@
+"""The stream of updates: the same from any position, for any number of ranks, and made ahead."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from made_up_pairs import like_wmt
+
+from nmt.data import epochs
+from nmt.data.stream import Position, Update, prefetched, updates_from
+
+PAIRS = like_wmt(700)
+
+
+@pytest.fixture(autouse=True)
+def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "POOL_PAIRS", 200)  # 700 pairs are 4 pools of 175
+
+
+def stream(position: Position | None = None, *, rank: int = 0, ranks: int = 1) -> Iterator[Update]:
+    return updates_from(
+        position or Position(),
+        PAIRS,
+        batch_tokens=1500,
+        micro_batch_tokens=400,
+        seed=1,
+        rank=rank,
+        ranks=ranks,
+    )
+
+
+def epoch_of(update: Update) -> int:
+    return -int(-update.epoch // 1) - 1  # an epoch is complete after its last update
+
+
+def test_every_epoch_visits_every_pair_once() -> None:
+    taken = itertools.takewhile(lambda update: update.epoch <= 2, stream())
+    by_epoch: dict[int, list[int]] = {0: [], 1: []}
+    for update in taken:
+        by_epoch[epoch_of(update)] += update.pairs.tolist()
+    assert sorted(by_epoch[0]) == sorted(by_epoch[1]) == list(range(700))
+    assert by_epoch[0] != by_epoch[1]
+
+
+def test_the_stream_goes_on_from_any_position() -> None:
+    updates = list(itertools.islice(stream(), 120))
+    assert {update.following.pool for update in updates} == {0, 1, 2, 3}
+    assert updates[-1].following.epoch >= 1
+    for at in (0, 1, 17, 40, 80, 118):
+        again = next(stream(updates[at].following))
+        assert again.pairs.tolist() == updates[at + 1].pairs.tolist()
+        assert again.following == updates[at + 1].following
+        assert again.epoch == updates[at + 1].epoch
+
+
+def test_epochs_are_counted_by_what_is_complete() -> None:
+    updates = list(itertools.islice(stream(), 120))
+    figures = [update.epoch for update in updates]
+    assert figures == sorted(figures)
+    ends = [update for update in updates if update.following.pool == update.following.index == 0]
+    assert [update.epoch for update in ends] == [float(n + 1) for n in range(len(ends))]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_any_number_of_ranks_sees_the_same_updates(ranks: int) -> None:
+    alone = list(itertools.islice(stream(), 30))
+    shared = [list(itertools.islice(stream(rank=r, ranks=ranks), 30)) for r in range(ranks)]
+    for number, whole in enumerate(alone):
+        parts = [updates[number] for updates in shared]
+        assert all(part.pairs.tolist() == whole.pairs.tolist() for part in parts)
+        assert all(part.tgt_tokens == whole.tgt_tokens for part in parts)
+        assert sum(part.own_tokens for part in parts) == whole.src_tokens + whole.tgt_tokens
+        rows = sum(len(batch.src) for part in parts for batch in part.batches)
+        assert rows == len(whole.pairs)
+
+
+def test_an_update_says_what_is_in_it() -> None:
+    update = next(stream())
+    src, tgt = PAIRS.lengths(update.pairs)
+    assert (update.src_tokens, update.tgt_tokens) == ((src + 1).sum(), (tgt + 1).sum())
+    assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
+    assert len(update.batches) > 1
+    assert max(batch.src.numel() for batch in update.batches) <= 400
+
+
+# -------------------------------------------------------------------------------- ahead
+
+
+def test_items_come_through_in_order_and_end() -> None:
+    assert list(prefetched(iter(range(100)), ahead=3)) == list(range(100))
+    assert list(prefetched(iter(()), ahead=3)) == []
+
+
+def test_a_few_items_are_made_ahead_and_no_more() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            made.append(number)
+            yield number
+
+    found = prefetched(items(), ahead=4)
+    assert next(found) == 0
+    deadline = time.monotonic() + 30
+    while len(made) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert len(made) == 6  # one taken, four ready, one that waits to be put there
+    found.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_comes_through_in_its_place() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad")
+
+    found = prefetched(items(), ahead=4)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="bad"):
+        next(found)
+
+
+def test_no_thread_is_left_behind() -> None:
+    before = threading.active_count()
+    found = prefetched(itertools.count(), ahead=2)
+    assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
+    found.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+    assert np.array_equal(list(itertools.islice(prefetched(itertools.count(), ahead=1), 2)), [0, 1])

@@ -1,0 +1,93 @@
+"""Work in several processes: results in order, errors come through, nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt.data.workers import map_in_order
+from nmt.errors import DataError, NMTError
+
+
+def square(number: int) -> tuple[int, int]:
+    time.sleep(0.02 * (number % 3))  # so that later items are ready before earlier ones
+    return number * number, os.getpid()
+
+
+def refuse(number: int) -> int:
+    if number == 3:
+        raise DataError("three is refused")
+    return number
+
+
+def die(number: int) -> int:
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_come_with_their_items_and_in_order(workers: int) -> None:
+    results = list(map_in_order(square, range(20), workers=workers))
+    assert [item for item, _ in results] == list(range(20))
+    assert [value for _, (value, _) in results] == [n * n for n in range(20)]
+    processes = {process for _, (_, process) in results}
+    assert (os.getpid() in processes) == (workers == 1)
+
+
+def test_few_items_are_taken_ahead() -> None:
+    items = iter(range(1000))
+    results = map_in_order(square, items, workers=2)
+    next(results)
+    assert next(items) <= 6
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_worker_comes_through_in_its_place(workers: int) -> None:
+    results = map_in_order(refuse, range(9), workers=workers)
+    assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match="three is refused"):
+        next(results)
+
+
+def test_a_worker_that_dies_is_no_hang() -> None:
+    with pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"):
+        list(map_in_order(die, range(9), workers=2))
+
+
+def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, time
+            from nmt.data.workers import map_in_order
+
+            def work(item):
+                print(os.getpid(), flush=True)
+                time.sleep(1 if item < 2 else 100)
+                return item
+
+            if __name__ == "__main__":
+                for _ in map_in_order(work, range(9), workers=2):
+                    pass
+            """
+        )
+    )
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    workers = {int(process.stdout.readline()) for _ in range(2)}
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
