@@ -11,6 +11,7 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.data.manifest import Settings
 from nmt.data.rules import RATIO_FREE_CHARACTERS, RULES
+from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -55,6 +56,25 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="PREFIX", help="Test sets. Every line is kept.", rich_help_panel=_TEXT
+        ),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX=NUMBER",
+            help="How often an epoch visits each pair of a training text: 3 up-samples it, 0.5 "
+            "takes another half of it in each epoch.",
+            show_default="1",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX=TAG",
+            help="Put a word such as <2de> or <BT> before each source line of a text. It is one "
+            "subword, and `nmt translate` takes it as part of the line.",
+            rich_help_panel=_TEXT,
         ),
     ] = None,
     encoding: Annotated[
@@ -165,6 +185,17 @@ def prepare(
             rich_help_panel=_OTHER,
         ),
     ] = None,
+    dry_run: Annotated[
+        int | None,
+        typer.Option(
+            "--dry-run",
+            min=1,
+            metavar="PAIRS",
+            help="Write nothing, but show what the rules would take of so many pairs, with "
+            "examples.",
+            rich_help_panel=_CLEANING,
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Clean parallel text, learn a vocabulary, and write shards that training reads.
@@ -175,8 +206,10 @@ def prepare(
     """
     import os
 
+    from nmt.data.dry_run import dry_run as try_rules
     from nmt.data.options import PrepareOptions
     from nmt.data.prepare import prepare as run
+    from nmt.data.reject_report import report_text
 
     settings = Settings(
         src_lang=src,
@@ -195,18 +228,42 @@ def prepare(
         keep=tuple(keep or ()),
         seed=seed,
     )
-    folder = run(
-        PrepareOptions(
-            out=out,
-            train=tuple(train),
-            valid=valid,
-            test=tuple(test or ()),
-            vocab=tuple(vocab or ()),
-            settings=settings,
-            workers=workers if workers is not None else len(os.sched_getaffinity(0)),
-        )
+    options = PrepareOptions(
+        out=out,
+        train=tuple(train),
+        valid=valid,
+        test=tuple(test or ()),
+        weights=_weights(weight),
+        tags=dict(_by_prefix("tag", tag)),
+        vocab=tuple(vocab or ()),
+        settings=settings,
+        workers=workers if workers is not None else len(os.sched_getaffinity(0)),
     )
-    _tell(folder, out)
+    if dry_run is not None:
+        print(report_text(try_rules(options, pairs=dry_run)), end="")
+    else:
+        _tell(run(options), out)
+
+
+def _by_prefix(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+    """Split each PREFIX=VALUE at the last equals sign, which a prefix may hold too."""
+    found = []
+    for text in given or ():
+        prefix, equals, value = text.rpartition("=")
+        if not equals:
+            raise UsageError(f"--{option} {text}: must be PREFIX=VALUE")
+        found.append((prefix, value))
+    return found
+
+
+def _weights(given: list[str] | None) -> dict[str, float]:
+    weights = {}
+    for prefix, value in _by_prefix("weight", given):
+        try:
+            weights[prefix] = float(value)
+        except ValueError:
+            raise UsageError(f"--weight {prefix}={value}: must be a number above 0") from None
+    return weights
 
 
 def _tell(folder: DataFolder, out: Path) -> None:

@@ -38,11 +38,18 @@ class Block:
     src: bytes
     """The source lines as they stand in the file, UTF-8 where the encoding is not by line."""
     tgt: bytes
+    numbers: tuple[int, ...] = ()
+    """Line numbers, where the lines do not follow each other."""
+
+    def line_number(self, row: int) -> int:
+        """Return the number (from 1) that a line of the block (from 0) has in the text."""
+        return self.numbers[row] if self.numbers else self.number + row
 
     def select(self, rows: Rows) -> Block:
         """Return the lines at `rows` (from 0, ascending, at least one) as a block of their own."""
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
-        return Block(self.corpus, self.number + int(rows[0]), len(rows), src, tgt)
+        numbers = tuple(self.line_number(row) for row in rows.tolist())
+        return Block(self.corpus, numbers[0], len(rows), src, tgt, numbers)
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:

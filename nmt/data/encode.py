@@ -37,6 +37,8 @@ class BlockEncoder:
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
     duplicates_by: str
+    tags: tuple[str, ...]
+    """What is put before the source lines of each corpus; empty where it is nothing."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -45,7 +47,7 @@ class BlockEncoder:
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
         judged = time.process_time()
-        src_rows, tgt_rows = self.encode(src_lines, tgt_lines)
+        src_rows, tgt_rows = self.encode(tagged(src_lines, self.tags[block.corpus]), tgt_lines)
         encoded = time.process_time()
         by_length = self.cleaner.judge_lengths(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
@@ -80,3 +82,8 @@ class BlockEncoder:
             return np.zeros(len(src), np.uint64)
         hashes = hash_lines(src)
         return hashes if self.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
+
+
+def tagged(lines: list[str], tag: str) -> list[str]:
+    """Return the lines with a tag before each of them, as a user would type it."""
+    return [f"{tag} {line}" for line in lines] if tag else lines

@@ -143,7 +143,7 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(_open_shards(path, info.train, info, verify)),
+            train=PairDataset(_open_shards(path, info.train, info, verify), _shares(info.train)),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
         )
@@ -198,9 +198,23 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
 _AGAIN = "run `nmt prepare` again into a new folder"
 
 
+def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:
+    """Return how many pairs of each corpus follow each other, and its weight."""
+    if all(corpus.weight == 1 for corpus in split.corpora):
+        return None
+    pairs = [0] * len(split.corpora)
+    for shard in split.shards:
+        pairs[shard.corpus] += shard.pairs
+    return list(zip(pairs, (corpus.weight for corpus in split.corpora), strict=True))
+
+
 def _check_shape(path: Path, info: DatasetInfo) -> None:
     if len(info.vocabulary.files) not in (1, 2):
         raise DataError(f"{path}: dataset.json is damaged: a folder has one or two vocabularies")
+    for split in info.splits:
+        numbers = [shard.corpus for shard in split.shards]
+        if numbers != sorted(numbers) or max(numbers, default=0) >= len(split.corpora):
+            raise DataError(f"{path}: dataset.json is damaged: {split.name} has no such corpus")
     for split in (info.valid, *info.tests):
         if len(split.text) != 2:
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has two text files")

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.data.blocks import Block
 from nmt.data.decoding import BlockDecoder, Mask, TextSide
 from nmt.data.duplicates import Hashes, hash_lines
-from nmt.data.encode import BlockEncoder
+from nmt.data.encode import BlockEncoder, tagged
 from nmt.data.manifest import CorpusRecord
 from nmt.data.rules import OVERLAP_FREE_CHARACTERS
 from nmt.data.sources import SourceText
@@ -54,6 +54,8 @@ class HeldOutText:
             lines=source.lines,
             kept=source.lines,
             rejected={},
+            weight=source.weight,
+            tag=source.tag,
         )
 
     def encode(self, encoder: BlockEncoder, writer: SplitWriter, paths: Sequence[Path]) -> None:
@@ -61,14 +63,15 @@ class HeldOutText:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(atomic_writer(path)) for path in paths]
             for block, src, tgt in _read(self.source, encoder.decode):
-                rows = encoder.encode(src.lines, tgt.lines)
+                src_lines = tagged(src.lines, self.source.tag)
+                rows = encoder.encode(src_lines, tgt.lines)
                 for path, side in zip(
                     (self.source.text.src, self.source.text.tgt), rows, strict=True
                 ):
                     _refuse(path, block, side.lengths == 0, "has no tokens", "take the pair out")
                 writer.add(*rows, np.arange(block.number, block.number + block.lines))
-                for file, text in zip(files, (src, tgt), strict=True):
-                    file.write("".join(f"{line}\n" for line in text.lines).encode())
+                for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
+                    file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:

@@ -92,6 +92,10 @@ class CorpusRecord:
     lines: int
     kept: int
     rejected: Mapping[str, int]
+    weight: float
+    """How often an epoch visits each of its pairs."""
+    tag: str
+    """What stands before each of its source lines."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nmt.data.corpus import Encoding
@@ -27,6 +28,10 @@ class PrepareOptions:
     test: tuple[str, ...] = ()
     vocab: tuple[Path, ...] = ()
     """SentencePiece models to use: none to learn, one for both languages, or source and target."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By prefix of train: how often an epoch visits each pair, where it is not once."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """By prefix: what is put before each source line."""
     settings: Settings
     workers: int = 1
     """For encoding; they change nothing in what is written."""
@@ -76,6 +81,25 @@ def check_options(options: PrepareOptions) -> None:
     if settings.duplicates_by not in DUPLICATES_BY:
         problems.append(f"--duplicates-by {settings.duplicates_by}: pair or source")
     problems += check_keep(settings.keep)
+    for name, given, prefixes in (
+        ("weight", options.weights, options.train),
+        ("tag", options.tags, (*options.train, options.valid, *options.test)),
+    ):
+        problems += [
+            f"--{name} {prefix}=...: no text has this prefix{did_you_mean(prefix, prefixes)}"
+            for prefix in given
+            if prefix not in prefixes
+        ]
+    problems += [
+        f"--weight {prefix}={weight}: must be a number above 0"
+        for prefix, weight in options.weights.items()
+        if not 0 < weight < math.inf
+    ]
+    problems += [
+        f"--tag {prefix}={tag}: must be one word"
+        for prefix, tag in options.tags.items()
+        if len(tag.split()) != 1 or "\u2581" in tag
+    ]
     if len(options.vocab) > 2:
         problems.append(f"--vocab was given {len(options.vocab)} times; once, or for each language")
     if len(options.vocab) == 1 and settings.separate_vocab:

@@ -20,13 +20,12 @@ from nmt import console
 from nmt.data import manifest
 from nmt.data.building import building_folder, check_space, check_target, empty_folder
 from nmt.data.cleaning import CODES, KEPT, Cleaner
-from nmt.data.corpus import Encoding
-from nmt.data.decoding import BlockDecoder
 from nmt.data.encode import BlockEncoder
 from nmt.data.folder import DataFolder
 from nmt.data.held_out import HeldOutText
-from nmt.data.manifest import DatasetInfo, FileRecord, Settings, SplitRecord, VocabularyRecord
-from nmt.data.options import PrepareOptions, check_options, settle
+from nmt.data.inputs import Inputs
+from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRecord
+from nmt.data.options import PrepareOptions, check_options
 from nmt.data.progress import Progress, progress_key, read_progress, write_progress
 from nmt.data.reject_report import CorpusRejects, report_json, report_text
 from nmt.data.reuse import check_same, find_folder
@@ -51,38 +50,18 @@ def prepare(options: PrepareOptions) -> DataFolder:
     check_options(options)
     out = options.out.resolve()
     check_target(out)
-    given = [Vocabulary.load(path) for path in options.vocab]
-    for path, model in zip(options.vocab, given, strict=True):
-        if not model.covers_all_text:
-            console.warning(
-                f"{path} has no byte fallback: characters that it does not know become <unk>"
-            )
-    settings = settle(options.settings, given)
     there = find_folder(out)
-    encoding = Encoding.find(settings.encoding)
-    sources = Sources.survey(
-        options.train,
-        options.valid,
-        options.test,
-        langs=(settings.src_lang, settings.tgt_lang),
-        encoding=encoding,
-        threads=options.workers,
-    )
+    inputs = Inputs.read(options)
     if there is not None:
-        check_same(there, settings, sources, given)
+        check_same(there, inputs.settings, inputs.sources, inputs.given)
         console.notice(f"{options.out} is already prepared from the same text and options")
         return there
 
-    _check_any_text(sources)
-    check_space(out, _space_needed(sources))
-    decode = BlockDecoder(encoding, (settings.src_lang, settings.tgt_lang))
-    held_out = [HeldOutText.check(text, decode) for text in sources.held_out]
-    hashes = np.unique(np.concatenate([text.long_sources for text in held_out]))
-    cleaner = Cleaner.of(settings, held_out=hashes)
+    check_space(out, _space_needed(inputs.sources))
+    held_out = inputs.check_held_out()
     with building_folder(out) as folder:
-        builder = _Builder(folder, settings, sources, decode, cleaner, options.workers)
-        progress = builder.take_up(given)
-        builder.build(progress, held_out)
+        builder = _Builder(folder, inputs, inputs.cleaner(held_out), options.workers)
+        builder.build(builder.take_up(), held_out)
         DataFolder.open(folder)
     return DataFolder.open(out)
 
@@ -92,15 +71,14 @@ class _Builder:
     """Writes the files of a data folder."""
 
     folder: Path
-    settings: Settings
-    sources: Sources
-    decode: BlockDecoder
+    inputs: Inputs
     cleaner: Cleaner
     workers: int
 
-    def take_up(self, given: Sequence[Vocabulary]) -> Progress:
+    def take_up(self) -> Progress:
         """Return how far an earlier run has come, or begin: with the vocabulary."""
-        key = progress_key(self.settings, self.sources, given)
+        given = self.inputs.given
+        key = progress_key(self.inputs.settings, self.inputs.sources, given)
         progress = read_progress(self.folder)
         if progress is not None and progress.key == key:
             pairs = sum(shard.pairs for shard in progress.shards)
@@ -118,10 +96,7 @@ class _Builder:
             vocabulary=self._write_vocabularies(vocabularies, given=bool(given)),
             shards=(),
             hashes=(),
-            rejects=tuple(
-                CorpusRejects(text.text.prefix, text.text.src.name, text.text.tgt.name)
-                for text in self.sources.train
-            ),
+            rejects=tuple(CorpusRejects.of(text) for text in self.inputs.sources.train),
             corpus=0,
             line=1,
         )
@@ -130,31 +105,25 @@ class _Builder:
 
     def build(self, progress: Progress, held_out: Sequence[HeldOutText]) -> None:
         """Write everything that is not there yet."""
-        encoder = BlockEncoder(
-            decode=self.decode,
-            cleaner=self.cleaner,
-            models=tuple(
-                (self.folder / file.name).read_bytes() for file in progress.vocabulary.files
-            ),
-            duplicates_by=self.settings.duplicates_by,
-        )
+        models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
+        encoder = self.inputs.encoder(models, self.cleaner)
         split = TrainSplit(
             self.folder,
-            self.sources.train,
+            self.inputs.sources.train,
             encoder,
             progress,
-            shard_pairs=self.settings.shard_pairs,
+            shard_pairs=self.inputs.settings.shard_pairs,
         )
         split.write(workers=self.workers)
         _check_any_left(split.rejects)
-        names = ("valid", *self.sources.tests)
+        names = ("valid", *self.inputs.sources.tests)
         valid, *tests = [
             self._write_held_out(name, text, encoder)
             for name, text in zip(names, held_out, strict=True)
         ]
         info = DatasetInfo(
             format_version=manifest.FORMAT_VERSION,
-            settings=self.settings,
+            settings=self.inputs.settings,
             vocabulary=progress.vocabulary,
             train=split.record(),
             valid=valid,
@@ -166,9 +135,9 @@ class _Builder:
 
     def _learn(self) -> list[Vocabulary]:
         """Return the vocabulary of both languages, or that of the source and that of the target."""
-        settings = self.settings
+        settings = self.inputs.settings
         langs = (settings.src_lang, settings.tgt_lang)
-        lines = min(settings.sample_size, sum(text.lines for text in self.sources.train))
+        lines = min(settings.sample_size, sum(text.lines for text in self.inputs.sources.train))
         vocabularies = []
         for sides in ((0,), (1,)) if settings.separate_vocab else ((0, 1),):
             what = " and ".join(langs[side] for side in sides)
@@ -178,6 +147,7 @@ class _Builder:
                     (pair[side] for pair in self._sample() for side in sides),
                     vocab_size=settings.vocab_size,
                     normalization=settings.normalization,
+                    symbols=self.inputs.tags,
                     character_coverage=settings.character_coverage,
                 )
             except UsageError as error:
@@ -187,13 +157,13 @@ class _Builder:
 
     def _sample(self) -> Iterator[tuple[str, str]]:
         blocks = sample_blocks(
-            self.sources.train,
-            self.decode.encoding,
-            size=self.settings.sample_size,
-            seed=self.settings.seed,
+            self.inputs.sources.train,
+            self.inputs.decode.encoding,
+            size=self.inputs.settings.sample_size,
+            seed=self.inputs.settings.seed,
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.decode, self.cleaner)
+        clean = SampleCleaner(self.inputs.decode, self.cleaner)
         for _, sample in map_in_order(clean, blocks, workers=self.workers):
             counts += np.bincount(sample.verdicts, minlength=len(counts))
             yield from sample.pairs
@@ -215,7 +185,7 @@ class _Builder:
 
     def _write_held_out(self, name: str, text: HeldOutText, encoder: BlockEncoder) -> SplitRecord:
         writer = SplitWriter(self.folder, name, token_bytes=encoder.token_bytes)
-        paths = [self.folder / f"{name}.{lang}" for lang in self.decode.langs]
+        paths = [self.folder / f"{name}.{lang}" for lang in self.inputs.decode.langs]
         text.encode(encoder, writer, paths)
         writer.flush()
         return writer.record([text.record()], [record_file(path) for path in paths])
@@ -223,12 +193,6 @@ class _Builder:
     def _write(self, name: str, content: str) -> FileRecord:
         write_text(self.folder / name, content)
         return record_file(self.folder / name)
-
-
-def _check_any_text(sources: Sources) -> None:
-    if not any(text.lines for text in sources.train):
-        prefixes = ", ".join(text.text.prefix for text in sources.train)
-        raise DataError(f"the training text is empty: {prefixes}")
 
 
 def _check_any_left(rejects: Sequence[CorpusRejects]) -> None:

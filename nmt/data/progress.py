@@ -22,7 +22,7 @@ from nmt.data.building import PROGRESS_FOLDER
 from nmt.data.duplicates import Hashes
 from nmt.data.manifest import FileRecord, Settings, ShardRecord, VocabularyRecord
 from nmt.data.reject_report import CorpusRejects
-from nmt.data.sources import Sources, record_file
+from nmt.data.sources import Sources, SourceText, record_file
 from nmt.data.vocabulary import Vocabulary
 from nmt.files import atomic_writer, sha256_file, write_text
 
@@ -53,9 +53,9 @@ def progress_key(settings: Settings, sources: Sources, given: Sequence[Vocabular
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
         "settings": dataclasses.asdict(settings),
-        "train": [[text.text.prefix, *map(_record, text.records)] for text in sources.train],
-        "valid": [*map(_record, sources.valid.records)],
-        "tests": {name: [*map(_record, text.records)] for name, text in sources.tests.items()},
+        "train": [[text.text.prefix, *_source(text)] for text in sources.train],
+        "valid": _source(sources.valid),
+        "tests": {name: _source(text) for name, text in sources.tests.items()},
         "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
     }
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
@@ -96,5 +96,6 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
     return np.fromfile(folder / PROGRESS_FOLDER / file.name, "<u8").astype(np.uint64)
 
 
-def _record(file: FileRecord) -> list[str]:
-    return [file.name, file.sha256]
+def _source(text: SourceText) -> list[object]:
+    files = [[file.name, file.sha256] for file in text.records]
+    return [files, text.weight, text.tag]

@@ -13,6 +13,7 @@ from nmt.data.cleaning import KEPT, RULE_OF, Verdicts
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import show_line
 from nmt.data.rules import RULES
+from nmt.data.sources import SourceText
 
 EXAMPLES_PER_RULE = 20
 _EXAMPLE_CHARACTERS = 300
@@ -43,6 +44,12 @@ class CorpusRejects:
     examples: dict[str, list[Example]] = field(default_factory=dict)
     """The first pairs that each rule took."""
 
+    @classmethod
+    def of(cls, source: SourceText) -> CorpusRejects:
+        """Return the report of a text of which nothing has been judged."""
+        text = source.text
+        return cls(text.prefix, text.src.name, text.tgt.name)
+
     @property
     def kept(self) -> int:
         return self.lines - sum(self.rejected.values())
@@ -64,7 +71,7 @@ class CorpusRejects:
                 src, tgt = (
                     _shorten(show_line(raw, row, encoding)) for raw in (block.src, block.tgt)
                 )
-                examples.append(Example(block.number + row, src, tgt))
+                examples.append(Example(block.line_number(row), src, tgt))
 
 
 def report_json(corpora: Sequence[CorpusRejects]) -> str:

@@ -66,6 +66,16 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             was = _spell([corpus.prefix for corpus in split.corpora])
             now = _spell([text.text.prefix for text in texts])
             differences.append(f"the text of {split.name} was {was} and is {now}, not the same")
+            continue
+        for corpus, text in zip(split.corpora, texts, strict=True):
+            if corpus.weight != text.weight:
+                differences.append(
+                    f"the weight of {corpus.prefix} was {corpus.weight:g} and is {text.weight:g}"
+                )
+            if corpus.tag != text.tag:
+                differences.append(
+                    f"the tag of {corpus.prefix} was {_spell(corpus.tag)} and is {_spell(text.tag)}"
+                )
     return differences
 
 
@@ -80,6 +90,6 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
 
 
 def _spell(value: str | float | Iterable[str]) -> str:
-    if isinstance(value, str | int | float):
+    if isinstance(value, int | float):
         return str(value)
-    return ", ".join(value) or "none"
+    return value or "none" if isinstance(value, str) else ", ".join(value) or "none"

@@ -6,8 +6,9 @@ import codecs
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from nmt import console
 from nmt.data.blocks import Block, read_blocks
@@ -46,6 +47,10 @@ class SourceText:
     text: ParallelText
     src: FileSurvey
     tgt: FileSurvey
+    weight: float = 1.0
+    """How often an epoch visits each of its pairs."""
+    tag: str = ""
+    """What is put before each of its source lines."""
 
     @property
     def lines(self) -> int:
@@ -97,8 +102,12 @@ class Sources:
         langs: tuple[str, str],
         encoding: Encoding,
         threads: int,
+        weights: Mapping[str, float] = MappingProxyType({}),
+        tags: Mapping[str, str] = MappingProxyType({}),
     ) -> Sources:
         """Find the files of all prefixes and read each of them once.
+
+        weights, tags: by prefix, where they are not 1 and nothing.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
@@ -118,7 +127,11 @@ class Sources:
         ):
             surveys = list(pool.map(lambda path: _survey(path, encoding, bar.update), paths))
         sources = [
-            _pair_up(text, src, tgt)
+            replace(
+                _pair_up(text, src, tgt),
+                weight=weights.get(text.prefix, 1.0),
+                tag=tags.get(text.prefix, ""),
+            )
             for text, src, tgt in zip(texts, surveys[::2], surveys[1::2], strict=True)
         ]
         for path, survey in zip(paths, surveys, strict=True):

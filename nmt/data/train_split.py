@@ -91,6 +91,8 @@ class TrainSplit:
                 lines=rejects.lines,
                 kept=rejects.kept,
                 rejected=rejects.counts,
+                weight=text.weight,
+                tag=text.tag,
             )
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]

@@ -92,3 +92,29 @@ def test_help_names_every_rule_and_default() -> None:
     assert done.returncode == 0
     for text in ("too_long", "duplicate", "default: 256", "default: 32000", "Example"):
         assert text in done.stdout
+
+
+def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(corpus: Path) -> None:
+    with (corpus / "train.en").open("a") as src, (corpus / "train.de").open("a") as tgt:
+        src.write("same\n")
+        tgt.write("same\n")
+    before = sorted(corpus.iterdir())
+    tried = run(*arguments(corpus, "--dry-run", "100", "--quiet"))
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert f"{corpus}/train: 50 of 51 pairs kept\n" in tried.stdout
+    assert "    train.en line 51: same\n    train.de line 51: same\n" in tried.stdout
+    assert sorted(corpus.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--weight", "nothing"], "--weight nothing: must be PREFIX=VALUE"),
+        (["--weight", "train=two"], "--weight train=two: must be a number above 0"),
+        (["--tag", "nowhere=<2de>"], "--tag nowhere=...: no text has this prefix"),
+    ],
+)
+def test_weights_and_tags_name_a_text(corpus: Path, more: list[str], message: str) -> None:
+    failed = run(*arguments(corpus, *more))
+    assert failed.returncode == 2
+    assert message in failed.stderr

@@ -34,7 +34,7 @@ def judge(
     lines[1] = lines[1].replace(b"good", b"gut").replace(b"fine", b"recht")
     one, two = langs.split()
     decode = BlockDecoder(Encoding.find("utf-8"), (one, two))
-    verdicts = (by or cleaner()).judge_text(*decode(Block(0, 5, 3, *lines)))
+    verdicts = (by or cleaner()).judge_text(*decode(Block(0, 5, 3, lines[0], lines[1])))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_text_is_kept_whole_or_refused_by_line(
 def encoder(*lines: str) -> BlockEncoder:
     vocabulary = learn_vocabulary(lines, vocab_size=270)
     cleaner = Cleaner.of(SETTINGS, held_out=np.zeros(0, np.uint64))
-    return BlockEncoder(DECODE, cleaner, (vocabulary.model,), duplicates_by="pair")
+    return BlockEncoder(DECODE, cleaner, (vocabulary.model,), duplicates_by="pair", tags=("",))
 
 
 def test_no_rule_takes_anything_away(tmp_path: Path) -> None:
@@ -67,6 +68,17 @@ def test_no_rule_takes_anything_away(tmp_path: Path) -> None:
     assert (tmp_path / "out.en").read_bytes() == b"".join(line + b"\n" for line in src)
     assert (tmp_path / "out.de").read_bytes() == b"".join(line + b"\n" for line in tgt)
     assert (text.record().lines, text.record().kept, dict(text.record().rejected)) == (5, 5, {})
+
+
+def test_a_tag_becomes_part_of_the_text(tmp_path: Path) -> None:
+    source = dataclasses.replace(text_of(tmp_path, [b"one", b"two"], [b"x", b"y"]), tag="<2de>")
+    by = encoder("some text")
+    writer = SplitWriter(tmp_path, "valid", token_bytes=by.token_bytes)
+    text = HeldOutText.check(source, DECODE)
+    text.encode(by, writer, [tmp_path / "out.en", tmp_path / "out.de"])
+    assert (tmp_path / "out.en").read_text() == "<2de> one\n<2de> two\n"
+    assert (tmp_path / "out.de").read_text() == "x\ny\n"
+    assert text.record().tag == "<2de>"
 
 
 def test_a_line_without_tokens_is_refused(tmp_path: Path) -> None:

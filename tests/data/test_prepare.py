@@ -135,6 +135,54 @@ def test_each_pair_can_be_traced_to_its_text_and_line(
     assert [shard.corpus for shard in folder.info.train.shards] == [0, 1, 1, 1]
 
 
+def test_weights_reach_the_stream_and_tags_the_text(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    more = write(tmp_path, "more", [("one", "eins"), ("two", "zwei")])
+    options = dataclasses.replace(
+        options,
+        train=(*options.train, more),
+        weights={more: 2.5},
+        tags={more: "<BT>", options.valid: "<2de>"},
+    )
+    folder = prepare(changed(options, vocab_size=335))
+    assert folder.train.shares == ((60, 1.0), (2, 2.5))
+    assert [text_of(folder, n)[0] for n in (59, 60, 61)] == [
+        pairs(60)[59][0],
+        "<BT> one",
+        "<BT> two",
+    ]
+    tokens = folder.src_vocabulary.tokens(folder.train.src(60).tolist())
+    assert "<BT>" in tokens
+    assert folder.valid_text[0].read_text().startswith("<2de> the red house 0\n")
+    assert [(c.weight, c.tag) for c in folder.info.train.corpora] == [(1.0, ""), (2.5, "<BT>")]
+    with pytest.raises(
+        UsageError,
+        match=r"weight of .*more was 2\.5 and is 1; the tag of .*more was <BT> and is none",
+    ):
+        prepare(
+            changed(
+                dataclasses.replace(options, weights={}, tags={options.valid: "<2de>"}),
+                vocab_size=335,
+            )
+        )
+
+
+def test_a_tag_that_a_given_vocabulary_does_not_know_is_refused(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    model = tmp_path / "spm.model"
+    given = changed(dataclasses.replace(options, vocab=(model,)), vocab_size=32_000)
+    tagged = dataclasses.replace(given, tags={options.train[0]: "<BT>"})
+    model.write_bytes(learn_vocabulary(["some other text 123"], vocab_size=275).model)
+    with pytest.raises(UsageError, match=r"--tag <BT>: no piece of the vocabulary that was given"):
+        prepare(tagged)
+    model.write_bytes(
+        learn_vocabulary(["some other text 123"], vocab_size=276, symbols=["<BT>"]).model
+    )
+    assert text_of(prepare(tagged), 0)[0] == "<BT> the red house 0"
+
+
 def test_duplicates_can_be_told_by_the_source_alone(
     options: PrepareOptions, tmp_path: Path
 ) -> None:

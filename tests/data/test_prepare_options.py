@@ -81,3 +81,23 @@ def test_combinations_without_a_meaning_are_refused(
     with pytest.raises(UsageError) as caught:
         check_options(changed(given, **values))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"weights": {"trian": 2.0}}, "--weight trian=...: no text has this prefix; did you mean"),
+        ({"weights": {"valid": 2.0}}, "--weight valid=...: no text has this prefix"),
+        ({"weights": {"train": 0.0}}, "--weight train=0.0: must be a number above 0"),
+        ({"weights": {"train": float("nan")}}, "--weight train=nan: must be a number above 0"),
+        ({"tags": {"test": "<2de>"}}, "--tag test=...: no text has this prefix"),
+        ({"tags": {"train": "to German"}}, "--tag train=to German: must be one word"),
+        ({"tags": {"valid": ""}}, "--tag valid=: must be one word"),
+    ],
+)
+def test_weights_and_tags_are_for_texts_that_there_are(
+    values: dict[str, dict[str, float]], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_options(dataclasses.replace(OPTIONS, **values))  # type: ignore[arg-type]
+    assert message in str(caught.value)

@@ -172,3 +172,15 @@ def test_a_model_without_bytes_is_known_not_to_cover_all_text() -> None:
     vocabulary = Vocabulary(model.getvalue())
     assert not vocabulary.covers_all_text
     assert list(vocabulary.barred_ids) == [PAD_ID, UNK_ID, BOS_ID]
+
+
+def test_symbols_are_one_piece_wherever_they_stand() -> None:
+    lines = ["the house and the tree"]
+    plain = learn_vocabulary(lines, vocab_size=280)
+    tagged = learn_vocabulary(lines, vocab_size=285, symbols=["<2de>", "<BT>"])
+    assert tagged.has_symbol("<2de>")
+    assert tagged.has_symbol("<BT>")
+    assert not plain.has_symbol("<2de>")
+    (ids,) = tagged.encode(["<2de> the house"])
+    assert tagged.tokens(ids).count("<2de>") == 1
+    assert tagged.decode([ids]) == ["<2de> the house"]

@@ -1,0 +1,89 @@
+"""What `prepare` is given, read once and found in order, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt import console
+from nmt.data.cleaning import Cleaner
+from nmt.data.corpus import Encoding
+from nmt.data.decoding import BlockDecoder
+from nmt.data.encode import BlockEncoder
+from nmt.data.held_out import HeldOutText
+from nmt.data.manifest import Settings
+from nmt.data.options import PrepareOptions, settle
+from nmt.data.sources import Sources
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The texts, the vocabularies that were given, and the settings."""
+
+    settings: Settings
+    given: tuple[Vocabulary, ...]
+    sources: Sources
+    decode: BlockDecoder
+
+    @classmethod
+    def read(cls, options: PrepareOptions) -> Inputs:
+        """Read every file once; DataError or UsageError says what cannot be used."""
+        given = tuple(Vocabulary.load(path) for path in options.vocab)
+        for path, vocabulary in zip(options.vocab, given, strict=True):
+            if not vocabulary.covers_all_text:
+                console.warning(
+                    f"{path} has no byte fallback: characters that it does not know become <unk>"
+                )
+        settings = settle(options.settings, given)
+        langs = (settings.src_lang, settings.tgt_lang)
+        decode = BlockDecoder(Encoding.find(settings.encoding), langs)
+        sources = Sources.survey(
+            options.train,
+            options.valid,
+            options.test,
+            langs=langs,
+            encoding=decode.encoding,
+            threads=options.workers,
+            weights=options.weights,
+            tags=options.tags,
+        )
+        if not any(text.lines for text in sources.train):
+            prefixes = ", ".join(text.text.prefix for text in sources.train)
+            raise DataError(f"the training text is empty: {prefixes}")
+        inputs = cls(settings, given, sources, decode)
+        for tag in inputs.tags if given else ():
+            if not given[0].has_symbol(tag):
+                raise UsageError(
+                    f"--tag {tag}: no piece of the vocabulary that was given, so that it would be "
+                    f"taken apart; learn one with --user_defined_symbols={tag}"
+                )
+        return inputs
+
+    @property
+    def tags(self) -> list[str]:
+        """What stands before source lines of any text, in alphabetical order."""
+        texts = (*self.sources.train, *self.sources.held_out)
+        return sorted({text.tag for text in texts if text.tag})
+
+    def check_held_out(self) -> list[HeldOutText]:
+        """Read valid and the test sets; DataError names the first line that cannot be used."""
+        return [HeldOutText.check(text, self.decode) for text in self.sources.held_out]
+
+    def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
+        """Return the rules for the training text."""
+        hashes = np.unique(np.concatenate([text.long_sources for text in held_out]))
+        return Cleaner.of(self.settings, held_out=hashes)
+
+    def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
+        """Return what workers do to the training text, with these SentencePiece models."""
+        return BlockEncoder(
+            decode=self.decode,
+            cleaner=cleaner,
+            models=tuple(models),
+            duplicates_by=self.settings.duplicates_by,
+            tags=tuple(text.tag for text in self.sources.train),
+        )
