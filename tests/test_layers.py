@@ -34,7 +34,7 @@ DOORS = {
     "tqdm": "nmt/console.py",
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
-    "sacremoses": "",
+    "sacremoses": "nmt/data/moses.py",
     "torch.distributed": "nmt/training/distributed.py",
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""

@@ -122,6 +122,24 @@ def prepare(
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.normalization,
+    moses_normalize: Annotated[
+        bool,
+        typer.Option(
+            "--moses-normalize",
+            help="Moses punctuation normalisation of all text first. `nmt translate` will do the "
+            "same to its input.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.moses_normalize,
+    moses_tokenize: Annotated[
+        bool,
+        typer.Option(
+            "--moses-tokenize",
+            help="Moses tokenisation of all text. `nmt translate` will do the same to its input, "
+            "and undo it in its output.",
+            rich_help_panel=_VOCABULARY,
+        ),
+    ] = Settings.moses_tokenize,
     character_coverage: Annotated[
         float,
         typer.Option(
@@ -218,6 +236,8 @@ def prepare(
         vocab_size=vocab_size,
         separate_vocab=separate_vocab,
         normalization=normalization,
+        moses_normalize=moses_normalize,
+        moses_tokenize=moses_tokenize,
         character_coverage=character_coverage,
         sample_size=sample_size,
         min_length=min_length,

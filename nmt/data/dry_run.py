@@ -27,7 +27,7 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
     if inputs.given:
         judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
     else:
-        judge = SampleCleaner(inputs.decode, cleaner)
+        judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
         console.notice(
             "without --vocab, too_short is not judged, nor is too_long where it is close"
         )

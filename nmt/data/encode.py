@@ -12,6 +12,7 @@ from nmt.data.blocks import Block
 from nmt.data.cleaning import KEPT, Cleaner, Verdicts
 from nmt.data.decoding import BlockDecoder
 from nmt.data.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 
@@ -36,6 +37,7 @@ class BlockEncoder:
     cleaner: Cleaner
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
+    moses: tuple[Moses | None, Moses | None]
     duplicates_by: str
     tags: tuple[str, ...]
     """What is put before the source lines of each corpus; empty where it is nothing."""
@@ -61,10 +63,7 @@ class BlockEncoder:
         """Return the token ids of source and target lines."""
         src_rows, tgt_rows = (
             TokenRows.of(vocabulary.encode(lines), token_bytes=self.token_bytes)
-            for vocabulary, lines in (
-                (self._vocabularies[0], src),
-                (self._vocabularies[-1], tgt),
-            )
+            for vocabulary, lines in zip(self._vocabularies, (src, tgt), strict=True)
         )
         return src_rows, tgt_rows
 
@@ -74,8 +73,9 @@ class BlockEncoder:
         return token_bytes_for(max(map(len, self._vocabularies)))
 
     @cached_property
-    def _vocabularies(self) -> list[Vocabulary]:
-        return [Vocabulary(model) for model in self.models]
+    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        src, tgt = self.moses
+        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
 
     def _hash(self, src: list[str], tgt: list[str]) -> Hashes:
         if not self.cleaner.applies("duplicate"):

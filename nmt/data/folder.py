@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nmt.data import manifest
 from nmt.data.manifest import DatasetInfo, SplitRecord
+from nmt.data.moses import moses_rules
 from nmt.data.permutation import Indices
 from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -121,7 +122,6 @@ class DataFolder:
     """SHA-256 of `dataset.json`, which holds the checksums of everything else."""
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
-    """The same object as the source's where the vocabulary is joint."""
     train: PairDataset
     valid: PairDataset
     test: PairDataset | None
@@ -133,8 +133,9 @@ class DataFolder:
         info = manifest.read_info(path)
         _check_shape(path, info)
         check_files(path, info, verify=verify)
-        vocabularies = [Vocabulary.load(path / file.name) for file in info.vocabulary.files]
-        if [len(vocabulary) for vocabulary in vocabularies] != list(info.vocabulary.sizes):
+        vocabularies = _load_vocabularies(path, info)
+        sizes = info.vocabulary.sizes
+        if [len(vocabulary) for vocabulary in vocabularies] != [sizes[0], sizes[-1]]:
             raise DataError(f"{path}: its vocabulary is not the one that dataset.json describes")
         tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
@@ -159,7 +160,7 @@ class DataFolder:
     @property
     def joint(self) -> bool:
         """Whether both languages share one vocabulary."""
-        return self.src_vocabulary is self.tgt_vocabulary
+        return len(self.info.vocabulary.files) == 1
 
     @property
     def valid_text(self) -> tuple[Path, Path]:
@@ -196,6 +197,15 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
 
 
 _AGAIN = "run `nmt prepare` again into a new folder"
+
+
+def _load_vocabularies(path: Path, info: DatasetInfo) -> list[Vocabulary]:
+    """Return the source's and the target's: one object where nothing tells them apart."""
+    files, moses = info.vocabulary.files, moses_rules(info.settings)
+    src = Vocabulary.load(path / files[0].name, moses[0])
+    if len(files) == 1 and moses == (None, None):
+        return [src, src]
+    return [src, Vocabulary.load(path / files[-1].name, moses[1])]
 
 
 def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:

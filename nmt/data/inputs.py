@@ -14,6 +14,7 @@ from nmt.data.decoding import BlockDecoder
 from nmt.data.encode import BlockEncoder
 from nmt.data.held_out import HeldOutText
 from nmt.data.manifest import Settings
+from nmt.data.moses import moses_rules
 from nmt.data.options import PrepareOptions, settle
 from nmt.data.sources import Sources
 from nmt.data.vocabulary import Vocabulary
@@ -84,6 +85,7 @@ class Inputs:
             decode=self.decode,
             cleaner=cleaner,
             models=tuple(models),
+            moses=moses_rules(self.settings),
             duplicates_by=self.settings.duplicates_by,
             tags=tuple(text.tag for text in self.sources.train),
         )

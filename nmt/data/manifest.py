@@ -37,6 +37,10 @@ class Settings:
     """One vocabulary for each language instead of one for both."""
     normalization: str = "identity"
     """SentencePiece's rule for characters, such as nfkc."""
+    moses_normalize: bool = False
+    """Moses punctuation normalisation of both sides, before anything else is done to the text."""
+    moses_tokenize: bool = False
+    """Moses tokenisation of both sides."""
     character_coverage: float = 1.0
     """Share of the characters that get a piece of their own; the others become bytes."""
     sample_size: int = 1_000_000

@@ -14,6 +14,7 @@ from nmt.data.rules import DUPLICATES_BY, check_keep
 from nmt.data.vocabulary import NORMALIZATIONS, Vocabulary
 from nmt.errors import UsageError, did_you_mean
 
+_MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 
@@ -99,6 +100,11 @@ def check_options(options: PrepareOptions) -> None:
         f"--tag {prefix}={tag}: must be one word"
         for prefix, tag in options.tags.items()
         if len(tag.split()) != 1 or "\u2581" in tag
+    ]
+    problems += [
+        f"--tag {prefix}={tag}: with --moses-tokenize it must be of the form <tag>"
+        for prefix, tag in options.tags.items()
+        if settings.moses_tokenize and not _MOSES_TAG.fullmatch(tag)
     ]
     if len(options.vocab) > 2:
         problems.append(f"--vocab was given {len(options.vocab)} times; once, or for each language")

@@ -25,6 +25,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.held_out import HeldOutText
 from nmt.data.inputs import Inputs
 from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRecord
+from nmt.data.moses import moses_rules
 from nmt.data.options import PrepareOptions, check_options
 from nmt.data.progress import Progress, progress_key, read_progress, write_progress
 from nmt.data.reject_report import CorpusRejects, report_json, report_text
@@ -163,7 +164,7 @@ class _Builder:
             seed=self.inputs.settings.seed,
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.inputs.decode, self.cleaner)
+        clean = SampleCleaner(self.inputs.decode, self.cleaner, moses_rules(self.inputs.settings))
         for _, sample in map_in_order(clean, blocks, workers=self.workers):
             counts += np.bincount(sample.verdicts, minlength=len(counts))
             yield from sample.pairs

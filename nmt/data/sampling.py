@@ -11,6 +11,7 @@ from nmt.data.blocks import Block
 from nmt.data.cleaning import CODES, KEPT, Cleaner, Verdicts
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
+from nmt.data.moses import Moses
 from nmt.data.permutation import Permutation
 from nmt.data.sources import SourceText
 
@@ -43,7 +44,7 @@ def sample_blocks(
 
 @dataclass(frozen=True)
 class CleanSample:
-    """What the rules let through of a block."""
+    """What the rules let through of a block, as the vocabulary is to see it."""
 
     pairs: list[tuple[str, str]]
     verdicts: Verdicts  # of all pairs of the block
@@ -55,6 +56,7 @@ class SampleCleaner:
 
     decode: BlockDecoder
     cleaner: Cleaner
+    moses: tuple[Moses | None, Moses | None]
 
     def __call__(self, block: Block) -> CleanSample:
         src, tgt = self.decode(block)
@@ -63,5 +65,9 @@ class SampleCleaner:
             longest = np.maximum(src.lengths, tgt.lengths)
             too_long = longest > _PIECE_CHARACTERS * self.cleaner.max_length
             verdicts[too_long & (verdicts == KEPT)] = CODES["too_long"]
-        pairs = [(src.lines[at], tgt.lines[at]) for at in np.flatnonzero(verdicts == KEPT)]
-        return CleanSample(pairs, verdicts)
+        kept = np.flatnonzero(verdicts == KEPT)
+        sides = [
+            [rules.apply(side.lines[at]) if rules else side.lines[at] for at in kept]
+            for side, rules in zip((src, tgt), self.moses, strict=True)
+        ]
+        return CleanSample(list(zip(*sides, strict=True)), verdicts)

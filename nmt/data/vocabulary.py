@@ -14,6 +14,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from nmt.data.moses import Moses
 from nmt.errors import DataError, UsageError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -35,9 +36,11 @@ class Vocabulary:
 
     `barred_ids` are what search must never produce: padding, unknown, begin, other control pieces,
     and every piece that holds a line feed, a carriage return or NUL.
+
+    moses: what is done to a line before it is cut into pieces, and undone afterwards.
     """
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, model: bytes, moses: Moses | None = None) -> None:
         processor = sentencepiece.SentencePieceProcessor()
         try:
             loaded = processor.LoadFromSerializedProto(model)
@@ -54,18 +57,19 @@ class Vocabulary:
                 f"--bos_id={BOS_ID} --eos_id={EOS_ID}"
             )
         self.model = model
+        self.moses = moses
         self._processor = processor
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
+    def load(cls, path: Path, moses: Moses | None = None) -> Vocabulary:
         """Read a SentencePiece model file."""
         try:
             model = path.read_bytes()
         except FileNotFoundError:
             raise DataError(f"{path}: there is no such file") from None
         try:
-            return cls(model)
+            return cls(model, moses)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
 
@@ -79,7 +83,8 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of each line, without begin and end."""
-        ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
+        prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
+        ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         return ids
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -87,7 +92,7 @@ class Vocabulary:
         if not ids:
             return []
         lines: list[str] = self._processor.decode([list(map(int, row)) for row in ids])
-        return lines
+        return list(map(self.moses.undo, lines)) if self.moses else lines
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id as SentencePiece writes it, `▁` for a space."""

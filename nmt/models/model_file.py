@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.config import ModelConfig, model_config_from
+from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.models.contract import TranslationModel
@@ -21,15 +23,17 @@ from nmt.models.registry import build_model
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 KIND = "a model file"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
+_MOSES = ("normalize", "tokenize")
 # What the header holds of a card; a stranger's file may hold anything.
 _HEADER = {
     "architecture": str,
     "config": dict,
     "src_lang": str,
     "tgt_lang": str,
+    "moses": dict,
     "max_src_tokens": int,
     "data": str,
     "update": int,
@@ -46,7 +50,7 @@ class ModelCard:
     src_lang: str
     tgt_lang: str
     src_vocabulary: Vocabulary
-    tgt_vocabulary: Vocabulary  # the same object where the two sides share one
+    tgt_vocabulary: Vocabulary
     max_src_tokens: int  # longest source the model was trained on, eos not counted
     data: str  # fingerprint of the data folder
     update: int  # updates behind the weights; of an average, the newest one's
@@ -70,7 +74,8 @@ class ModelCard:
                 if mine != theirs:
                     found.append(f"{spec.name} {mine} and {theirs}")
         for side in ("src_vocabulary", "tgt_vocabulary"):
-            if getattr(self, side).model != getattr(other, side).model:
+            mine, theirs = getattr(self, side), getattr(other, side)
+            if (mine.model, mine.moses) != (theirs.model, theirs.moses):
                 found.append(f"another {side.replace('_', ' ')}")
         return found
 
@@ -79,7 +84,7 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     """Write a model file whole or not at all; tied weights stand in `weights` once."""
     tensors = {_WEIGHT + name: weight for name, weight in weights.items()}
     tensors[_SRC_VOCABULARY] = _bytes_tensor(card.src_vocabulary.model)
-    if card.tgt_vocabulary is not card.src_vocabulary:
+    if card.tgt_vocabulary.model != card.src_vocabulary.model:
         tensors[_TGT_VOCABULARY] = _bytes_tensor(card.tgt_vocabulary.model)
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
@@ -87,6 +92,10 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
         if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary")
     }
     header["config"] = dataclasses.asdict(card.config)
+    rules = card.src_vocabulary.moses
+    header["moses"] = (
+        {"normalize": rules.normalize, "tokenize": rules.tokenize} if rules is not None else {}
+    )
     write_tensors(path, tensors, header, kind=KIND, version=FORMAT_VERSION)
 
 
@@ -124,22 +133,35 @@ def _read_card(file: TensorFile) -> ModelCard:
             f"{file.path}: damaged: its header is not a model's, such as "
             f"{min(wrong, default='max_src_tokens')!r}"
         )
-    src_vocabulary = _read_vocabulary(file, _SRC_VOCABULARY)
-    tgt_vocabulary = (
-        _read_vocabulary(file, _TGT_VOCABULARY) if _TGT_VOCABULARY in file.names else src_vocabulary
-    )
+    src_vocabulary, tgt_vocabulary = _read_vocabularies(file, header)
     config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
     return ModelCard(
         config=config, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary, **header
     )
 
 
-def _read_vocabulary(file: TensorFile, name: str) -> Vocabulary:
+def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
+    rules = header.pop("moses")
+    shared = _TGT_VOCABULARY not in file.names
+    names = (_SRC_VOCABULARY, _SRC_VOCABULARY if shared else _TGT_VOCABULARY)
+    if not rules:
+        src = _read_vocabulary(file, names[0], None)
+        return src, src if shared else _read_vocabulary(file, names[1], None)
+    if {name: type(value) for name, value in rules.items()} != dict.fromkeys(_MOSES, bool):
+        raise DataError(f"{file.path}: damaged: its header is not a model's, such as 'moses'")
+    src, tgt = (
+        _read_vocabulary(file, name, Moses(header[lang], **rules))
+        for name, lang in zip(names, ("src_lang", "tgt_lang"), strict=True)
+    )
+    return src, tgt
+
+
+def _read_vocabulary(file: TensorFile, name: str, moses: Moses | None) -> Vocabulary:
     model = file.read(name)
     if model.dtype != torch.uint8:
         raise DataError(f"{file.path}: damaged: {name} holds {model.dtype}, not bytes")
     try:
-        return Vocabulary(model.numpy().tobytes())
+        return Vocabulary(model.numpy().tobytes(), moses)
     except DataError as error:
         raise DataError(f"{file.path}: damaged: {name}: {error}") from None
 

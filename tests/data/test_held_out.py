@@ -52,7 +52,9 @@ def test_text_is_kept_whole_or_refused_by_line(
 def encoder(*lines: str) -> BlockEncoder:
     vocabulary = learn_vocabulary(lines, vocab_size=270)
     cleaner = Cleaner.of(SETTINGS, held_out=np.zeros(0, np.uint64))
-    return BlockEncoder(DECODE, cleaner, (vocabulary.model,), duplicates_by="pair", tags=("",))
+    return BlockEncoder(
+        DECODE, cleaner, (vocabulary.model,), (None, None), duplicates_by="pair", tags=("",)
+    )
 
 
 def test_no_rule_takes_anything_away(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from nmt.data import blocks
 from nmt.data import prepare as stage
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
+from nmt.data.moses import Moses
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
 from nmt.data.shards import ShardBuilder
@@ -265,6 +266,20 @@ def test_separate_vocabularies_hold_their_own_language(options: PrepareOptions) 
     assert "▁the" not in tgt
     assert "▁das" in tgt
     assert {"src.model", "tgt.model"} < set(content(options.out))
+
+
+def test_moses_rules_are_recorded_in_the_folder(options: PrepareOptions, tmp_path: Path) -> None:
+    lines = [(f"A {a}, {b}!", f"Ein {b}, {a}!") for a, b in pairs(40)]
+    options = dataclasses.replace(options, train=(write(tmp_path, "m", lines),), workers=2)
+    folder = prepare(changed(options, moses_tokenize=True, vocab_size=340))
+    assert folder.joint
+    # Nothing but the tokeniser takes the comma off its word in every line.
+    (tokens,) = [folder.src_vocabulary.tokens(folder.train.src(3).tolist())]
+    assert "".join(tokens).count("\u2581,") == 1
+    assert text_of(folder, 3) == lines[3]
+    again = DataFolder.open(options.out)
+    assert again.tgt_vocabulary.moses == Moses("de", normalize=False, tokenize=True)
+    assert again.valid_text[0].read_text() == "".join(f"{src}\n" for src, _ in pairs(3))
 
 
 def test_a_given_vocabulary_is_used_as_it_is(options: PrepareOptions, tmp_path: Path) -> None:

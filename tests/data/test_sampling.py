@@ -87,7 +87,7 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     for keep, long in (((), 1), (("too_long",), 2)):
         settings = Settings(src_lang="en", tgt_lang="de", max_length=10, keep=keep)
         cleaner = Cleaner.of(settings, held_out=np.zeros(0, np.uint64))
-        clean = SampleCleaner(BlockDecoder(UTF8, ("en", "de")), cleaner)
+        clean = SampleCleaner(BlockDecoder(UTF8, ("en", "de")), cleaner, moses=(None, None))
         sample = clean(Block(0, 1, len(lines), src, tgt))
         pairs = sample.pairs
         assert sample.verdicts.astype(bool).tolist() == [False, True, True, long == 1, False]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt.config import TransformerConfig
 from nmt.data.batches import pad_sources
+from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.models.contract import TranslationModel
@@ -72,6 +73,31 @@ def test_a_loaded_model_is_the_one_that_was_written(
         assert weight.requires_grad
         assert torch.equal(weight, weights_of(model)[name])
     assert torch.equal(first_logits(loaded), first_logits(model))
+
+
+def test_the_rules_of_moses_travel_with_the_vocabulary(card: ModelCard, tmp_path: Path) -> None:
+    src, tgt = (
+        Vocabulary(card.src_vocabulary.model, Moses(lang, normalize=True, tokenize=False))
+        for lang in ("en", "de")
+    )
+    with_rules = replace(card, src_vocabulary=src, tgt_vocabulary=tgt)
+    write_model(tmp_path / "m", with_rules, weights_of(card.build()))
+    read = ModelReader(tmp_path / "m").card
+    assert (read.src_vocabulary.moses, read.tgt_vocabulary.moses) == (src.moses, tgt.moses)
+    assert read.tgt_vocabulary.model == card.src_vocabulary.model
+    assert with_rules.differences(read) == []
+    assert card.differences(read) == ["another src vocabulary", "another tgt vocabulary"]
+
+
+@pytest.mark.parametrize("moses", [{"normalize": 1, "tokenize": True}, {"normalize": True}])
+def test_rules_that_make_no_sense_are_damage(
+    content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path, moses: dict[str, object]
+) -> None:
+    tensors, header = content
+    header["moses"] = moses
+    write_tensors(tmp_path / "m", tensors, header, kind=KIND, version=FORMAT_VERSION)
+    with pytest.raises(DataError, match=r"damaged: its header is not a model's, such as 'moses'"):
+        ModelReader(tmp_path / "m")
 
 
 def test_separate_vocabularies_are_both_kept(
@@ -160,7 +186,7 @@ def test_other_kinds_and_versions_are_refused(
     content: tuple[dict[str, Tensor], dict[str, object]], tmp_path: Path
 ) -> None:
     write_tensors(tmp_path / "m", *content, kind=KIND, version=FORMAT_VERSION + 1)
-    with pytest.raises(DataError, match="m: a model file of format version 2; this nmt reads"):
+    with pytest.raises(DataError, match="m: a model file of format version 3; this nmt reads"):
         load_model(tmp_path / "m")
     write_tensors(tmp_path / "m", *content, kind="a training state", version=FORMAT_VERSION)
     with pytest.raises(DataError, match="m: not a model file of nmt, but a training state"):

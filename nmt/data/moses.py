@@ -1,0 +1,80 @@
+"""Moses punctuation normalisation and tokenisation: the only door to sacremoses.
+
+What is done to text before it is cut into subwords belongs to the vocabulary, and so to data
+folders and model files: `translate` does the same without being told, and undoes what can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nmt.data.manifest import Settings
+
+if TYPE_CHECKING:
+    import sacremoses
+
+# A tag such as <2de> is one word to everybody.
+_PROTECTED = [r"<[^\s<>]+>"]
+
+
+@dataclass(frozen=True)
+class Moses:
+    """The rules for one language."""
+
+    lang: str
+    normalize: bool
+    """Quotes, dashes and spaces to the forms that Moses knows, for good."""
+    tokenize: bool
+    """Punctuation apart from words; undone in what is translated."""
+
+    def apply(self, line: str) -> str:
+        """Return a line as the vocabulary sees it."""
+        if self.normalize:
+            line = self._normalizer.normalize(line)
+        if self.tokenize:
+            line = self._tokenizer.tokenize(
+                line, return_str=True, escape=False, protected_patterns=_PROTECTED
+            )
+        return line
+
+    def undo(self, line: str) -> str:
+        """Return a line as people write it."""
+        if self.tokenize:
+            line = self._detokenizer.detokenize(line.split(" "), unescape=False)
+        return line
+
+    @cached_property
+    def _normalizer(self) -> sacremoses.MosesPunctNormalizer:
+        from sacremoses import MosesPunctNormalizer
+
+        return MosesPunctNormalizer(lang=self._code)
+
+    @cached_property
+    def _tokenizer(self) -> sacremoses.MosesTokenizer:
+        from sacremoses import MosesTokenizer
+
+        return MosesTokenizer(lang=self._code)
+
+    @cached_property
+    def _detokenizer(self) -> sacremoses.MosesDetokenizer:
+        from sacremoses import MosesDetokenizer
+
+        return MosesDetokenizer(lang=self._code)
+
+    @property
+    def _code(self) -> str:
+        """The language without a country: pt of pt_BR."""
+        return self.lang.replace("_", "-").split("-")[0].lower()
+
+
+def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
+    """Return what is done to source and target lines before they are cut into subwords."""
+    if not (settings.moses_normalize or settings.moses_tokenize):
+        return None, None
+    src, tgt = (
+        Moses(lang, settings.moses_normalize, settings.moses_tokenize)
+        for lang in (settings.src_lang, settings.tgt_lang)
+    )
+    return src, tgt

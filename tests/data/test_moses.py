@@ -1,0 +1,51 @@
+"""Moses rules: done before subwords, undone behind them, recorded where the vocabulary goes."""
+
+from __future__ import annotations
+
+import pytest
+import sacremoses
+
+from nmt.data.manifest import Settings
+from nmt.data.moses import Moses, moses_rules
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+
+LINE = "„Das ist“, sagte Dr. Müller, „3,5 % von 1.000 Euro.“"
+
+
+def test_lines_are_what_sacremoses_makes_of_them() -> None:
+    normal = sacremoses.MosesPunctNormalizer(lang="de").normalize(LINE)
+    assert Moses("de", normalize=True, tokenize=False).apply(LINE) == normal
+    assert normal == '"Das ist", sagte Dr. Müller, "3,5% von 1.000 Euro."'
+    both = Moses("de", normalize=True, tokenize=True)
+    assert both.apply(LINE) == '" Das ist " , sagte Dr. Müller , " 3,5 % von 1.000 Euro . "'
+    assert both.undo(both.apply(LINE)) == normal
+
+
+@pytest.mark.parametrize("line", ["Fish & chips < 5 > 3 | [x] 'quoted' \"twice\"", "AT&amp;T"])
+def test_nothing_is_written_as_an_entity(line: str) -> None:
+    rules = Moses("en", normalize=False, tokenize=True)
+    assert rules.apply(line).replace(" ", "") == line.replace(" ", "")
+    assert "&" not in rules.undo("a & b").replace("& ", "").replace(" &", "")
+    assert rules.undo(rules.apply("AT&amp;T")).replace(" ", "") == "AT&amp;T"
+
+
+def test_a_tag_stays_one_word() -> None:
+    assert Moses("en", True, True).apply("<2de> Hi!") == "<2de> Hi !"
+
+
+def test_rules_are_for_each_language_by_its_code() -> None:
+    settings = Settings(src_lang="pt_BR", tgt_lang="de", moses_tokenize=True)
+    src, tgt = moses_rules(settings)
+    assert (src, tgt) == (Moses("pt_BR", False, True), Moses("de", False, True))
+    assert src is not None
+    assert src.apply("Olá, mundo!") == "Olá , mundo !"
+    assert moses_rules(Settings(src_lang="en", tgt_lang="de")) == (None, None)
+
+
+def test_a_vocabulary_with_rules_takes_and_gives_text_as_people_write_it() -> None:
+    rules = Moses("en", normalize=True, tokenize=True)
+    model = learn_vocabulary(["Hello , world !", "How are you ?"], vocab_size=290).model
+    vocabulary, plain = Vocabulary(model, rules), Vocabulary(model)
+    ids = vocabulary.encode(["Hello, world!", "“How are you?”"])
+    assert ids == plain.encode(["Hello , world !", '" How are you ? "'])
+    assert vocabulary.decode(ids) == ["Hello, world!", '"How are you?"']
