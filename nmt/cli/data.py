@@ -9,6 +9,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.data.manifest import REJECTS_TEXT_NAME
+from nmt.files import write_text
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -26,6 +28,22 @@ def data(
     examples: Annotated[
         int, typer.Option(min=0, help="Show the first pairs of train, with their subwords.")
     ] = 3,
+    rejects: Annotated[
+        bool,
+        typer.Option("--rejects", help="Show the report of what cleaning took, with examples."),
+    ] = False,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS",
+            min=1,
+            help="Show how much of updates of this size would be padding, and how many there are.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw how long the sentences of train are."),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compute every checksum, and fail where one differs.")
     ] = False,
@@ -41,8 +59,16 @@ def data(
     _show_corpora(opened)
     _show_vocabulary(opened)
     _show_lengths(opened)
+    if batch_tokens is not None:
+        _show_batches(opened, batch_tokens)
     if examples:
         _show_examples(opened, min(examples, len(opened.train)))
+    if rejects:
+        print()
+        print((folder / REJECTS_TEXT_NAME).read_text("utf-8"), end="")
+    if svg is not None:
+        write_text(svg, _draw_lengths(opened))
+        console.notice(f"{svg} shows the lengths of train")
 
 
 def _show_splits(folder: DataFolder) -> None:
@@ -67,12 +93,14 @@ def _show_corpora(folder: DataFolder) -> None:
     corpora = folder.info.train.corpora
     rules = list(dict.fromkeys(rule for corpus in corpora for rule in corpus.rejected))
     rows = [
-        [corpus.prefix, f"{corpus.lines:,}", f"{corpus.kept:,}"]
+        [corpus.prefix, f"{corpus.lines:,}", f"{corpus.kept:,}", f"{corpus.weight:g}", corpus.tag]
         + [f"{corpus.rejected.get(rule, 0):,}" for rule in rules]
         for corpus in corpora
     ]
     print()
-    console.print_table(["train", "lines", "kept", *rules], rows, title="Training text")
+    console.print_table(
+        ["train", "lines", "kept", "weight", "tag", *rules], rows, title="Training text"
+    )
 
 
 def _show_vocabulary(folder: DataFolder) -> None:
@@ -113,6 +141,41 @@ def _show_lengths(folder: DataFolder) -> None:
             bar = "#" * -(-count * _BAR_WIDTH // most)
             rows.append([lengths_of_bin, f"{count:,}", bar])
         console.print_table([f"{lang} tokens", "pairs", ""], rows, title=f"Lengths, train, {lang}")
+
+
+def _show_batches(folder: DataFolder, batch_tokens: int) -> None:
+    """Plan a first pool of updates, which speaks for the others."""
+    from nmt.data.epochs import Epochs, padding, plan_pool
+
+    train = folder.train
+    epochs = Epochs(train.shares, seed=1)
+    plan = plan_pool(train, epochs, batch_tokens=batch_tokens, seed=1, epoch=0, pool=0)
+    print()
+    console.print_table(
+        ["tokens", "padding", "pairs an update", "updates an epoch"],
+        [
+            [
+                f"{batch_tokens:,}",
+                f"{padding(train, plan):.1%}",
+                f"{len(plan.order) / len(plan):,.0f}",
+                f"{len(plan) * epochs.pools:,}",
+            ]
+        ],
+        title="Updates, where they are not cut further",
+    )
+
+
+def _draw_lengths(folder: DataFolder) -> str:
+    from nmt.plot import Panel, Series, draw_curves
+
+    series = [
+        Series(lang, [(float(length), float(pairs)) for length, pairs in enumerate(counts)])
+        for lang, counts in zip(
+            (folder.src_lang, folder.tgt_lang), folder.train.length_counts(), strict=True
+        )
+    ]
+    panel = Panel("Lengths of train", series, "pairs", legend_values=False)
+    return draw_curves([panel], "Lengths", x_label="tokens")
 
 
 def _show_examples(folder: DataFolder, count: int) -> None:

@@ -121,6 +121,16 @@ def plan_pool(
     return PoolPlan(shuffled[by_length], bounds, random.permutation(len(bounds) - 1))
 
 
+def padding(pairs: Pairs, plan: PoolPlan) -> float:
+    """Return the share of both sides' tokens that is padding where no update is cut further."""
+    real = padded = 0
+    for index in range(len(plan)):
+        for lengths in pairs.lengths(plan.update(index)):
+            real += int(lengths.sum()) + len(lengths)
+            padded += (int(lengths.max()) + 1) * len(lengths)
+    return 1 - real / padded
+
+
 def check_budget(batch_tokens: int, longest: int) -> None:
     """UsageError when a sentence of `longest` tokens is above the budget of an update."""
     if longest > batch_tokens:

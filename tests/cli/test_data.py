@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -42,8 +45,8 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
     splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
     assert splits[("train", "en")] == splits[("train", "de")] == "50"
     assert (splits[("valid", "en")], splits[("test-t", "de")]) == ("3", "2")
-    assert ["train", "lines", "kept", "duplicate"] in fields
-    assert [f"{folder.parent}/train", "51", "50", "1"] in fields
+    assert ["train", "lines", "kept", "weight", "tag", "duplicate"] in fields
+    assert [f"{folder.parent}/train", "51", "50", "1", "", "1"] in fields
     assert ["en+de", "300", "learnt", "pad 0, unk 1, bos 2, eos 3"] in fields
 
     # Every pair stands in one bin of its side's histogram.
@@ -88,3 +91,22 @@ def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "this is no data folder" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+def test_data_shows_what_was_dropped_and_how_much_would_be_padding(
+    folder: Path, tmp_path: Path
+) -> None:
+    picture = tmp_path / "lengths.svg"
+    done = run(folder, "--rejects", "--batch-tokens", "200", "--svg", picture)
+    assert done.returncode == 0
+    assert "  duplicate: 1 (1.96 %): " in done.stdout
+    assert "    train.en line 51: en number 0 is even\n" in done.stdout
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    (row,) = [lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "padding"]]
+    assert row[0] == "200"
+    assert 0 <= float(row[1].rstrip("%")) < 50
+    # 50 pairs of 6 to 9 tokens with their ends, at most 200 tokens an update.
+    assert 2 <= int(row[3]) <= 4
+    root = ElementTree.fromstring(picture.read_text())
+    assert {"en", "de"} <= {"".join(span.itertext()) for span in root.iter(f"{SVG}tspan")}
+    assert f"{picture} shows the lengths of train" in done.stderr

@@ -1,0 +1,265 @@
+"""Line diagrams as one self-contained SVG picture.
+
+It is plain text: no plotting library to install on a GPU machine, and a browser, an editor or a
+README shows it. All panels share the horizontal axis, so that what belongs together stands in one
+column. The background is drawn, so that the picture reads on white and on dark pages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+Point = tuple[float, float]
+
+PLOT_WIDTH = 400
+PLOT_HEIGHT = 200
+MAX_POINTS = 1000
+"""Points drawn of one series; a finer line than the picture's pixels only makes the file larger."""
+
+_COLUMNS = 2
+_HEADER = 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 54, 50
+_PANEL_WIDTH = _LEFT + PLOT_WIDTH + _RIGHT
+_PANEL_HEIGHT = _TOP + PLOT_HEIGHT + _BOTTOM
+_FEW_POINTS = 40
+_INTERVALS = 5
+_TICK_DIGITS = 6
+_HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
+_INK, _FAINT, _GRID = "#1f2328", "#59636e", "#e4e7eb"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+# Okabe and Ito's palette, which readers with any colour vision can tell apart; yellow left out.
+_PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a panel."""
+
+    label: str
+    points: Sequence[Point]
+    """(x, value) by ascending x from 0 on; NaN and infinities are not drawn."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One diagram: series that share a vertical axis."""
+
+    title: str
+    series: Sequence[Series]
+    unit: str
+    log_scale: bool = False
+    """A logarithmic vertical axis; values of zero or less cannot be drawn on it."""
+    legend_values: bool = True
+    """Whether the legend gives the last value of each series."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Maps values from `low` to `high` to 0 to `length` pixels."""
+
+    low: float
+    high: float
+    length: int
+    ticks: Sequence[float]
+    log_scale: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log_scale:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return self.length * (value - low) / (high - low)
+
+
+def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update") -> str:
+    """Return an SVG document with the panels in two columns, each over x from 0 on."""
+    drawable = [[_drawable(series, panel.log_scale) for series in panel.series] for panel in panels]
+    places = [x for panel in drawable for series in panel for x, _ in series.points]
+    x_high = max(places, default=0) or 1
+    x_axis = _Axis(0, x_high, PLOT_WIDTH, [t for t in linear_ticks(0, x_high) if t <= x_high])
+    width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
+    height = _HEADER + math.ceil(len(panels) / _COLUMNS) * _PANEL_HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" font-family="{_FONT}" font-size="12" role="img">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
+        _text(24, 34, title, size=19, bold=True),
+    ]
+    for index, (panel, series) in enumerate(zip(panels, drawable, strict=True)):
+        row, column = divmod(index, _COLUMNS)
+        left = column * _PANEL_WIDTH + _LEFT
+        top = _HEADER + row * _PANEL_HEIGHT + _TOP
+        parts.append(f'<g transform="translate({left},{top})">')
+        parts += _draw_panel(panel, [s for s in series if s.points], x_axis, x_label)
+        parts.append("</g>")
+    parts.append("</svg>\n")
+    return "\n".join(parts)
+
+
+def _drawable(series: Series, log_scale: bool) -> Series:
+    """Leave out the points that have no place in the picture."""
+    points = [
+        (x, y)
+        for x, y in series.points
+        if 0 <= x < _HUGE and abs(y) < _HUGE and (y > 1 / _HUGE or not log_scale)
+    ]
+    return Series(series.label, points)
+
+
+def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: str) -> list[str]:
+    """Draw one panel; the origin is the plot's top left corner."""
+    unit = f'<tspan font-weight="normal" fill="{_FAINT}" dx="6">{escape(panel.unit)}</tspan>'
+    parts = [_text(0, -30, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
+    if not series:
+        parts.append(
+            f'<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="none" stroke="{_GRID}"/>'
+        )
+        middle = PLOT_HEIGHT // 2
+        parts.append(
+            _text(PLOT_WIDTH // 2, middle, "no data yet", anchor="middle", colour=_FAINT, size=13)
+        )
+        return parts
+    values = [y for one in series for _, y in one.points]
+    y_axis = _vertical_axis(min(values), max(values), panel.log_scale)
+    parts += _draw_axes(x_axis, y_axis, x_label)
+    legend = []
+    for index, one in enumerate(series):
+        colour = _PALETTE[index % len(_PALETTE)]
+        parts += _draw_line(one.points, x_axis, y_axis, colour)
+        gap = ' dx="14"' if index else ""
+        last = f'<tspan font-weight="bold" dx="4">{short_number(one.points[-1][1])}</tspan>'
+        legend.append(
+            f'<tspan fill="{colour}"{gap}>●</tspan><tspan dx="4">{escape(one.label)}</tspan>'
+            f"{last if panel.legend_values else ''}"
+        )
+    parts.append(_text(0, -11, "", more="".join(legend)))
+    return parts
+
+
+def _draw_axes(x_axis: _Axis, y_axis: _Axis, x_label: str) -> list[str]:
+    parts = []
+    for tick in y_axis.ticks:
+        y = PLOT_HEIGHT - y_axis(tick)
+        parts.append(f'<path d="M0 {y:.1f}H{PLOT_WIDTH}" stroke="{_GRID}"/>')
+        parts.append(
+            _text(-8, y + 4, short_number(tick, _TICK_DIGITS), anchor="end", colour=_FAINT)
+        )
+    for tick in x_axis.ticks:
+        x = x_axis(tick)
+        parts.append(f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{_GRID}"/>')
+        parts.append(
+            _text(
+                x,
+                PLOT_HEIGHT + 17,
+                short_number(tick, _TICK_DIGITS),
+                anchor="middle",
+                colour=_FAINT,
+            )
+        )
+    parts.append(f'<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{_FAINT}"/>')
+    parts.append(_text(PLOT_WIDTH / 2, PLOT_HEIGHT + 34, x_label, anchor="middle", colour=_FAINT))
+    return parts
+
+
+def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: str) -> list[str]:
+    places = [(f"{x_axis(x):.1f}", f"{PLOT_HEIGHT - y_axis(y):.1f}") for x, y in thinned(points)]
+    joined = " ".join(f"{x},{y}" for x, y in places)
+    parts = [
+        f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.6" '
+        'stroke-linejoin="round"/>'
+    ]
+    if len(places) <= _FEW_POINTS:  # a line through one point is invisible, and few are measured
+        parts += [f'<circle cx="{x}" cy="{y}" r="2.4" fill="{colour}"/>' for x, y in places]
+    return parts
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = 12,
+    bold: bool = False,
+    anchor: str = "start",
+    colour: str = _INK,
+    more: str = "",
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:g}" y="{y:.1f}" font-size="{size}"{weight} text-anchor="{anchor}" '
+        f'fill="{colour}">{escape(text)}{more}</text>'
+    )
+
+
+def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> Sequence[Point]:
+    """Return at most `limit` points: of each stretch the lowest and the highest, in their order.
+
+    So a spike of one update stays in sight, which an average would hide.
+    """
+    if len(points) <= limit:
+        return points
+    stretch = math.ceil(len(points) / (limit // 2))
+    kept: list[Point] = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        extremes = {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
+        kept += sorted(extremes)
+    return kept
+
+
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Return round values, 1, 2 or 5 times a power of ten apart, that enclose `low` to `high`.
+
+    They are at least a fifth of the range apart: 0 to 10 gives 0, 2, ... 10, and 3.2 to 6.9 gives
+    3, 4, ... 7. Where the two are one value, it comes to stand in the middle.
+    """
+    if math.isclose(low, high, abs_tol=1 / _HUGE):
+        spread = abs(low) / 10 or 1.0
+        low, high = low - spread, high + spread
+    raw = (high - low) / _INTERVALS
+    power = 10.0 ** math.floor(math.log10(raw))
+    # The tolerance keeps 0.2, computed as 0.2 + 3e-17, from becoming 0.5.
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times the powers of ten that enclose `low` to `high`, both positive.
+
+    Over many decades only powers of ten remain; where fewer than four would stand, the ticks are
+    those of a linear axis: 4.1 to 4.9 is 4, 4.2, ... 5. These stay positive, because the step of a
+    range that three of the values enclose is never larger than the first of the three.
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [m * 10.0**decade for decade in decades for m in (1, 2, 5)]
+    below = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
+    above = min(i for i, value in enumerate(values) if value >= high * (1 - 1e-9))
+    enclosing = values[below : above + 1]
+    if len(enclosing) < 4:
+        return linear_ticks(low, high)
+    if len(enclosing) <= 2 * _INTERVALS:
+        return enclosing
+    every = math.ceil(len(decades) / (2 * _INTERVALS))
+    return [10.0**decade for decade in decades][::every]
+
+
+def _vertical_axis(low: float, high: float, log_scale: bool) -> _Axis:
+    ticks = log_ticks(low, high) if log_scale else linear_ticks(low, high)
+    return _Axis(min(low, ticks[0]), max(high, ticks[-1]), PLOT_HEIGHT, ticks, log_scale)
+
+
+def short_number(value: float, digits: int = 4) -> str:
+    """Write a number in few characters, to `digits` significant ones: 0, 5.914, 12.5k, 3M, 3e-4."""
+    value = float(f"{value:.{digits}g}")
+    size = abs(value)
+    if size >= 1e12 or 0 < size < 1e-2:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    for least, divisor, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= least:
+            return f"{value / divisor:.{digits}g}{letter}"
+    return f"{value:.{digits}g}"

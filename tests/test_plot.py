@@ -1,0 +1,205 @@
+"""Diagrams: places worked out by hand, round ticks, and a picture that always opens."""
+
+from __future__ import annotations
+
+import math
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.plot import (
+    MAX_POINTS,
+    PLOT_HEIGHT,
+    PLOT_WIDTH,
+    Panel,
+    Series,
+    draw_curves,
+    linear_ticks,
+    log_ticks,
+    short_number,
+    thinned,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawing(points: list[tuple[float, float]], log_scale: bool = False) -> ElementTree.Element:
+    panel = Panel("panel", [Series("series", points)], "unit", log_scale)
+    return ElementTree.fromstring(draw_curves([panel], "run"))
+
+
+def places(picture: ElementTree.Element) -> list[list[tuple[float, float]]]:
+    """The corners of each line, in pixels from the top left corner of its plot."""
+    return [
+        [
+            (float(x), float(y))
+            for x, y in (pair.split(",") for pair in line.get("points", "").split())
+        ]
+        for line in picture.iter(f"{SVG}polyline")
+    ]
+
+
+def texts(picture: ElementTree.Element) -> list[str]:
+    return ["".join(text.itertext()) for text in picture.iter(f"{SVG}text")]
+
+
+def titles(picture: ElementTree.Element) -> list[str]:
+    return [
+        text.text or "" for text in picture.iter(f"{SVG}text") if text.get("font-weight") == "bold"
+    ]
+
+
+def test_points_stand_at_their_linear_places() -> None:
+    # The plot is 400 wide for updates 0 to 100, and 200 high for values 1 to 3, upwards.
+    picture = drawing([(0, 1), (50, 2), (100, 3)])
+    assert places(picture) == [[(0, 200), (200, 100), (400, 0)]]
+
+
+def test_points_stand_at_their_logarithmic_places() -> None:
+    # 1 to 100 are two decades on 200 pixels: 10 stands in the middle.
+    picture = drawing([(0, 1), (50, 10), (100, 100)], log_scale=True)
+    assert places(picture) == [[(0, 200), (200, 100), (400, 0)]]
+
+
+def test_panels_share_the_axis_of_updates() -> None:
+    early = Panel("early", [Series("", [(0, 0), (10, 1)])], "")
+    late = Panel("late", [Series("", [(0, 0), (40, 1)])], "")
+    first, second = places(ElementTree.fromstring(draw_curves([early, late], "run")))
+    assert (first[-1][0], second[-1][0]) == (PLOT_WIDTH / 4, PLOT_WIDTH)
+
+
+def test_two_panels_stand_in_a_row_and_the_third_below() -> None:
+    panel = Panel("", [], "")
+    picture = ElementTree.fromstring(draw_curves([panel] * 3, "run"))
+    corners = [
+        group.get("transform", "").removeprefix("translate(").rstrip(")").split(",")
+        for group in picture.iter(f"{SVG}g")
+    ]
+    (x0, y0), (x1, y1), (x2, y2) = ((int(x), int(y)) for x, y in corners)
+    assert x0 == x2 < x1
+    assert y0 == y1 < y2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (3.2, 6.9, [3, 4, 5, 6, 7]),
+        (0, 100_000, [0, 20_000, 40_000, 60_000, 80_000, 100_000]),
+        (1e-5, 7e-4, [0, 2e-4, 4e-4, 6e-4, 8e-4]),
+        (-1, 1, [-1, -0.5, 0, 0.5, 1]),
+        (5, 5, [4.4, 4.6, 4.8, 5, 5.2, 5.4, 5.6]),
+        (0, 0, [-1, -0.5, 0, 0.5, 1]),
+    ],
+)
+def test_linear_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
+    assert linear_ticks(low, high) == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (1, 100, [1, 2, 5, 10, 20, 50, 100]),
+        (4.3, 160, [2, 5, 10, 20, 50, 100, 200]),
+        (4.1, 4.9, [4, 4.2, 4.4, 4.6, 4.8, 5]),  # 2 and 5 alone would say little
+        (2, 200_000, [1, 10, 100, 1000, 10_000, 100_000, 1_000_000]),
+        (7, 7, [6, 6.5, 7, 7.5, 8]),
+    ],
+)
+def test_log_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
+    assert log_ticks(low, high) == pytest.approx(ticks)
+
+
+@given(st.floats(1e-30, 1e30), st.floats(1, 1e6))
+def test_log_ticks_are_positive(low: float, factor: float) -> None:
+    assert min(log_ticks(low, low * factor)) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (5.91372, "5.914"),
+        (0.3, "0.3"),
+        (0.1 + 0.2, "0.3"),
+        (3e-4, "3e-4"),
+        (1.25e-5, "1.25e-5"),
+        (-2, "-2"),
+        (9999.7, "10k"),
+        (12_500, "12.5k"),
+        (100_000, "100k"),
+        (3_000_000, "3M"),
+        (2.5e13, "2.5e13"),
+    ],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert short_number(value) == text
+
+
+def test_a_long_series_is_thinned_and_keeps_its_spike() -> None:
+    points = [(float(x), math.sin(x / 5000)) for x in range(123_456)]
+    points[77_777] = (77_777.0, 9.0)
+    kept = thinned(points)
+    assert len(kept) <= MAX_POINTS
+    assert (77_777.0, 9.0) in kept
+    assert list(kept) == sorted(kept)
+    (line,) = places(drawing(points))
+    assert len(line) == len(kept)
+
+
+def test_a_short_series_is_drawn_whole() -> None:
+    points = [(float(x), 0.0) for x in range(MAX_POINTS)]
+    assert thinned(points) == points
+
+
+def test_what_cannot_be_drawn_is_left_out() -> None:
+    nan, infinity = math.nan, math.inf
+    picture = drawing([(0, 1), (10, nan), (20, infinity), (30, -infinity), (nan, 2), (40, 3)])
+    assert places(picture) == [[(0, PLOT_HEIGHT), (PLOT_WIDTH, 0)]]
+    # On a logarithmic axis neither zero nor less has a place.
+    picture = drawing([(0, 1), (20, 0), (30, -1), (40, 100)], log_scale=True)
+    assert places(picture) == [[(0, PLOT_HEIGHT), (PLOT_WIDTH, 0)]]
+
+
+@pytest.mark.parametrize("points", [[], [(5, math.nan)]])
+def test_a_panel_without_points_says_so(points: list[tuple[float, float]]) -> None:
+    picture = drawing(points)
+    assert "no data yet" in texts(picture)
+    assert places(picture) == []
+
+
+def test_one_point_is_visible() -> None:
+    (dot,) = drawing([(100, 5.0)]).iter(f"{SVG}circle")
+    assert (dot.get("cx"), dot.get("cy")) == ("400.0", "100.0")
+
+
+def test_text_is_escaped() -> None:
+    panel = Panel("a < b", [Series("x & 'y'", [(1, 1)])], "<unit>")
+    picture = ElementTree.fromstring(draw_curves([panel], '<script>"&"</script>'))
+    written = " ".join(texts(picture))
+    for text in ("a < b", "x & 'y'", "<unit>", '<script>"&"</script>'):
+        assert text in written
+
+
+def test_the_background_is_drawn() -> None:
+    picture = drawing([(1, 1)])
+    background = next(picture.iter(f"{SVG}rect"))
+    assert background.get("fill") == "#ffffff"
+    assert background.get("width") == picture.get("width")
+
+
+def test_the_legend_gives_the_last_value() -> None:
+    assert any(
+        "series" in text and "3.142" in text for text in texts(drawing([(1, 9), (2, math.pi)]))
+    )
+
+
+@given(st.lists(st.tuples(st.floats(), st.floats())), st.booleans())
+def test_any_numbers_make_a_picture(points: list[tuple[float, float]], log_scale: bool) -> None:
+    for line in places(drawing(points, log_scale)):
+        for x, y in line:
+            assert 0 <= x <= PLOT_WIDTH
+            assert 0 <= y <= PLOT_HEIGHT
