@@ -130,6 +130,13 @@ class TrainingConfig:
     label_smoothing: float = _value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
     )
+    subword_dropout: float = _value(
+        0.0,
+        "BPE dropout: chance that a merge of a token is undone, anew in each epoch. It makes "
+        "sentences longer than batch_tokens counts.",
+        minimum=0.0,
+        below=1.0,
+    )
     schedule: str = _value(
         "inverse_sqrt",
         "Learning rate after linear warm-up: falling with the inverse square root of the update "

@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_logits_are_those_of_the_cpu(data: Path) -> None:
     folder = DataFolder.open(data)
-    batch = collate(folder.train, np.arange(40))
+    batch = collate(*folder.train.rows(np.arange(40)))
     size = len(folder.src_vocabulary)
     model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
     model.eval()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.epochs import Pairs, order_by_length
 from nmt.data.permutation import Indices
-from nmt.data.shards import TokenRows
+from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 
@@ -43,9 +43,8 @@ class Batch:
         return Batch(*(t.to(device, non_blocking=True) for t in vars(self).values()))
 
 
-def collate(pairs: Pairs, indices: Indices) -> Batch:
-    """Make the batch of the pairs at `indices`, in that order."""
-    src, tgt = pairs.rows(indices)
+def collate(src: TokenRows, tgt: TokenRows) -> Batch:
+    """Make the batch of some pairs, in their order."""
     tgt_out = _padded(tgt, None, EOS_ID)
     return Batch(
         src=torch.from_numpy(_padded(src, None, EOS_ID)),
@@ -74,34 +73,38 @@ def _padded(rows: TokenRows, first: int | None, last: int | None) -> Indices:
     return table
 
 
-def split_update(pairs: Pairs, update: Indices, *, ranks: int) -> list[Indices]:
+def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> list[Indices]:
     """Share an update's pairs among ranks: neighbours stay together, tokens are about equal.
 
-    A rank may get none where there are fewer pairs than ranks.
+    Returns the places in the update that each rank gets, and none where there are fewer pairs than
+    ranks.
     """
-    src_lengths, tgt_lengths = pairs.lengths(update)
     costs = (src_lengths + tgt_lengths).astype(np.int64) + 2
     middles = np.cumsum(costs) - costs / 2
     owners = (middles * ranks / costs.sum()).astype(np.int64)
-    return [update[owners == rank] for rank in range(ranks)]
+    return [np.flatnonzero(owners == rank) for rank in range(ranks)]
 
 
-def micro_batches(pairs: Pairs, update: Indices, micro_batch_tokens: int) -> list[Indices]:
-    """Cut pairs into runs whose padded size fits on either side; a longer pair stands alone."""
-    lengths = (np.maximum(*pairs.lengths(update)) + 1).tolist()
+def micro_batches(
+    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
+) -> list[Indices]:
+    """Cut pairs into runs whose padded size fits on either side; a longer pair stands alone.
+
+    Returns the places that each run holds.
+    """
     cuts: list[int] = []
     start, longest = 0, 0
-    for index, length in enumerate(lengths):
+    for index, length in enumerate((np.maximum(src_lengths, tgt_lengths) + 1).tolist()):
         longest = max(longest, length)
         if index > start and longest * (index - start + 1) > micro_batch_tokens:
             cuts.append(index)
             start, longest = index, length
-    return [part for part in np.split(update, cuts) if len(part)]
+    return [part for part in np.split(np.arange(len(src_lengths)), cuts) if len(part)]
 
 
 def batches_by_length(pairs: Pairs, micro_batch_tokens: int) -> Iterator[Batch]:
     """Iterate once over all pairs, without randomness: for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
     order = order_by_length(src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1)
-    for part in micro_batches(pairs, order, micro_batch_tokens):
-        yield collate(pairs, part)
+    for part in micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens):
+        yield collate(*pairs.rows(order[part]))

@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from nmt.data.batches import Batch, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Pairs, plan_pool
 from nmt.data.permutation import Indices
+from nmt.data.shards import TokenRows
+from nmt.data.subword_dropout import SubwordDropout
 
 Item = TypeVar("Item")
 
@@ -44,17 +48,29 @@ class Update:
     """Epochs that are complete after this update."""
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How much of an update a rank gets, and in what parts."""
+
+    micro_batch_tokens: int
+    rank: int = 0
+    ranks: int = 1
+
+
 def updates_from(
     position: Position,
     pairs: Pairs,
+    cut: Cut,
     *,
     batch_tokens: int,
-    micro_batch_tokens: int,
     seed: int,
-    rank: int,
-    ranks: int,
+    dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
 ) -> Iterator[Update]:
-    """Yield the updates of a run from a position on, without end."""
+    """Yield the updates of a run from a position on, without end.
+
+    dropouts: what takes source and target tokens apart, anew in each epoch. Tokens are counted
+    before it when pairs are put together, and after it when an update is cut.
+    """
     epochs = Epochs(pairs.shares, seed=seed)
     while True:
         epoch, pool = position.epoch, position.pool
@@ -62,27 +78,32 @@ def updates_from(
             pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool
         )
         for index in range(position.index, len(plan)):
-            update = plan.update(index)
-            share = split_update(pairs, update, ranks=ranks)[rank]
-            src_tokens, tgt_tokens = _tokens(pairs, update)
+            src, tgt = pairs.rows(plan.update(index))
+            if dropouts is not None:
+                random = np.random.default_rng((seed, epoch, pool, index))
+                src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
+            share = split_update(src.lengths, tgt.lengths, ranks=cut.ranks)[cut.rank]
+            own_src, own_tgt = src.take(share), tgt.take(share)
             yield Update(
-                pairs=update,
+                pairs=plan.update(index),
                 batches=[
-                    collate(pairs, part) for part in micro_batches(pairs, share, micro_batch_tokens)
+                    collate(own_src.take(part), own_tgt.take(part))
+                    for part in micro_batches(
+                        own_src.lengths, own_tgt.lengths, cut.micro_batch_tokens
+                    )
                 ],
-                src_tokens=src_tokens,
-                tgt_tokens=tgt_tokens,
-                own_tokens=sum(_tokens(pairs, share)),
+                src_tokens=_tokens(src),
+                tgt_tokens=_tokens(tgt),
+                own_tokens=_tokens(own_src) + _tokens(own_tgt),
                 following=_behind(position, index, updates=len(plan), pools=epochs.pools),
                 epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
             )
         position = _behind(position, len(plan) - 1, updates=len(plan), pools=epochs.pools)
 
 
-def _tokens(pairs: Pairs, indices: Indices) -> tuple[int, int]:
-    """Return the source and target tokens of some pairs, eos counted."""
-    src, tgt = (int(side.sum()) + len(indices) for side in pairs.lengths(indices))
-    return src, tgt
+def _tokens(rows: TokenRows) -> int:
+    """Return the tokens of some lines, eos counted."""
+    return len(rows.ids) + len(rows)
 
 
 def _behind(position: Position, index: int, *, updates: int, pools: int) -> Position:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import sentencepiece
@@ -103,6 +104,20 @@ class Vocabulary:
         pieces = self.tokens(self.encode([symbol])[0])
         return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
 
+    def merges(self) -> list[tuple[int, int]]:
+        """Return which two tokens each token was merged of last: (-1, -1) for those that were not.
+
+        Merges are what byte-pair encoding does to the token's own text: the pair that was learnt
+        first is joined first.
+        """
+        processor = self._processor
+        scores = {
+            processor.id_to_piece(token): (-processor.get_score(token), token)
+            for token in range(len(self))
+            if not (processor.is_control(token) or processor.is_byte(token))
+        }
+        return [_last_merge(processor.id_to_piece(token), scores) for token in range(len(self))]
+
     def _is_barred(self, token_id: int) -> bool:
         processor = self._processor
         if processor.is_control(token_id) or processor.is_unknown(token_id):
@@ -110,6 +125,21 @@ class Vocabulary:
         piece: str = processor.id_to_piece(token_id)
         text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
         return any(character in text for character in _LINE_BREAKERS)
+
+
+def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int, int]:
+    """Return the ids of the two parts of a piece; ranks: when a piece was learnt, and its id."""
+    parts = list(piece) if piece in ranks else []
+    while len(parts) > 2:
+        joined = [left + right for left, right in pairwise(parts)]
+        known = [at for at, text in enumerate(joined) if text in ranks]
+        if not known:
+            return -1, -1
+        at = min(known, key=lambda at: ranks[joined[at]][0])
+        parts[at : at + 2] = [joined[at]]
+    if len(parts) < 2 or any(part not in ranks for part in parts):
+        return -1, -1
+    return ranks[parts[0]][1], ranks[parts[1]][1]
 
 
 def learn_vocabulary(

@@ -22,7 +22,8 @@ from nmt.config import Recipe
 from nmt.data.batches import Batch
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Position, Update, prefetched, updates_from
+from nmt.data.stream import Cut, Position, Update, prefetched, updates_from
+from nmt.data.subword_dropout import SubwordDropout
 from nmt.errors import NMTError, Stopped
 from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
@@ -201,14 +202,20 @@ class Trainer:
         """Return the updates that come next, the first few of which are made ready now."""
         config, progress, info = self.config, self.progress, self.data.info.train
         check_budget(config.batch_tokens, max(info.src.longest, info.tgt.longest) + 1)
+        dropouts = None
+        if config.subword_dropout:
+            src, tgt = (
+                SubwordDropout(vocabulary, config.subword_dropout)
+                for vocabulary in (self.data.src_vocabulary, self.data.tgt_vocabulary)
+            )
+            dropouts = src, tgt
         updates = updates_from(
             Position(progress.epoch, progress.pool, progress.position),
             self.data.train,
+            Cut(config.micro_batch_tokens, self.ranks.rank, self.ranks.world_size),
             batch_tokens=config.batch_tokens,
-            micro_batch_tokens=config.micro_batch_tokens,
             seed=config.seed,
-            rank=self.ranks.rank,
-            ranks=self.ranks.world_size,
+            dropouts=dropouts,
         )
         return prefetched(updates, ahead=_UPDATES_AHEAD)
 

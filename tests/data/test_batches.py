@@ -35,7 +35,7 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
 def test_ranks_share_an_update_disjoint_complete_and_in_order(ranks: int) -> None:
     pairs = like_wmt(400)
     for update in updates(pairs, batch_tokens=3_000):
-        shares = split_update(pairs, update, ranks=ranks)
+        shares = [update[share] for share in split_update(*pairs.lengths(update), ranks=ranks)]
         assert len(shares) == ranks
         assert np.concatenate(shares).tolist() == update.tolist()
 
@@ -45,14 +45,14 @@ def test_ranks_get_about_equal_numbers_of_tokens(ranks: int) -> None:
     pairs = like_wmt(2_000)
     costs = pairs.src + pairs.tgt + 2
     for update in updates(pairs, batch_tokens=10_000):
-        shares = split_update(pairs, update, ranks=ranks)
+        shares = [update[share] for share in split_update(*pairs.lengths(update), ranks=ranks)]
         fair = costs[update].sum() / ranks
         # A border lies within half a pair of its fair place, and a share has two borders.
         assert all(abs(costs[s].sum() - fair) <= costs[update].max() for s in shares)
 
 
 def test_more_ranks_than_pairs_leave_some_without() -> None:
-    shares = split_update(with_eos((5, 5), (5, 5)), np.array([1, 0]), ranks=5)
+    shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), ranks=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
 
 
@@ -60,7 +60,7 @@ def test_more_ranks_than_pairs_leave_some_without() -> None:
 def test_micro_batches_stay_within_the_padded_bound_complete_and_in_order(budget: int) -> None:
     pairs = like_wmt(1_000)
     update = np.random.default_rng(0).permutation(1_000)
-    parts = micro_batches(pairs, update, budget)
+    parts = [update[part] for part in micro_batches(*pairs.lengths(update), budget)]
     assert np.concatenate(parts).tolist() == update.tolist()
     for part in parts:
         assert len(part) * (pairs.src[part].max() + 1) <= budget
@@ -70,18 +70,19 @@ def test_micro_batches_stay_within_the_padded_bound_complete_and_in_order(budget
 def test_micro_batches_are_cut_by_hand_as_expected() -> None:
     # The longer side counts: 4 5 9 2 2. 2 * 5 <= 10, 3 * 9 > 10; 9 stands alone, since 2 * 9 > 10.
     pairs = with_eos((4, 3), (1, 5), (9, 2), (2, 2), (2, 1))
-    parts = micro_batches(pairs, np.arange(5), 10)
+    parts = micro_batches(*pairs.lengths(np.arange(5)), 10)
     assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4]]
 
 
 def test_a_pair_longer_than_a_micro_batch_stands_alone() -> None:
     pairs = with_eos((3, 3), (40, 2), (3, 3), (2, 40))
-    parts = micro_batches(pairs, np.arange(4), 10)
+    parts = micro_batches(*pairs.lengths(np.arange(4)), 10)
     assert [part.tolist() for part in parts] == [[0], [1], [2], [3]]
 
 
 def test_a_rank_without_pairs_has_no_micro_batches() -> None:
-    assert micro_batches(with_eos((3, 3)), np.array([], dtype=np.int64), 10) == []
+    nothing = np.zeros(0, np.int32)
+    assert micro_batches(nothing, nothing, 10) == []
 
 
 # ---------------------------------------------------------------------------- tensors
@@ -89,7 +90,7 @@ def test_a_rank_without_pairs_has_no_micro_batches() -> None:
 
 def test_collate_makes_the_tensors_of_two_pairs() -> None:
     pairs = TextPairs([([7, 8, 9], [11]), ([5], [12, 13, 14])])
-    batch = collate(pairs, np.array([0, 1]))
+    batch = collate(*pairs.rows(np.array([0, 1])))
     assert batch.src.tolist() == [[7, 8, 9, EOS], [5, EOS, PAD, PAD]]
     assert batch.tgt_in.tolist() == [[BOS, 11, PAD, PAD], [BOS, 12, 13, 14]]
     assert batch.tgt_out.tolist() == [[11, EOS, PAD, PAD], [12, 13, 14, EOS]]
@@ -101,7 +102,7 @@ def test_collate_makes_the_tensors_of_two_pairs() -> None:
 
 def test_collate_keeps_the_order_that_it_is_given() -> None:
     pairs = TextPairs([([7], [8]), ([9, 10], [11])])
-    assert collate(pairs, np.array([1, 0])).src.tolist() == [[9, 10, EOS], [7, EOS, PAD]]
+    assert collate(*pairs.rows(np.array([1, 0]))).src.tolist() == [[9, 10, EOS], [7, EOS, PAD]]
 
 
 def test_pad_sources_closes_and_pads_lines_that_are_translated() -> None:
@@ -109,7 +110,7 @@ def test_pad_sources_closes_and_pads_lines_that_are_translated() -> None:
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    batch = collate(TextPairs([([7], [8])]), np.array([0])).to(torch.device("meta"))
+    batch = collate(*TextPairs([([7], [8])]).rows(np.array([0]))).to(torch.device("meta"))
     assert isinstance(batch, Batch)
     assert {tensor.device.type for tensor in vars(batch).values()} == {"meta"}
 

@@ -12,7 +12,7 @@ import pytest
 from made_up_pairs import like_wmt
 
 from nmt.data import epochs
-from nmt.data.stream import Position, Update, prefetched, updates_from
+from nmt.data.stream import Cut, Position, Update, prefetched, updates_from
 
 PAIRS = like_wmt(700)
 
@@ -26,11 +26,9 @@ def stream(position: Position | None = None, *, rank: int = 0, ranks: int = 1) -
     return updates_from(
         position or Position(),
         PAIRS,
+        Cut(micro_batch_tokens=400, rank=rank, ranks=ranks),
         batch_tokens=1500,
-        micro_batch_tokens=400,
         seed=1,
-        rank=rank,
-        ranks=ranks,
     )
 
 

@@ -36,7 +36,7 @@ from toy_training import (
 from nmt.cli.train import train as train_command
 from nmt.config import Value, resumable_keys
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Position, updates_from
+from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training.average import select_checkpoints
@@ -166,7 +166,7 @@ def two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_are_one(data: Path, one_process: Path, two_processes: Path) -> None:
     folder = DataFolder.open(data)
     stream = updates_from(
-        Position(), folder.train, batch_tokens=33, micro_batch_tokens=33, seed=3, rank=0, ranks=1
+        Position(), folder.train, Cut(micro_batch_tokens=33), batch_tokens=33, seed=3
     )
     sizes = [len(update.pairs) for update in itertools.islice(stream, 12)]
     assert min(sizes) == 1 < max(sizes)  # an update of one pair leaves a process without work

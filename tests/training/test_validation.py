@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sacrebleu
 import torch
@@ -56,7 +57,7 @@ def test_loss_and_nll_are_those_of_a_loop_over_single_pairs(
     loss = nll = tokens = 0.0
     model.eval()
     for index in range(len(valid)):
-        batch = collate(valid, torch.tensor([index]).numpy())
+        batch = collate(*valid.rows(np.array([index])))
         with torch.no_grad():
             logits, targets = model(batch).double(), batch.tgt_out[0]
         loss += F.cross_entropy(logits, targets, label_smoothing=EPS, reduction="sum").item()

@@ -1,0 +1,79 @@
+"""BPE dropout (Provilkov et al. 2020) on encoded text: other segmentations of the same words.
+
+Each merge that made a token is undone with probability p, independently; a token of which any merge
+is undone falls apart there, and into what the remaining merges hold together. Nothing but ids is
+needed: shards stay as they are, and a resume draws what it would have drawn.
+
+It is stronger than the paper's algorithm at the same p, which gives a dropped merge another chance
+in its next step, and lets characters that are left apart join in other ways. On Multi30k with 4,000
+subwords, a token becomes 1.57 tokens at p = 0.1 and 1.29 at 0.05, and 1.37 and 1.19 by the paper's
+algorithm as SentencePiece has it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.shards import TokenRows
+from nmt.data.vocabulary import Vocabulary
+
+Halves = npt.NDArray[np.int64]
+
+
+class SubwordDropout:
+    """Undoes merges of a vocabulary's tokens with probability p."""
+
+    def __init__(self, vocabulary: Vocabulary, p: float) -> None:
+        self._left, self._right = (
+            np.array(side) for side in zip(*vocabulary.merges(), strict=True)
+        )
+        self._p = p
+        merges = self._count_merges()
+        self._whole = (1 - p) ** merges  # chance that no merge of a token is undone: (vocabulary,)
+
+    def __call__(self, rows: TokenRows, random: np.random.Generator) -> TokenRows:
+        """Return the rows with some of their tokens in parts."""
+        ids = rows.ids.astype(np.int64)
+        owners = np.repeat(np.arange(len(rows)), rows.lengths)
+        broken = random.random(len(ids)) >= self._whole[ids]
+        while broken.any():
+            ids, broken, parts = self._split(ids, broken, random)
+            owners = np.repeat(owners, parts)
+        lengths = np.bincount(owners, minlength=len(rows)).astype(np.int32)
+        return TokenRows(ids.astype(rows.ids.dtype), lengths)
+
+    def _split(
+        self, ids: Halves, broken: npt.NDArray[np.bool_], random: np.random.Generator
+    ) -> tuple[Halves, npt.NDArray[np.bool_], Halves]:
+        """Take the last merge of each broken token apart.
+
+        Returns:
+            The ids, which of them are broken in turn, and into how many each old one has become.
+        """
+        at = np.flatnonzero(broken)
+        left, right = self._left[ids[at]], self._right[ids[at]]
+        whole_left, whole_right = self._whole[left], self._whole[right]
+        # The last merge is undone, or one on the left, or one on the right: any but none of them.
+        intact = (1 - self._p) * whole_left * whole_right
+        left_broken = random.random(len(at)) * (1 - intact) < 1 - whole_left
+        # Where the left is whole, the reason is the last merge or the right.
+        chance = (1 - whole_right) / np.where(left_broken, 1.0, 1 - (1 - self._p) * whole_right)
+        right_broken = random.random(len(at)) < chance
+        parts = 1 + broken.astype(np.int64)
+        ids, flags = np.repeat(ids, parts), np.zeros(int(parts.sum()), np.bool_)
+        first = np.cumsum(parts)[at] - 2
+        ids[first], ids[first + 1] = left, right
+        flags[first], flags[first + 1] = left_broken, right_broken
+        return ids, flags, parts
+
+    def _count_merges(self) -> Halves:
+        """Return how many merges made each token: (vocabulary,), 0 for a character."""
+        merged = np.flatnonzero(self._left >= 0)
+        merges = np.zeros(len(self._left), np.int64)
+        while True:
+            found = merges.copy()
+            found[merged] = 1 + merges[self._left[merged]] + merges[self._right[merged]]
+            if np.array_equal(found, merges):
+                return merges
+            merges = found

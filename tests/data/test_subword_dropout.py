@@ -1,0 +1,145 @@
+"""BPE dropout: the same text in other tokens, as often as the merges say, and repeatable."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from made_up_pairs import TextPairs
+
+from nmt.data.shards import TokenRows
+from nmt.data.stream import Cut, Position, updates_from
+from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+
+LINES = ["the house and the tree", "a mouse in the house", "trees and houses", "the the the"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return learn_vocabulary(LINES, vocab_size=300, symbols=["<2de>"])
+
+
+def encoded(vocabulary: Vocabulary, lines: list[str]) -> TokenRows:
+    return TokenRows.of(vocabulary.encode(lines), token_bytes=2)
+
+
+def listed(rows: TokenRows) -> list[list[int]]:
+    return [part.tolist() for part in np.split(rows.ids, np.cumsum(rows.lengths)[:-1])]
+
+
+def test_merges_spell_the_tokens_that_they_make(vocabulary: Vocabulary) -> None:
+    merges = vocabulary.merges()
+    pieces = vocabulary.tokens(range(len(vocabulary)))
+    made = [token for token, (left, _) in enumerate(merges) if left >= 0]
+    assert all(pieces[merges[t][0]] + pieces[merges[t][1]] == pieces[t] for t in made)
+    # Of this vocabulary, everything is made of merges but bytes, symbols and characters.
+    rest = {pieces[token] for token in range(len(vocabulary)) if token not in made}
+    assert all(len(piece) == 1 or piece.startswith("<") for piece in rest)
+    assert "<2de>" in rest
+
+
+def test_merges_are_those_that_bpe_makes_first(vocabulary: Vocabulary) -> None:
+    pieces = vocabulary.tokens(range(len(vocabulary)))
+    the = pieces.index("\u2581the")
+    left, right = vocabulary.merges()[the]
+    # "th" or "he" was learnt before "the", from these lines by hand: "▁t" (6), "he" (5).
+    assert [pieces[left], pieces[right]] == ["\u2581t", "he"]
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.99])
+def test_the_text_stays_what_it_was(vocabulary: Vocabulary, p: float) -> None:
+    rows = encoded(vocabulary, LINES)
+    dropped = SubwordDropout(vocabulary, p)(rows, np.random.default_rng(1))
+    assert len(dropped.ids) > len(rows.ids)
+    assert dropped.ids.dtype == rows.ids.dtype
+    assert vocabulary.decode(listed(dropped)) == LINES
+
+
+def test_lines_without_tokens_stay_empty(vocabulary: Vocabulary) -> None:
+    rows = encoded(vocabulary, ["", "the house", ""])
+    dropped = SubwordDropout(vocabulary, 0.9)(rows, np.random.default_rng(1))
+    assert vocabulary.decode(listed(dropped)) == ["", "the house", ""]
+    assert dropped.lengths[[0, 2]].tolist() == [0, 0]
+
+
+def test_segmentations_are_as_likely_as_independent_merges_make_them(
+    vocabulary: Vocabulary,
+) -> None:
+    """Against a brute force over all subsets of the merges of one token."""
+    p, draws = 0.3, 20_000
+    pieces = vocabulary.tokens(range(len(vocabulary)))
+    token = max(range(len(vocabulary)), key=lambda t: len(pieces[t]) * (pieces[t][0] != "<"))
+    merges = vocabulary.merges()
+
+    def nodes(t: int) -> list[int]:
+        left, right = merges[t]
+        return [] if left < 0 else [*nodes(left), *nodes(right), t]
+
+    tree = nodes(token)
+    assert len(tree) >= 4
+    assert len(set(tree)) == len(tree)  # so that a merge can be named by its token
+
+    def parts(t: int, undone: frozenset[int]) -> list[int]:
+        if not undone & set(nodes(t)):
+            return [t]
+        left, right = merges[t]
+        return [*parts(left, undone), *parts(right, undone)]
+
+    expected: dict[tuple[int, ...], float] = defaultdict(float)
+    for flags in itertools.product([False, True], repeat=len(tree)):
+        undone = frozenset(t for t, flag in zip(tree, flags, strict=True) if flag)
+        chance = p ** len(undone) * (1 - p) ** (len(tree) - len(undone))
+        expected[tuple(parts(token, undone))] += chance
+    rows = TokenRows.of([[token]] * draws, token_bytes=2)
+    found = Counter(
+        map(tuple, listed(SubwordDropout(vocabulary, p)(rows, np.random.default_rng(2))))
+    )
+    assert found.keys() <= expected.keys()
+    for segmentation, chance in expected.items():
+        deviation = (draws * chance * (1 - chance)) ** 0.5
+        assert abs(found[segmentation] - draws * chance) < 5 * deviation + 1
+
+
+def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Vocabulary) -> None:
+    ids = vocabulary.encode(LINES)
+    pairs = TextPairs([(row, row) for row in ids])
+    dropout = SubwordDropout(vocabulary, 0.4)
+
+    def sources(position: Position, ranks: int = 1) -> list[list[list[int]]]:
+        streams = [
+            updates_from(
+                position,
+                pairs,
+                Cut(micro_batch_tokens=1000, rank=rank, ranks=ranks),
+                batch_tokens=1000,
+                seed=1,
+                dropouts=(dropout, dropout),
+            )
+            for rank in range(ranks)
+        ]
+        return [
+            [row for update in updates for batch in update.batches for row in batch.src.tolist()]
+            for updates in zip(*(itertools.islice(stream, 3) for stream in streams), strict=True)
+        ]
+
+    first = sources(Position())
+    assert first[0] != first[1]
+    assert sources(Position(epoch=1))[:2] == first[1:]
+    update = next(
+        updates_from(
+            Position(),
+            pairs,
+            Cut(micro_batch_tokens=1000),
+            batch_tokens=1000,
+            seed=1,
+            dropouts=(dropout, dropout),
+        )
+    )
+    assert update.tgt_tokens == sum(batch.num_tokens for batch in update.batches)
+    assert update.tgt_tokens > sum(map(len, ids)) + len(ids)
+    shared = sources(Position(), ranks=2)
+    trimmed = [[[t for t in row if t] for row in rows] for rows in (first[0], shared[0])]
+    assert trimmed[0] == trimmed[1]
