@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -120,12 +121,7 @@ class Sources:
             names[f"{name}+{same + 1}" if same else name] = prefix
         texts = [ParallelText.find(prefix, *langs) for prefix in (*train, valid, *names.values())]
         paths = [path for text in texts for path in (text.src, text.tgt)]
-        total = sum(path.stat().st_size for path in paths)
-        with (
-            console.progress("Reading", total=total, unit="B") as bar,
-            ThreadPoolExecutor(threads) as pool,
-        ):
-            surveys = list(pool.map(lambda path: _survey(path, encoding, bar.update), paths))
+        surveys = _survey_all(paths, encoding, threads=threads)
         sources = [
             replace(
                 _pair_up(text, src, tgt),
@@ -144,6 +140,26 @@ class Sources:
 def record_file(path: Path) -> FileRecord:
     """Return name, size and SHA-256 of a file."""
     return FileRecord(path.name, path.stat().st_size, sha256_file(path))
+
+
+def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> list[FileSurvey]:
+    total = sum(path.stat().st_size for path in paths)
+    interrupted = threading.Event()
+    with (
+        console.progress("Reading", total=total, unit="B") as bar,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+
+        def advance(size: int) -> None:
+            if interrupted.is_set():
+                raise InterruptedError
+            bar.update(size)
+
+        try:
+            return list(pool.map(lambda path: _survey(path, encoding, advance), paths))
+        except BaseException:
+            interrupted.set()  # the pool waits for its threads, which may have gigabytes to read
+            raise
 
 
 def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) -> FileSurvey:
