@@ -1,4 +1,4 @@
-"""The updates of a training run, ready to be used: planned and collated ahead, in a thread.
+"""The updates of a training run, ready to be used: planned and collated ahead, in threads.
 
 The stream is a function of (data, budget, seed) and a position; a run that goes on asks for the
 position behind its last update, which costs the plan of one pool and no more.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from nmt.data.batches import Batch, collate, micro_batches, split_update
-from nmt.data.epochs import Epochs, Pairs, plan_pool
+from nmt.data.epochs import Epochs, Pairs, PoolPlan, plan_pool
 from nmt.data.permutation import Indices
 from nmt.data.shards import TokenRows
 from nmt.data.subword_dropout import SubwordDropout
@@ -72,12 +72,10 @@ def updates_from(
     before it when pairs are put together, and after it when an update is cut.
     """
     epochs = Epochs(pairs.shares, seed=seed)
-    while True:
-        epoch, pool = position.epoch, position.pool
-        plan = plan_pool(
-            pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool
-        )
-        for index in range(position.index, len(plan)):
+    plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens, seed=seed)
+    for first, plan in prefetched(plans, ahead=1):
+        epoch, pool = first.epoch, first.pool
+        for index in range(first.index, len(plan)):
             src, tgt = pairs.rows(plan.update(index))
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
@@ -95,24 +93,38 @@ def updates_from(
                 src_tokens=_tokens(src),
                 tgt_tokens=_tokens(tgt),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
-                following=_behind(position, index, updates=len(plan), pools=epochs.pools),
+                following=(
+                    Position(epoch, pool, index + 1)
+                    if index + 1 < len(plan)
+                    else _next_pool(first, epochs)
+                ),
                 epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
             )
-        position = _behind(position, len(plan) - 1, updates=len(plan), pools=epochs.pools)
+
+
+def _plans_from(
+    position: Position, pairs: Pairs, epochs: Epochs, *, batch_tokens: int, seed: int
+) -> Iterator[tuple[Position, PoolPlan]]:
+    """Yield the plans of pools, each with the position at which it is begun."""
+    while True:
+        epoch, pool = position.epoch, position.pool
+        yield (
+            position,
+            plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool),
+        )
+        position = _next_pool(position, epochs)
+
+
+def _next_pool(position: Position, epochs: Epochs) -> Position:
+    """Return where the pool behind the position's begins."""
+    if position.pool + 1 < epochs.pools:
+        return Position(position.epoch, position.pool + 1)
+    return Position(position.epoch + 1)
 
 
 def _tokens(rows: TokenRows) -> int:
     """Return the tokens of some lines, eos counted."""
     return len(rows.ids) + len(rows)
-
-
-def _behind(position: Position, index: int, *, updates: int, pools: int) -> Position:
-    """Return the position behind update `index` of the pool that `position` is in."""
-    if index + 1 < updates:
-        return Position(position.epoch, position.pool, index + 1)
-    if position.pool + 1 < pools:
-        return Position(position.epoch, position.pool + 1)
-    return Position(position.epoch + 1)
 
 
 def prefetched(items: Iterator[Item], *, ahead: int) -> Iterator[Item]:
@@ -135,6 +147,9 @@ def prefetched(items: Iterator[Item], *, ahead: int) -> Iterator[Item]:
             put(None)
         except BaseException as error:
             put(error)
+        finally:
+            if isinstance(items, Generator):
+                items.close()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
