@@ -37,8 +37,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # the system does not say which file found no room
         raise
 
 

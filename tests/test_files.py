@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,10 @@ def test_a_checksum_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert sha256_file(tmp_path / "file") == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+def test_an_error_while_writing_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full") as caught, atomic_writer(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "full")
+    assert caught.value.filename == str(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []

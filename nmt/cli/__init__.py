@@ -6,6 +6,7 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -59,6 +60,8 @@ def _reflow(docstring: str | None) -> str:
 def _describe(error: OSError) -> str:
     if error.filename is None:
         return str(error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.filename}: the disk is full; make room and run the same command again"
     return f"{error.filename}: {error.strerror}"
 
 

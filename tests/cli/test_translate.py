@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -301,3 +302,19 @@ def test_an_unreadable_model_is_a_failure_with_its_name(
     answer = nmt("translate", locked, "--input", tmp_path / "in")
     assert answer.status == 1
     assert "locked.safetensors" in answer.stderr
+
+
+def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(
+    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "in.en"
+    source.write_text("the cat\n")
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.files.os.fsync", fail)
+    answer = nmt("translate", model_file, "--input", source, "--output", tmp_path / "out.de")
+    assert answer.status == 1
+    assert f"{tmp_path}/out.de: the disk is full; make room" in answer.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.en"]
