@@ -44,7 +44,7 @@ class Settings:
     character_coverage: float = 1.0
     """Share of the characters that get a piece of their own; the others become bytes."""
     sample_size: int = 1_000_000
-    """Pairs that the vocabulary is learnt from."""
+    """Pairs drawn to learn the vocabulary from; what the rules drop of them is left out."""
     min_length: int = 1
     """Tokens of a side below which a training pair is dropped."""
     max_length: int = 256

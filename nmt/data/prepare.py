@@ -90,6 +90,8 @@ class _Builder:
             return progress
         if progress is not None:
             console.notice(f"{self.folder} is of other text, options or version; starting afresh")
+        elif any(path.is_file() for path in self.folder.iterdir()):
+            console.notice(f"{self.folder} is damaged or has hardly begun; starting afresh")
         empty_folder(self.folder)
         vocabularies = given or self._learn()
         progress = Progress(

@@ -563,7 +563,10 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
         (partial / name).write_bytes(damaged)
     capsys.readouterr()
     prepare(long_run)
-    assert "going on with" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "going on with" not in said
+    reason = "of other text, options" if change in ("option", "text") else "damaged"
+    assert re.search(rf"data\.partial is {reason}.*; starting afresh", said)
     prepare(dataclasses.replace(long_run, out=tmp_path / "whole"))
     assert content(long_run.out) == content(tmp_path / "whole")
 
