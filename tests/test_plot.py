@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from svg_picture import SVG, places, texts
 
 from nmt.plot import (
     MAX_POINTS,
@@ -22,33 +23,10 @@ from nmt.plot import (
     thinned,
 )
 
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 def drawing(points: list[tuple[float, float]], log_scale: bool = False) -> ElementTree.Element:
     panel = Panel("panel", [Series("series", points)], "unit", log_scale)
     return ElementTree.fromstring(draw_curves([panel], "run"))
-
-
-def places(picture: ElementTree.Element) -> list[list[tuple[float, float]]]:
-    """The corners of each line, in pixels from the top left corner of its plot."""
-    return [
-        [
-            (float(x), float(y))
-            for x, y in (pair.split(",") for pair in line.get("points", "").split())
-        ]
-        for line in picture.iter(f"{SVG}polyline")
-    ]
-
-
-def texts(picture: ElementTree.Element) -> list[str]:
-    return ["".join(text.itertext()) for text in picture.iter(f"{SVG}text")]
-
-
-def titles(picture: ElementTree.Element) -> list[str]:
-    return [
-        text.text or "" for text in picture.iter(f"{SVG}text") if text.get("font-weight") == "bold"
-    ]
 
 
 def test_points_stand_at_their_linear_places() -> None:

@@ -14,7 +14,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.errors import NMTError, Stopped, UsageError
+from nmt.data.manifest import FILE_NAME
+from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.files import sync_folder
 
 PROGRESS_FOLDER = "progress"
@@ -49,8 +50,8 @@ def check_space(out: Path, needed: int) -> None:
 def building_folder(out: Path) -> Iterator[Path]:
     """Yield the folder to build in; on leaving without an error it becomes `out`.
 
-    It holds what an earlier run has left. A run that is stopped or finds the disk full leaves it
-    for the next one, if there is any progress; every other error removes it.
+    It holds what an earlier run has left. Where text or options are at fault all is removed; every
+    other failure, such as a full disk or a worker that died, leaves the progress for the next run.
 
     Raises:
         Stopped: another process is building the same folder, or this one was interrupted.
@@ -64,23 +65,28 @@ def building_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(partial / PROGRESS_FOLDER)
             sync_folder(partial)
             _move(partial, out)
-        except (KeyboardInterrupt, OSError) as error:
-            if not any((partial / PROGRESS_FOLDER).iterdir()):
-                shutil.rmtree(partial, ignore_errors=True)
-                left = "nothing was left there"
-            else:
-                left = f"what is complete waits in {partial}"
+        except (DataError, UsageError):
+            shutil.rmtree(partial, ignore_errors=True)  # of no use to another run
+            raise
+        except BaseException as error:
+            left = _leave(partial)
             if isinstance(error, KeyboardInterrupt):
                 raise Stopped(f"stopped; {left}: run the same command again to go on") from None
-            if error.errno in _NO_SPACE:
+            if isinstance(error, OSError) and error.errno in _NO_SPACE:
                 raise NMTError(
                     f"{out.parent}: the disk is full; {left}: make room and run the same command "
                     "again"
                 ) from None
             raise
-        except Exception:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+
+
+def _leave(partial: Path) -> str:
+    """Keep what another run can go on with, else nothing; return the words for it."""
+    progress = partial / PROGRESS_FOLDER
+    if progress.is_dir() and any(progress.iterdir()):
+        return f"what is complete waits in {partial}"
+    shutil.rmtree(partial, ignore_errors=True)
+    return "nothing was left there"
 
 
 def empty_folder(partial: Path) -> None:
@@ -95,8 +101,10 @@ def _locked(partial: Path) -> Iterator[None]:
     """Make the folder where it is not there, and keep other processes from it."""
     with contextlib.suppress(FileExistsError):
         partial.mkdir()
+    # Killed in its last moment, a run has removed the record of its progress and not yet the name.
+    marks = (partial / PROGRESS_FOLDER, partial / FILE_NAME)
     if not partial.is_dir() or not (
-        (partial / PROGRESS_FOLDER).is_dir() or not any(partial.iterdir())
+        any(mark.exists() for mark in marks) or not any(partial.iterdir())
     ):
         raise UsageError(f"{partial} is in the way, and is not of `nmt prepare`; move it away")
     lock = os.open(partial, os.O_RDONLY)

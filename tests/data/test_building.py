@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data.building import building_folder, check_space, check_target, empty_folder
-from nmt.errors import NMTError, Stopped, UsageError
+from nmt.errors import DataError, NMTError, Stopped, UsageError
 
 
 def names(folder: Path) -> list[str]:
@@ -57,12 +57,39 @@ def test_a_run_that_is_stopped_leaves_its_progress_and_nothing_else(
     assert names(tmp_path) == (["data.partial"] if progress else [])
 
 
-@pytest.mark.parametrize("error", [RuntimeError("bug"), UsageError("cannot be done")])
-def test_any_other_error_leaves_nothing_and_comes_through(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize("error", [DataError("bad text"), UsageError("cannot be done")])
+def test_text_or_options_at_fault_leave_nothing(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:
         (folder / "progress" / "half").touch()
         raise error
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [NMTError("a worker has died"), MemoryError()])
+def test_a_failure_of_the_machine_leaves_the_progress(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:
+        (folder / "progress" / "half").touch()
+        raise error
+    assert names(tmp_path) == ["data.partial"]
+
+
+def test_a_run_that_was_killed_just_before_the_end_is_known_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "data.partial").mkdir()
+    (tmp_path / "data.partial" / "dataset.json").touch()
+    with building_folder(tmp_path / "data") as folder:
+        empty_folder(folder)
+    assert names(tmp_path) == ["data"]
+
+
+def test_a_stop_at_the_very_end_is_told_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nmt.data.building.sync_folder", interrupt)
+    with pytest.raises(Stopped, match="stopped"), building_folder(tmp_path / "data"):
+        pass
 
 
 def test_what_was_left_is_handed_on(tmp_path: Path) -> None:

@@ -446,14 +446,19 @@ def broken(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-@pytest.mark.parametrize("where", ["report_json", "report_text", "learn_vocabulary"])
-def test_a_bug_midway_leaves_nothing(
-    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch, where: str
+@pytest.mark.parametrize(
+    ("where", "left"),
+    [("learn_vocabulary", []), ("report_json", ["data.partial"]), ("write_text", ["data.partial"])],
+)
+def test_a_failure_midway_leaves_what_can_be_gone_on_with(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch, where: str, left: list[str]
 ) -> None:
-    monkeypatch.setattr(stage, where, broken(RuntimeError("bug")))
-    with pytest.raises(RuntimeError):
-        prepare(options)
-    assert list(options.out.parent.iterdir()) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, where, broken(MemoryError()))
+        with pytest.raises(MemoryError):
+            prepare(options)
+    assert [path.name for path in options.out.parent.iterdir()] == left
+    assert len(prepare(options).train) == 60
 
 
 class _StopAt:
