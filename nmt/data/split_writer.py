@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.folder import PairDataset
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
-from nmt.data.shards import Lengths, Shard, ShardBuilder, TokenRows
+from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.data.sources import record_file
 
 
@@ -61,41 +62,27 @@ class SplitWriter:
 
     def record(self, corpora: Sequence[CorpusRecord], text: Sequence[FileRecord]) -> SplitRecord:
         """Return the record of the split, all of whose shards have been written."""
-        src_lengths, tgt_lengths = _LengthCounts(), _LengthCounts()
-        for record in self.shards:
-            shard = Shard.open(self._folder / record.name)
-            src_lengths.add(shard.src_lengths)
-            tgt_lengths.add(shard.tgt_lengths)
+        pairs = PairDataset([Shard.open(self._folder / shard.name) for shard in self.shards])
+        src_counts, tgt_counts = pairs.length_counts()
         return SplitRecord(
             name=self._name,
-            pairs=sum(shard.pairs for shard in self.shards),
-            src=src_lengths.record(),
-            tgt=tgt_lengths.record(),
+            pairs=len(pairs),
+            src=_statistics(src_counts),
+            tgt=_statistics(tgt_counts),
             corpora=tuple(corpora),
             shards=tuple(self.shards),
             text=tuple(text),
         )
 
 
-class _LengthCounts:
-    """How many sides have how many tokens."""
-
-    def __init__(self) -> None:
-        self._counts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
-
-    def add(self, lengths: Lengths) -> None:
-        counts = np.bincount(lengths, minlength=len(self._counts)).astype(np.int64)
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
-
-    def record(self) -> LengthRecord:
-        pairs = int(self._counts.sum())
-        tokens = int(self._counts @ np.arange(len(self._counts)))
+def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
+    """Return what is said of the lengths; counts: how many sides have 0, 1, 2 ... tokens."""
+    pairs = int(counts.sum())
+    tokens = int(counts @ np.arange(len(counts)))
+    return LengthRecord(
+        tokens=tokens,
+        mean=round(tokens / pairs, 3) if pairs else 0.0,
         # Half of the sides have at most the median's tokens.
-        median = int(np.searchsorted(self._counts.cumsum(), (pairs + 1) // 2))
-        return LengthRecord(
-            tokens=tokens,
-            mean=round(tokens / pairs, 3) if pairs else 0.0,
-            median=median,
-            longest=int(self._counts.nonzero()[0].max(initial=0)),
-        )
+        median=int(np.searchsorted(counts.cumsum(), (pairs + 1) // 2)),
+        longest=int(counts.nonzero()[0].max(initial=0)),
+    )
