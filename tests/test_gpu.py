@@ -26,7 +26,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("gpu"))
 
 
-def test_logits_are_those_of_the_cpu(data: Path) -> None:
+def test_states_are_those_of_the_cpu(data: Path) -> None:
     folder = DataFolder.open(data)
     batch = collate(*folder.train.rows(np.arange(40)))
     size = len(folder.src_vocabulary)

@@ -6,11 +6,13 @@ Legend: B sentences, T queries, S keys, D d_model, H heads, K = D / H the width 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.models.linear import linear
 from nmt.models.initial import input_projections, output_projection
 
 
@@ -29,10 +31,41 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     # On CPUs the fused kernel's backward pass costs several times these plain products at the
     # lengths of sentences, most of all in bf16.
-    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)  # (B, H, T, S)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return scores.softmax(dim=-1) @ value  # (B, H, T, K)
+    return _PlainAttention.apply(query, key, value, mask)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _PlainAttention(torch.autograd.Function):
+    """Equation 1 product by product, in place where it can be: nothing is kept but the inputs and
+    the weights, and no pass is made over them that autograd alone would make."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        scaled = _contiguous(query).mul_(query.shape[-1] ** -0.5)  # (B * H, T, K)
+        key, value = _contiguous(key), _contiguous(value)  # (B * H, S, K)
+        scores = torch.bmm(scaled, key.transpose(1, 2))  # (B * H, T, S)
+        if mask is not None:
+            scores.view(*query.shape[:3], -1).masked_fill_(~mask, -math.inf)
+        weights = scores.softmax(dim=-1)  # (B * H, T, S)
+        ctx.save_for_backward(scaled, key, value, weights)
+        ctx.heads = query.shape[:2]
+        return torch.bmm(weights, value).unflatten(0, ctx.heads)  # (B, H, T, K)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        scaled, key, value, weights = ctx.saved_tensors
+        gradient = gradients[0].reshape(scaled.shape)  # (B * H, T, K)
+        for_value = torch.bmm(weights.transpose(1, 2), gradient)  # (B * H, S, K)
+        for_scores = torch.bmm(gradient, value.transpose(1, 2))  # (B * H, T, S)
+        for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
+        for_query = torch.bmm(for_scores, key).mul_(scaled.shape[-1] ** -0.5)  # (B * H, T, K)
+        for_key = torch.bmm(for_scores.transpose(1, 2), scaled)  # (B * H, S, K)
+        return *(x.unflatten(0, ctx.heads) for x in (for_query, for_key, for_value)), None
+
+
+def _contiguous(heads: Tensor) -> Tensor:
+    """(B, H, T, K) of any strides -> (B * H, T, K), a copy that may be written."""
+    copy = torch.empty(heads.shape, dtype=heads.dtype)
+    return copy.copy_(heads).flatten(0, 1)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -61,13 +94,13 @@ class SelfAttention(nn.Module):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values of x (B, T, D), each (B, H, T, K)."""
-        query, key, value = F.linear(x, self.qkv).chunk(3, dim=-1)  # each (B, T, D)
+        query, key, value = linear(x, self.qkv).chunk(3, dim=-1)  # each (B, T, D)
         heads = self.num_heads
         return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Attend within x (B, T, D) where `mask` (broadcastable to (B, H, T, T)) allows it."""
-        return F.linear(merge_heads(attend(*self.project(x), mask)), self.output)  # (B, T, D)
+        return linear(merge_heads(attend(*self.project(x), mask)), self.output)  # (B, T, D)
 
 
 class CrossAttention(nn.Module):
@@ -82,14 +115,14 @@ class CrossAttention(nn.Module):
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, K): once per sentence."""
-        key, value = F.linear(memory, self.key_value).chunk(2, dim=-1)  # each (B, S, D)
+        key, value = linear(memory, self.key_value).chunk(2, dim=-1)  # each (B, S, D)
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend from x (B, T, D) to projected memory (B, H, S, K): (B, T, D)."""
-        query = split_heads(F.linear(x, self.query), self.num_heads)  # (B, H, T, K)
+        query = split_heads(linear(x, self.query), self.num_heads)  # (B, H, T, K)
         attended = merge_heads(attend(query, key, value, mask))  # (B, T, D)
-        return F.linear(attended, self.output)  # (B, T, D)
+        return linear(attended, self.output)  # (B, T, D)
 
 
 class KeyValueCache:

@@ -39,13 +39,17 @@ class DecoderState(Protocol):
 
 
 class TranslationModel(nn.Module, ABC):
-    """A sequence-to-sequence model."""
+    """A sequence-to-sequence model, whose last layer is a projection to logits without bias."""
+
+    output_projection: nn.Parameter
+    """(V, D). Training applies it together with the loss, so that all logits never exist."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """Return the logits (num_tokens, V) of the batch's real target tokens, teacher-forced.
+        """Return the last states (num_tokens, D) of the batch's real target tokens, teacher-forced.
 
-        Rows stand in the order of `batch.targets`.
+        Rows stand in the order of `batch.targets`; their product with the output projection's
+        transpose are the logits.
         """
 
     @abstractmethod

@@ -7,21 +7,48 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _RANGE = 1 << 16
+_pools: dict[tuple[float, torch.dtype], Tensor] = {}  # by rate and type: a vector of 0 and 1/(1-p)
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Zero each element of x with probability p and scale the others by 1 / (1 - p).
 
     On CPUs torch draws one random number an element, in one thread, which costs more than a
-    layer's matrix products. Here one 64-bit number decides on four elements, so p is rounded to a
-    multiple of 2^-16. On GPUs it is torch's own.
+    layer's matrix products. Here masks are runs of a pool, each from a place drawn for it: two
+    masks of one forward pass may share draws, shifted against each other, but within a mask all
+    are independent. p is rounded to a multiple of 2^-16. On GPUs it is torch's own.
     """
     if not training or p == 0.0:
         return x
-    if x.is_cuda:
-        return F.dropout(x, p)
-    quarters = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    drawn = quarters.view(torch.int16)[: x.numel()].view_as(x)  # uniform on -2^15 .. 2^15 - 1
+    return F.dropout(x, p) if x.is_cuda else x * _mask(x, p)
+
+
+def add_dropped(x: Tensor, output: Tensor, p: float, training: bool) -> Tensor:
+    """Return x + dropout(output), both of one shape, in one pass."""
+    if not training or p == 0.0 or x.is_cuda:
+        return x + dropout(output, p, training)
+    return torch.addcmul(x, output, _mask(output, p))
+
+
+def seed_dropout(seed: int) -> None:
+    """Make what is dropped from here on a function of a seed."""
+    torch.manual_seed(seed)
+    _pools.clear()
+
+
+def _mask(x: Tensor, p: float) -> Tensor:
+    size = x.numel()
+    pool = _pools.get((p, x.dtype))
+    if pool is None or len(pool) < 2 * size:
+        with torch.inference_mode(False):  # or no gradient could flow through it later
+            pool = _pools[p, x.dtype] = _draw(2 * size, p, x.dtype)
+    start = int(torch.randint(len(pool) - size + 1, ()))
+    return pool[start : start + size].view(x.shape)
+
+
+def _draw(size: int, p: float, dtype: torch.dtype) -> Tensor:
+    # One 64-bit number decides on four elements.
+    quarters = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    drawn = quarters.view(torch.int16)[:size]  # uniform on -2^15 .. 2^15 - 1
     dropped = min(round(p * _RANGE), _RANGE - 1)
-    kept = (drawn >= dropped - _RANGE // 2).to(x.dtype)
-    return x * kept.mul_(_RANGE / (_RANGE - dropped))
+    return (drawn >= dropped - _RANGE // 2).to(dtype).mul_(_RANGE / (_RANGE - dropped))

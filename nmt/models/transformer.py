@@ -19,9 +19,10 @@ from nmt.data.batches import Batch
 from nmt.data.vocabulary import PAD_ID
 from nmt.models.attention import CrossAttention, KeyValueCache, SelfAttention, attend, merge_heads
 from nmt.models.contract import Memory, TranslationModel
-from nmt.models.dropout import dropout
+from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.initial import output_projection
+from nmt.models.linear import linear
 
 
 class FeedForward(nn.Module):
@@ -37,9 +38,8 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = F.relu(self.inner(x))  # (B, T, F)
-        output: Tensor = self.outer(hidden)  # (B, T, D)
-        return output
+        hidden = F.relu_(linear(x, self.inner.weight, self.inner.bias))  # (B, T, F)
+        return linear(hidden, self.outer.weight, self.outer.bias)  # (B, T, D)
 
 
 class Residual(nn.Module):
@@ -51,7 +51,7 @@ class Residual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, output: Tensor) -> Tensor:
-        normed: Tensor = self.norm(x + dropout(output, self.dropout, self.training))
+        normed: Tensor = self.norm(add_dropped(x, output, self.dropout, self.training))
         return normed
 
 
@@ -94,7 +94,7 @@ class DecoderLayer(nn.Module):
         """Decode one position x (N, 1, D) with projected memory (B, H, S, K): (N, 1, D)."""
         query, own_key, own_value = self.attention.project(x)  # each (N, H, 1, K)
         attended = merge_heads(attend(query, *cache.append(own_key, own_value), None))  # (N, 1, D)
-        x = self.after_attention(x, F.linear(attended, self.attention.output))  # (N, 1, D)
+        x = self.after_attention(x, linear(attended, self.attention.output))  # (N, 1, D)
         # The W hypotheses of a sentence stand as W queries before its one memory.
         sentences = key.shape[0]
         grouped = x.view(sentences, -1, x.shape[-1])  # (B, W, D)
@@ -125,7 +125,7 @@ class TransformerState:
             self.model.decoder_layers(), self.caches, self.memory, strict=True
         ):
             x = layer.step(x, cache, key, value, self.memory_mask)  # (N, 1, D)
-        return F.linear(x[:, 0], self.model.output_projection)  # (N, V)
+        return linear(x[:, 0], self.model.output_projection)  # (N, V)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
@@ -160,7 +160,7 @@ class Transformer(TranslationModel):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the logits (num_tokens, V) of the batch's real target tokens."""
+        """Return the last states (num_tokens, D) of the batch's real target tokens."""
         memory = self.encode(batch.src)
         memory_mask = memory.mask[:, None, None]  # (B, 1, 1, S)
         length = batch.tgt_in.shape[1]
@@ -169,8 +169,7 @@ class Transformer(TranslationModel):
         x = self.tgt_embedding(batch.tgt_in)  # (B, T, D)
         for layer in self.decoder:
             x = layer(x, causal, memory.states, memory_mask)  # (B, T, D)
-        real = x.flatten(0, 1).index_select(0, batch.target_positions)  # (num_tokens, D)
-        return F.linear(real, self.output_projection)  # (num_tokens, V)
+        return x.flatten(0, 1).index_select(0, batch.target_positions)  # (num_tokens, D)
 
     def encode(self, src: Tensor) -> Memory:
         """Encode `src` (B, S), each row closed by eos and padded."""

@@ -27,6 +27,7 @@ from nmt.data.subword_dropout import SubwordDropout
 from nmt.errors import NMTError, Stopped
 from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
+from nmt.models.dropout import seed_dropout
 from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
@@ -183,7 +184,10 @@ class Trainer:
     def _backward(self, batch: Batch, num_tokens: int, window: Window) -> None:
         """Add a micro-batch's share of the update's mean gradient."""
         loss, nll = smoothed_cross_entropy(
-            self.model(batch), batch.targets, self.config.label_smoothing
+            self.model(batch),
+            self.model.output_projection,
+            batch.targets,
+            self.config.label_smoothing,
         )
         scaled: Tensor = loss * (self.optimizer.scale.factor / num_tokens)
         scaled.backward()  # type: ignore[no-untyped-call]
@@ -196,7 +200,7 @@ class Trainer:
         """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
         state of random generators."""
         key = (self.config.seed, self.progress.update, self.ranks.rank, micro_batch)
-        torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
 
     def _stream(self) -> Iterator[Update]:
         """Return the updates that come next, which a thread makes ready."""

@@ -90,7 +90,9 @@ class Validator:
             if stopped:
                 break
             batch = batch.to(self.device)
-            loss, nll = smoothed_cross_entropy(model(batch), batch.targets, self.label_smoothing)
+            loss, nll = smoothed_cross_entropy(
+                model(batch), model.output_projection, batch.targets, self.label_smoothing
+            )
             sums += torch.tensor([loss.item(), nll.item(), batch.num_tokens])
         self._agree(stopped)
         loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.training.loss import smoothed_cross_entropy
+from nmt.training import loss as loss_module
+from nmt.training.loss import smoothed_cross_entropy as projected_cross_entropy
 
 TOKENS, TYPES = 7, 11
 
@@ -21,6 +22,12 @@ def example(seed: int = 0, spread: float = 3.0) -> tuple[Tensor, Tensor]:
     random = torch.Generator().manual_seed(seed)
     logits = spread * torch.randn(TOKENS, TYPES, generator=random)
     return logits, torch.randint(TYPES, (TOKENS,), generator=random)
+
+
+def smoothed_cross_entropy(logits: Tensor, targets: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The loss of logits: of states that the projection leaves as they are."""
+    identity = torch.eye(logits.shape[1], dtype=logits.dtype)
+    return projected_cross_entropy(logits, identity, targets, eps)
 
 
 def formula(
@@ -141,3 +148,33 @@ def test_extreme_logits_stay_finite() -> None:
     assert (loss.item(), nll.item()) == (0.0, 0.0)
     _, nll = smoothed_cross_entropy(logits, torch.tensor([1]), 0.0)
     assert nll.item() == 2e4
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in chunks of 256, 256 and 88
+def test_states_and_projection_get_the_gradient_of_torch(
+    monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
+) -> None:
+    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
+    random = torch.Generator().manual_seed(8)
+    states = torch.randn(tokens, 5, generator=random, dtype=torch.float64)
+    projection = torch.randn(TYPES, 5, generator=random, dtype=torch.float64)
+    targets = torch.randint(TYPES, (tokens,), generator=random)
+    found = [x.float().requires_grad_() for x in (states, projection)]
+    loss, nll = projected_cross_entropy(*found, targets, eps)
+    (3 * loss).backward()  # type: ignore[no-untyped-call]
+    expected = [x.requires_grad_() for x in (states, projection)]
+    logits = states @ projection.T
+    whole = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
+    (3 * whole).backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(loss, whole.detach().float())
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum").float())
+    for one, other in zip(found, expected, strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_no_gradient_is_computed_where_none_is_wanted() -> None:
+    logits, targets = example(9)
+    loss, _ = smoothed_cross_entropy(logits, targets, 0.1)
+    assert not loss.requires_grad

@@ -39,7 +39,7 @@ def batch(seed: int) -> Batch:
 
 def backward(model: nn.Module, seed: int, factor: float = 1.0) -> None:
     made = batch(seed)
-    loss, _ = smoothed_cross_entropy(model(made), made.targets, 0.1)
+    loss, _ = smoothed_cross_entropy(model(made), model.output_projection, made.targets, 0.1)
     (loss * factor).backward()  # type: ignore[no-untyped-call]
 
 

@@ -1,0 +1,115 @@
+"""Matrix products of training, by whichever of the CPU's two libraries is faster here.
+
+torch hands fp32 products to MKL, which leaves AMD's AVX-512 units idle; oneDNN, also inside torch,
+then is twice as fast. On CPUs without AVX-512 MKL leads. So both are timed, and the recipe's
+`matmul` notes the choice. oneDNN's operator is a private one of torch: where it is missing, or
+gives other results, torch's own way remains.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LIBRARIES = ("torch", "onednn")
+
+
+@dataclass
+class _Choice:
+    library: str = "torch"
+
+
+_choice = _Choice()
+
+
+def use_library(name: str) -> None:
+    """Let this process compute fp32 products on CPUs by `torch` or by `onednn`."""
+    _choice.library = name
+
+
+def _onednn_serves(x: Tensor) -> bool:
+    return _choice.library == "onednn" and x.dtype == torch.float32 and not x.is_cuda
+
+
+def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x (n, i) weight^T (i, o) + bias."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return product
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Return a (n, m) b (m, k); without a gradient."""
+    return _onednn_product(a, b.t()) if _onednn_serves(a) else a @ b
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x (..., i) weight (o, i)^T + bias (o,): (..., o)."""
+    if not _onednn_serves(x):
+        return F.linear(x, weight, bias)
+    rows = x.reshape(-1, x.shape[-1])  # (n, i)
+    product: Tensor = _OneDNNLinear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    return product.view(*x.shape[:-1], -1)
+
+
+class _OneDNNLinear(torch.autograd.Function):
+    """F.linear on two dimensions; its three products go through oneDNN."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn_product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors  # (n, i), (o, i)
+        gradient = gradients[0]  # (n, o)
+        wanted = ctx.needs_input_grad
+        return (
+            _onednn_product(gradient, weight.t()) if wanted[0] else None,
+            _onednn_product(gradient.t(), x.t()) if wanted[1] else None,
+            gradient.sum(0) if wanted[2] else None,
+        )
+
+
+def fastest_library() -> str:
+    """Return the library whose three products of one linear layer take less time here.
+
+    oneDNN must also agree with torch to rounding. It takes about a tenth of a second.
+    """
+    random = torch.Generator().manual_seed(0)
+    x, weight, gradient = (
+        torch.randn(shape, generator=random) for shape in ((2048, 512), (1024, 512), (2048, 1024))
+    )
+
+    def by_torch() -> list[Tensor]:
+        return [F.linear(x, weight), gradient @ weight, gradient.t() @ x]
+
+    def by_onednn() -> list[Tensor]:
+        return [
+            _onednn_product(x, weight),
+            _onednn_product(gradient, weight.t()),
+            _onednn_product(gradient.t(), x.t()),
+        ]
+
+    try:
+        pairs = zip(by_torch(), by_onednn(), strict=True)
+        agree = all(torch.allclose(a, b, rtol=1e-4, atol=1e-3) for a, b in pairs)
+    except (AttributeError, RuntimeError):
+        return "torch"
+    # A choice that changes with the weather would be none: oneDNN has to win clearly.
+    return "onednn" if agree and 1.1 * _shortest(by_onednn) < _shortest(by_torch) else "torch"
+
+
+def _shortest(work: Callable[[], object], repetitions: int = 5) -> float:
+    seconds = []
+    for _ in range(repetitions):
+        started = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
