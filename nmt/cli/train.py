@@ -11,7 +11,8 @@ from nmt.cli.options import Quiet
 
 EXAMPLE = (
     "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
-    "nmt train data --out tuned --init-from run --set learning_rate=1e-4 --set freeze=encoder.*\n\n"
+    "nmt train news --out tuned --init-from run --set learning_rate=1e-4 --set 'freeze=encoder.*'"
+    "\n\n"
     "torchrun --nproc-per-node 8 -m nmt train data --out run --model transformer_big"
 )
 
@@ -100,7 +101,7 @@ def train(
     a larger --max-updates; a schedule that ended at 0, linear or cosine, then rises at once to
     where the longer one is.
 
-    To fine-tune a model, give it with --init-from; --set freeze=encoder.* keeps weights as they
+    To fine-tune a model, give it with --init-from; --set 'freeze=encoder.*' keeps weights as they
     are. Only a run that starts takes weights from it, one that goes on has its own.
 
     Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
