@@ -102,7 +102,11 @@ class TrainingConfig:
         resumable=True,
     )
     max_updates: int = _value(
-        100_000, "Updates after which training ends.", minimum=1, resumable=True
+        100_000,
+        "Updates after which training ends. A finished run may go on with more: linear and cosine, "
+        "which end at 0 there, then rise at once to where the longer schedule is.",
+        minimum=1,
+        resumable=True,
     )
     patience: int = _value(
         0,
@@ -146,8 +150,8 @@ class TrainingConfig:
     schedule: str = _value(
         "inverse_sqrt",
         "Learning rate after linear warm-up: falling with the inverse square root of the update "
-        "(the paper's), linearly to 0 at max_updates, or constant.",
-        choices=("inverse_sqrt", "linear", "constant"),
+        "(the paper's), to 0 at max_updates linearly or as half a cosine, or constant.",
+        choices=("inverse_sqrt", "linear", "cosine", "constant"),
     )
     learning_rate: float = _value(
         0.0,
@@ -168,6 +172,11 @@ class TrainingConfig:
         "validated and kept; 0: none.",
         minimum=0.0,
         below=1.0,
+    )
+    freeze: str = _value(
+        "",
+        "Which weights do not change: patterns over their names with commas between, such as "
+        "encoder.*,src_embedding.*; a tied weight goes by each of its names.",
     )
     log_every: int = _value(
         100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True

@@ -95,9 +95,9 @@ def recipe(**values: Value) -> Recipe:
     return resolve_recipe("transformer_tiny", "transformer", layers)
 
 
-def train(data: Path, out: Path, **values: Value) -> Path:
+def train(data: Path, out: Path, init_from: Path | None = None, /, **values: Value) -> Path:
     """Train in this process; return the run folder."""
-    launch(recipe(**values), data, out)
+    launch(recipe(**values), data, out, init_from)
     return out
 
 
@@ -181,14 +181,20 @@ def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> N
 
 
 def stopped_after(
-    monkeypatch: pytest.MonkeyPatch, update: int, data: Path, out: Path, **values: Value
+    monkeypatch: pytest.MonkeyPatch,
+    update: int,
+    data: Path,
+    out: Path,
+    init_from: Path | None = None,
+    /,
+    **values: Value,
 ) -> Path:
     """Train until SIGTERM stops the run after an update."""
     from nmt.errors import Stopped
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
         signal_after(patch, update, signal.SIGTERM)
-        train(data, out, **values)
+        train(data, out, init_from, **values)
     return out
 
 

@@ -11,6 +11,8 @@ from nmt.cli.options import Quiet
 
 EXAMPLE = (
     "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
+    "nmt train news --out tuned --init-from run --set learning_rate=1e-4 --set 'freeze=encoder.*'"
+    "\n\n"
     "torchrun --nproc-per-node 8 -m nmt train data --out run --model transformer_big"
 )
 
@@ -36,6 +38,15 @@ def train(
             help="Values under \\[model] and \\[training] that take the place of the preset's.",
         ),
     ] = None,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--init-from",
+            metavar="MODEL_OR_RUN",
+            help="Take initial weights from a model file, or from a run folder's best, as far as "
+            "names and shapes are the same; embeddings piece by piece of the vocabulary.",
+        ),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,7 +58,7 @@ def train(
     max_updates: Annotated[
         int | None,
         typer.Option(
-            help="Updates after which training ends.",
+            help="Updates after which training ends; linear and cosine schedules reach 0 there.",
             show_default=_FROM_PRESET,
             rich_help_panel=_SHORTHAND,
         ),
@@ -87,7 +98,11 @@ def train(
     The run folder holds checkpoints, the best and the last model, the configuration in full, a log,
     metrics.jsonl and curves.svg. Stop it with Ctrl-C or SIGTERM: everything is saved, the exit
     status is 75, and the same command goes on bit for bit where it was. A finished run goes on with
-    a larger --max-updates.
+    a larger --max-updates; a schedule that ended at 0, linear or cosine, then rises at once to
+    where the longer one is.
+
+    To fine-tune a model, give it with --init-from; --set 'freeze=encoder.*' keeps weights as they
+    are. Only a run that starts takes weights from it, one that goes on has its own.
 
     Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
     any number of them.
@@ -115,4 +130,4 @@ def train(
     )
     from nmt.training.launch import launch
 
-    launch(recipe, data, out)
+    launch(recipe, data, out, init_from)

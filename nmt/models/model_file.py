@@ -180,6 +180,15 @@ def find_model(path: Path) -> Path:
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 
+def model_checksum(path: Path) -> str:
+    """Return the checksum of a model file's content, or of a run folder's, as it is noted there.
+
+    Raises:
+        NMTError: if there is no model.
+    """
+    return TensorFile(find_model(path), kind=KIND, version=FORMAT_VERSION).checksum
+
+
 def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     """Load a model file, or a run folder's, in fp32 on the CPU.
 

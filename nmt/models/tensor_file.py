@@ -74,7 +74,7 @@ class TensorFile:
                 f"{path}: {kind} of format version {metadata.get('version')}; this nmt reads "
                 f"version {version}"
             )
-        self._checksum: str = metadata.get("sha256", "")
+        self.checksum: str = metadata.get("sha256", "")
         self._header_text: str = metadata.get("header", "")
         try:
             header = json.loads(self._header_text)
@@ -98,7 +98,7 @@ class TensorFile:
         Raises:
             DataError: if any byte of the header or of a tensor has changed.
         """
-        if _checksum(self._header_text, self._read_all()) != self._checksum:
+        if _checksum(self._header_text, self._read_all()) != self.checksum:
             raise DataError(f"{self.path}: damaged: its checksum does not match its content")
 
     def _read_all(self) -> Iterator[tuple[str, Tensor]]:

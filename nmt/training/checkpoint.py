@@ -73,6 +73,11 @@ def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> Non
     write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
 
 
+def has_state(run: RunFolder) -> bool:
+    """Tell whether there is a training state to go on from, whole or damaged."""
+    return any(run.checkpoints.glob("update-*.state"))
+
+
 def update_behind(path: Path) -> int | None:
     """Return the update behind a model file's weights, or None where there is no whole file."""
     try:

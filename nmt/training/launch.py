@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from pathlib import Path
 
@@ -12,13 +13,21 @@ from nmt.config import Recipe
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device
+from nmt.models.model_file import model_checksum
+from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
-from nmt.training.run_folder import RunFolder
+from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.trainer import Trainer
 
 
-def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
+def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None) -> None:
     """Train a model, or go on with a run that was stopped.
+
+    Args:
+        recipe: all values.
+        data_path: a data folder.
+        run_path: the run folder to make or to go on with.
+        init_from: the model file, or run folder, that the weights start from; None: random.
 
     Raises:
         UsageError: if the recipe does not fit the data, the machine or what the run folder holds.
@@ -27,20 +36,25 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
     ranks = Ranks.from_environment()
     run = RunFolder(run_path)
     ranks.join()
+    initial = InitialModel()
     try:
         with ranks.together():
             device = choose_device(recipe.training.device, ranks.local_rank)
             data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
             _check_fit(recipe, data)
             if ranks.is_first:
+                initial = _initial_model(init_from, run)
                 run.create()
                 run.lock()
         _check_same_data(data, ranks)
+        initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
         cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
         with ranks.together():
-            recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
+            recipe = run.settle(
+                recipe, data.fingerprint, initial, threads=cores, ranks=ranks.world_size
+            )
         torch.set_num_threads(recipe.training.threads)
-        _train(recipe, data, run, ranks, device)
+        _train(recipe, data, run, initial, ranks, device)
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
         raise
@@ -50,7 +64,12 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
 
 
 def _train(
-    recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+    recipe: Recipe,
+    data: DataFolder,
+    run: RunFolder,
+    initial: InitialModel,
+    ranks: Ranks,
+    device: torch.device,
 ) -> None:
     """Train, and leave word of a failure in the run folder."""
     trainer = None
@@ -61,11 +80,11 @@ def _train(
                 run.write_status(status, update, reason)
 
     try:
-        trainer = Trainer(recipe, data, run, ranks, device)
+        trainer = Trainer(recipe, data, run, initial, ranks, device)
         # Only now, so that a recipe that does not fit the data can be put right in this folder.
         with ranks.together():
             if ranks.is_first:
-                run.write_config(recipe, data.fingerprint, ranks.world_size)
+                run.write_config(recipe, data.fingerprint, initial, ranks.world_size)
         trainer.train()
     except Stopped:
         raise
@@ -80,6 +99,18 @@ def _train(
                 "the GPU's memory is full: lower micro_batch_tokens and run the same command again"
             ) from error
         raise
+
+
+def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
+    """Return what the weights start from, as it is noted in the run folder."""
+    if init_from is None:
+        return InitialModel()
+    if run.exists and checkpoint.has_state(run):
+        # The state holds the weights: the model may have gone, or a run have a better one by now.
+        noted = run.initial_model()
+        if noted.path == str(init_from):
+            return noted
+    return InitialModel(str(init_from), model_checksum(init_from))
 
 
 def _check_same_data(data: DataFolder, ranks: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""All weights in one vector, the paper's Adam over it, and the learning rate's schedule.
+"""All weights in one vector, and the paper's Adam over it.
 
 One vector makes everything that touches every weight one operation: the sum over ranks, clipping,
 Adam, the moving average. The model computes with views of it, or, in bf16 and fp16, with views of
@@ -17,27 +17,14 @@ from torch import Tensor, nn
 
 from nmt.config import TrainingConfig
 from nmt.models.contract import TranslationModel
-
-
-def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
-    """Return the learning rate of update number `update`, counted from 1.
-
-    `inverse_sqrt` with the paper's peak is its equation 3,
-    d_model^-0.5 * min(update^-0.5, update * warmup_updates^-1.5).
-    """
-    peak = config.learning_rate or (d_model * config.warmup_updates) ** -0.5
-    if update <= config.warmup_updates:
-        return peak * update / config.warmup_updates
-    if config.schedule == "inverse_sqrt":
-        return float(peak * (config.warmup_updates / update) ** 0.5)
-    if config.schedule == "linear":
-        left = config.max_updates - update
-        return peak * max(0.0, left / max(1, config.max_updates - config.warmup_updates))
-    return peak
+from nmt.training.schedule import learning_rate
 
 
 class FlatWeights:
-    """A model's parameters and gradients as vectors; n is the number of parameters, tied once."""
+    """A model's parameters and gradients as vectors; n is the number of parameters, tied once.
+
+    The m that need a gradient stand first, so that what concerns them alone is a slice.
+    """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
         """Move the model's parameters into one vector and make them views of it.
@@ -46,21 +33,25 @@ class FlatWeights:
             model: in fp32, on the device where it computes.
             dtype: in which the model computes.
         """
-        named = list(model.named_parameters())  # tied parameters stand here once
+        # Tied parameters stand here once.
+        named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
         self.master = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
-        self.gradient = torch.zeros_like(self.master)  # (n,) fp32, summed over micro-batches
+        trainable = sum(p.numel() for _, p in named if p.requires_grad)
+        self.trainable = self.master[:trainable]  # (m,) a view
+        self.gradient = torch.zeros_like(self.trainable)  # (m,) fp32, summed over micro-batches
         if dtype == torch.float32:
             self._compute, self._partial = self.master, self.gradient
         else:
             self._compute = self.master.to(dtype)  # (n,)
-            self._partial = torch.zeros_like(self._compute)  # (n,) of one micro-batch
+            self._partial = torch.zeros_like(self._compute[:trainable])  # (m,) of one micro-batch
         self._shapes: dict[str, tuple[int, torch.Size]] = {}
         offset = 0
         for name, parameter in named:
             end = offset + parameter.numel()
             self._shapes[name] = (offset, parameter.shape)
             parameter.data = self._compute[offset:end].view(parameter.shape)
-            parameter.grad = self._partial[offset:end].view(parameter.shape)
+            if parameter.requires_grad:
+                parameter.grad = self._partial[offset:end].view(parameter.shape)
             offset = end
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
@@ -123,7 +114,7 @@ class Optimizer:
         self.d_model = d_model
         self.scale = LossScale(2.0**15) if config.precision == "fp16" else LossScale()
         self.ema = weights.master.clone() if config.ema_decay else None
-        self._parameter = nn.Parameter(weights.master)
+        self._parameter = nn.Parameter(weights.trainable)
         self._parameter.grad = weights.gradient
         self._adam = torch.optim.Adam(
             [self._parameter],
@@ -133,8 +124,8 @@ class Optimizer:
         )
         self._adam.state[self._parameter] = {
             "step": torch.zeros((), device=weights.master.device),
-            "exp_avg": torch.zeros_like(weights.master),
-            "exp_avg_sq": torch.zeros_like(weights.master),
+            "exp_avg": torch.zeros_like(weights.trainable),
+            "exp_avg_sq": torch.zeros_like(weights.trainable),
         }
 
     @property

@@ -28,6 +28,15 @@ from nmt.training.curves import curves_from_metrics
 FORMAT_VERSION = 1
 
 
+@dataclasses.dataclass(frozen=True)
+class InitialModel:
+    """The model that a run's weights start from: where it lies, and its checksum; both empty
+    where they start random."""
+
+    path: str = ""
+    checksum: str = ""
+
+
 class RunFolder:
     """One run's folder, held by one training process at a time."""
 
@@ -79,12 +88,15 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def settle(self, recipe: Recipe, data: str, threads: int, ranks: int) -> Recipe:
+    def settle(
+        self, recipe: Recipe, data: str, initial: InitialModel, threads: int, ranks: int
+    ) -> Recipe:
         """Settle what a recipe leaves open, and check that an old run goes on as it was.
 
         Args:
             recipe: what is asked for now.
             data: the data folder's fingerprint.
+            initial: what the weights start from.
             threads: CPU threads to use where the recipe leaves them open.
             ranks: processes of this run, noted for the reader.
 
@@ -100,8 +112,13 @@ class RunFolder:
         training = dataclasses.replace(recipe.training, threads=recipe.training.threads or threads)
         recipe = dataclasses.replace(recipe, training=training)
         if before is not None:
-            self._refuse_changes(before, _sections(recipe, data, ranks))
+            self._refuse_changes(before, _sections(recipe, data, initial, ranks))
         return recipe
+
+    def initial_model(self) -> InitialModel:
+        """Return what the run's weights have started from."""
+        run = self._read_config()["run"]
+        return InitialModel(run.get("init_path", ""), run.get("init_from", ""))
 
     def best_metric(self) -> str:
         """Return what the run's best checkpoints are best by: loss or bleu."""
@@ -121,7 +138,7 @@ class RunFolder:
         return document
 
     def _refuse_changes(self, before: dict[str, Any], now: dict[str, dict[str, object]]) -> None:
-        may_change = resumable_keys() | {"ranks"}
+        may_change = resumable_keys() | {"ranks", "init_path"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
             for section, values in now.items()
@@ -134,9 +151,9 @@ class RunFolder:
                 "on with it, or choose another --out"
             )
 
-    def write_config(self, recipe: Recipe, data: str, ranks: int) -> None:
+    def write_config(self, recipe: Recipe, data: str, initial: InitialModel, ranks: int) -> None:
         """Write every value, so that the run can be repeated from it."""
-        sections: dict[str, object] = dict(_sections(recipe, data, ranks))
+        sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
         write_text(
             self._config,
             format_toml(sections | {"model": recipe.model, "training": recipe.training}),
@@ -199,12 +216,16 @@ def _is_left_by_a_start(entry: Path) -> bool:
     return entry.name == "lock" or entry.name.endswith(TEMPORARY_SUFFIX)
 
 
-def _sections(recipe: Recipe, data: str, ranks: int) -> dict[str, dict[str, object]]:
+def _sections(
+    recipe: Recipe, data: str, initial: InitialModel, ranks: int
+) -> dict[str, dict[str, object]]:
     run = {
         "format_version": FORMAT_VERSION,
         "preset": recipe.preset,
         "architecture": recipe.architecture,
         "data": data,
+        "init_from": initial.checksum,
+        "init_path": initial.path,
         "ranks": ranks,
     }
     return {

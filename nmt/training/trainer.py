@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -29,13 +30,17 @@ from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
 from nmt.models.dropout import seed_dropout
 from nmt.models.model_file import ModelCard
+from nmt.models.tied import first_few
 from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
+from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import FlatWeights, Optimizer, learning_rate
-from nmt.training.run_folder import RunFolder
+from nmt.training.optimizer import FlatWeights, Optimizer
+from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.validation import ValidationResult, Validator
+from nmt.training.warm_start import warm_start
 
 # What is waiting takes little memory, and evens out what the machine does beside.
 _UPDATES_AHEAD = 4
@@ -67,7 +72,13 @@ class Trainer:
     """One process of a training run."""
 
     def __init__(
-        self, recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+        self,
+        recipe: Recipe,
+        data: DataFolder,
+        run: RunFolder,
+        initial: InitialModel,
+        ranks: Ranks,
+        device: torch.device,
     ) -> None:
         self.recipe = recipe
         self.config = recipe.training
@@ -89,7 +100,17 @@ class Trainer:
         )
         torch.manual_seed(self.config.seed)
         self.model = self.card.build().to(device)
+        self.remarks: list[str] = []  # on the weights that training starts with, for the log
+        with ranks.together():
+            if ranks.is_first and initial.path and not checkpoint.has_state(run):
+                self.remarks += warm_start(self.model, self.card, Path(initial.path))
+        frozen = freeze(self.model, self.config.freeze)
         self.weights = FlatWeights(self.model, DTYPES[self.config.precision])
+        if frozen:
+            trained, count = len(self.weights.trainable), len(self.weights.master)
+            self.remarks.append(
+                f"{count - trained:,} of {count:,} parameters are frozen: {first_few(frozen)}"
+            )
         ranks.broadcast_(self.weights.master)
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.weights.refresh()
@@ -237,6 +258,8 @@ class Trainer:
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
             f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch"
         )
+        for remark in self.remarks:
+            self.run.log(remark)
 
     def _updates_an_epoch(self) -> int:
         train = self.data.info.train

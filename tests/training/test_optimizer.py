@@ -1,4 +1,4 @@
-"""The flat weights, Adam, clipping, the moving average and the schedule, against torch and hand."""
+"""The flat weights, Adam, clipping and the moving average, against torch and hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from nmt.data.batches import Batch
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import FlatWeights, LossScale, Optimizer, learning_rate
+from nmt.training.optimizer import FlatWeights, LossScale, Optimizer
+from nmt.training.schedule import learning_rate
 
 VOCABULARY = 13
 MODEL = TransformerConfig(
@@ -50,49 +51,6 @@ def optimizer_of(config: TrainingConfig, count: int = 4) -> Optimizer:
         holder.weight.copy_(torch.arange(1.0, count + 1)[None])
     weights = FlatWeights(holder, torch.float32)  # type: ignore[arg-type]
     return Optimizer(weights, config, d_model=1)
-
-
-# --- the learning rate
-
-
-def paper(d_model: int, step: int, warmup: int) -> float:
-    """Equation 3 of the paper."""
-    return float(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
-
-
-@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4_000), (1024, 4_000), (256, 250)])
-def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> None:
-    config = TrainingConfig(warmup_updates=warmup)
-    for update in (1, 2, warmup - 1, warmup, warmup + 1, 10 * warmup, 1_000_000):
-        expected = paper(d_model, update, warmup)
-        assert learning_rate(config, d_model, update) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_schedule_is_the_paper_s_in_figures() -> None:
-    # (512 * 4000)^-0.5 = 6.98771e-4; a 4000th of it at first, and 1 / sqrt(10) of it at 40,000.
-    found = [learning_rate(TrainingConfig(), 512, update) for update in (1, 4_000, 40_000)]
-    assert found == pytest.approx([1.7469281e-7, 6.9877124e-4, 2.2097087e-4], rel=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [
-        # Updates 1, 2, 4 (the end of the warm-up), 8, 16 and 20 of 20, with a peak of 0.8.
-        ("inverse_sqrt", [0.2, 0.4, 0.8, 0.8 / math.sqrt(2), 0.4, 0.8 / math.sqrt(5)]),
-        ("linear", [0.2, 0.4, 0.8, 0.6, 0.2, 0.0]),
-        ("constant", [0.2, 0.4, 0.8, 0.8, 0.8, 0.8]),
-    ],
-)
-def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
-    config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
-    found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 16, 20)]
-    # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
-    assert found == pytest.approx(rates)
-
-
-def test_a_linear_schedule_stays_at_zero_beyond_its_end() -> None:
-    config = TrainingConfig(schedule="linear", learning_rate=1.0, warmup_updates=4, max_updates=4)
-    assert [learning_rate(config, 1, update) for update in (4, 5, 9)] == [1.0, 0.0, 0.0]
 
 
 # --- the flat weights

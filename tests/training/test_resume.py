@@ -39,6 +39,7 @@ from nmt.training.run_folder import RunFolder
 FP32: dict[str, Value] = {"ema_decay": 0.9, "keep_last": 2, "keep_best": 2}
 BF16: dict[str, Value] = {**FP32, "precision": "bf16", "clip_norm": 1.0}
 FP16: dict[str, Value] = {**FP32, "precision": "fp16"}
+FROZEN: dict[str, Value] = {**FP32, "freeze": "encoder.*"}
 ENDLESS: dict[str, Value] = {**FP32, "max_updates": 1_000_000}
 
 
@@ -85,7 +86,9 @@ def assert_same_run(run: Path, expected: Path) -> None:
 # --- stopped on request
 
 
-@pytest.mark.parametrize("values", [FP32, BF16, FP16], ids=["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize(
+    "values", [FP32, BF16, FP16, FROZEN], ids=["fp32", "bf16", "fp16", "frozen"]
+)
 def test_a_stopped_run_goes_on_bit_for_bit(
     data: Path,
     tmp_path: Path,

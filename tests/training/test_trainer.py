@@ -341,6 +341,7 @@ def test_patience_ends_a_run_that_gets_no_better(data: Path, tmp_path: Path) -> 
         ({"batch_tokens": 100}, "batch_tokens was 200 and is now 100"),
         ({"precision": "bf16"}, "precision was 'fp32' and is now 'bf16'"),
         ({"threads": 2}, "threads was 1 and is now 2"),
+        ({"freeze": "encoder.*"}, "freeze was '' and is now 'encoder.*'"),
         ({"learning_rate": 1e-3, "dropout": 0.2}, "dropout was 0.1 and is now 0.2; learning_rate"),
     ],
 )
