@@ -14,6 +14,7 @@ from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device
 from nmt.training.distributed import Ranks
 from nmt.training.run_folder import RunFolder
+from nmt.training.tensorboard import require_tensorboard
 from nmt.training.trainer import Trainer
 
 
@@ -33,6 +34,8 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
             data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
             _check_fit(recipe, data)
             if ranks.is_first:
+                if recipe.training.tensorboard:
+                    require_tensorboard()
                 run.create()
                 run.lock()
         _check_same_data(data, ranks)
