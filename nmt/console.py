@@ -160,6 +160,7 @@ class LiveView:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
         step = self._steps.tasks[0]
         rate = f"{step.speed:.3g} {self._unit}/s" if step.speed else ""
@@ -174,12 +175,12 @@ class LiveView:
             rate,
             left,
         )
-        rows = Table.grid(padding=(0, 1))
+        rows = Table.grid(padding=(0, 1), expand=True)
         rows.add_column(style="bold", no_wrap=True)
-        rows.add_column(no_wrap=True, overflow="ellipsis")
+        rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         # A view higher than the terminal could not be taken away again.
         for label, text in self.rows[: max(0, self._console.height - 2)]:
-            rows.add_row(label, printable(text))
+            rows.add_row(label, Text(printable(text)))
         return Group(bar, rows)
 
 
