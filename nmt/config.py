@@ -187,6 +187,12 @@ class TrainingConfig:
     validate_bleu: bool = _value(
         False, "Whether validation also translates the valid text by beam search and scores BLEU."
     )
+    sample_translations: int = _value(
+        3,
+        "Lines of the valid text whose translations every validation shows; 0: none.",
+        minimum=0,
+        resumable=True,
+    )
     best_metric: str = _value(
         "loss",
         "What the best checkpoints are best by: valid loss, or BLEU (needs validate_bleu).",
@@ -203,6 +209,11 @@ class TrainingConfig:
     )
     keep_last: int = _value(5, "Newest checkpoints kept.", minimum=1, resumable=True)
     keep_best: int = _value(1, "Best checkpoints kept.", minimum=1, resumable=True)
+    tensorboard: bool = _value(
+        False,
+        "Whether to write all figures for TensorBoard too (needs the extra tensorboard).",
+        resumable=True,
+    )
 
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""

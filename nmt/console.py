@@ -1,7 +1,7 @@
-"""The only door to rich and tqdm: progress, tables and notices for people.
+"""The only door to rich and tqdm: progress, live views, tables and notices for people.
 
-stdout belongs to data; everything else goes to stderr. Progress bars vanish where stderr is no
-terminal. Under torchrun only rank 0 speaks; errors and warnings are never silenced.
+stdout belongs to data; everything else goes to stderr. Progress bars and live views vanish where
+stderr is no terminal. Under torchrun only rank 0 speaks; errors and warnings are never silenced.
 """
 
 from __future__ import annotations
@@ -9,14 +9,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from tqdm import tqdm
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     Progress = tqdm[NoReturn]
+
+_FRAMES_PER_SECOND = 2  # of a live view, each of which takes a few milliseconds
+_RATE_SECONDS = 600.0  # over which a live view measures its rate, which also covers slow updates
+
+
+def _write_line(line: str) -> None:
+    # Through tqdm, which lifts a live progress line out of the way first.
+    tqdm.write(line, file=sys.stderr)
+    sys.stderr.flush()
 
 
 @dataclass
@@ -25,10 +38,16 @@ class _Voice:
 
     quiet: bool = False
     rank: int = int(os.environ.get("RANK", "0"))
+    write: Callable[[str], None] = _write_line  # above a live view while there is one
 
     @property
     def speaks(self) -> bool:
         return not self.quiet and self.rank == 0
+
+    @property
+    def shows(self) -> bool:
+        """Whether there is somebody to see what moves."""
+        return self.speaks and sys.stderr.isatty()
 
 
 _voice = _Voice()
@@ -40,10 +59,8 @@ def set_quiet(quiet: bool) -> None:
 
 
 def _say(line: str) -> None:
-    # Through tqdm, which lifts a live progress line out of the way first.
     with contextlib.suppress(OSError):  # that nobody listens any more is no reason to fail
-        tqdm.write(line, file=sys.stderr)
-        sys.stderr.flush()
+        _voice.write(line)
 
 
 def notice(message: str) -> None:
@@ -68,17 +85,108 @@ def error(message: str) -> None:
 
 def progress(description: str, *, total: int | None, unit: str, initial: int = 0) -> Progress:
     """Return a progress bar with rate and time left, to be used in `with`; call `.update(n)`."""
-    visible = _voice.speaks and sys.stderr.isatty()
     return tqdm(
         desc=description,
         total=total,
         initial=initial,
         unit=f" {unit}",
         unit_scale=True,
-        disable=not visible,
+        disable=not _voice.shows,
         dynamic_ncols=True,
         file=sys.stderr,
     )
+
+
+class LiveView:
+    """A progress bar and rows of text below it, kept at the foot of the terminal; for `with`.
+
+    A thread of its own draws it, so that it costs the work nothing but a counter. Notices appear
+    above it, and it leaves nothing behind. Where stderr is no terminal there is nothing at all.
+    """
+
+    def __init__(self, description: str, *, total: int, unit: str, initial: int = 0) -> None:
+        self.rows: Sequence[tuple[str, str]] = ()
+        """What stands below the bar: label and text, cut to a line each."""
+        self._unit = unit
+        self._visible = _voice.shows
+        if not self._visible:
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress import Progress as Steps
+
+        self._console = Console(stderr=True)
+        self._steps = Steps(
+            console=self._console, auto_refresh=False, speed_estimate_period=_RATE_SECONDS
+        )
+        self._step = self._steps.add_task(description, total=total, completed=initial)
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=_FRAMES_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            get_renderable=self._draw,
+        )
+
+    def __enter__(self) -> Self:
+        if self._visible:
+            with contextlib.suppress(OSError):
+                self._live.start()
+            _voice.write = self._write_above
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._visible:
+            _voice.write = _write_line
+            with contextlib.suppress(OSError):  # the terminal may have been closed meanwhile
+                self._live.stop()
+
+    def advance(self) -> None:
+        """Count one step."""
+        if self._visible:
+            self._steps.advance(self._step)
+
+    def _write_above(self, line: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _draw(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        step = self._steps.tasks[0]
+        rate = f"{step.speed:.3g} {self._unit}/s" if step.speed else ""
+        left = f"{timedelta(seconds=int(step.time_remaining))} left" if step.time_remaining else ""
+        bar = Table.grid(padding=(0, 1), expand=True)
+        for ratio in (None, 1, None, None, None):
+            bar.add_column(ratio=ratio, no_wrap=True)
+        bar.add_row(
+            step.description,
+            ProgressBar(step.total, step.completed),
+            f"{step.completed:,.0f}/{step.total:,.0f}",
+            rate,
+            left,
+        )
+        rows = Table.grid(padding=(0, 1), expand=True)
+        rows.add_column(style="bold", no_wrap=True)
+        rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        # A view higher than the terminal could not be taken away again.
+        for label, text in self.rows[: max(0, self._console.height - 2)]:
+            rows.add_row(label, Text(printable(text)))
+        return Group(bar, rows)
+
+
+def printable(text: str) -> str:
+    """Show controls and odd spaces by their codes, so that they do nothing to a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:

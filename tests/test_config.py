@@ -281,4 +281,5 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "micro_batch_tokens",
         *("log_every", "validate_every", "save_every", "save_minutes"),
         *("keep_last", "keep_best"),
+        *("sample_translations", "tensorboard"),
     }

@@ -35,7 +35,9 @@ DOORS = {
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
+    "tensorboard": "",
     "torch.distributed": "nmt/training/distributed.py",
+    "torch.utils.tensorboard": "nmt/training/tensorboard.py",
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 

@@ -47,6 +47,7 @@ TINY: dict[str, Value] = {
     "log_every": 5,
     "validate_every": 7,
     "save_every": 8,
+    "sample_translations": 0,
     "threads": 1,
     "device": "cpu",
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.console import printable
 from nmt.data.blocks import Block
 from nmt.data.cleaning import KEPT, RULE_OF, Verdicts
 from nmt.data.corpus import Encoding
@@ -106,16 +107,11 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
             share = 100 * count / corpus.lines
             parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule]}\n")
             for example in corpus.examples[rule]:
-                parts.append(f"    {corpus.src} line {example.line:,}: {_one_line(example.src)}\n")
-                parts.append(f"    {corpus.tgt} line {example.line:,}: {_one_line(example.tgt)}\n")
+                parts.append(f"    {corpus.src} line {example.line:,}: {printable(example.src)}\n")
+                parts.append(f"    {corpus.tgt} line {example.line:,}: {printable(example.tgt)}\n")
         parts.append("\n")
     return "".join(parts)
 
 
 def _shorten(line: str) -> str:
     return line if len(line) <= _EXAMPLE_CHARACTERS else line[:_EXAMPLE_CHARACTERS] + "..."
-
-
-def _one_line(text: str) -> str:
-    """Show controls and odd spaces by their codes, so that they do nothing to a terminal."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -16,11 +16,16 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
 
     panels = [
         Panel(
-            "Negative log-likelihood",
+            "Loss",
             (series("train", "nll"), series("valid", "nll")),
-            "nats per token",
+            "negative log-likelihood, nats per token",
         ),
-        Panel("Perplexity", (series("valid", "perplexity"),), "log scale", log_scale=True),
+        Panel(
+            "Perplexity",
+            (series("train", "perplexity"), series("valid", "perplexity")),
+            "log scale",
+            log_scale=True,
+        ),
         Panel("BLEU", (series("valid", "bleu"),), "percent"),
         Panel("Learning rate", (series("train", "learning_rate", "rate"),), ""),
         Panel(

@@ -17,6 +17,7 @@ from nmt.models.model_file import model_checksum
 from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
 from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.training.tensorboard import require_tensorboard
 from nmt.training.trainer import Trainer
 
 
@@ -43,6 +44,8 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | No
             data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
             _check_fit(recipe, data)
             if ranks.is_first:
+                if recipe.training.tensorboard:
+                    require_tensorboard()
                 initial = _initial_model(init_from, run)
                 run.create()
                 run.lock()

@@ -2,8 +2,9 @@
 
 config.toml       every value resolved, each under its explanation
 metrics.jsonl     one JSON object a line: training and validation figures
-train.log         the same for people
+train.log         the same for people, with sample translations
 curves.svg        the same as pictures
+tensorboard/      the same for TensorBoard, where it is asked for
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.training.checkpoint`
 best.safetensors, last.safetensors
@@ -16,6 +17,7 @@ import fcntl
 import json
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -172,13 +174,14 @@ class RunFolder:
             return 0
         return int(update)
 
-    def log(self, line: str) -> None:
-        """Say a line and add it to the log."""
-        console.notice(line)
+    def log(self, line: str, *, aloud: bool = True) -> None:
+        """Add a line to the log, and say it."""
+        if aloud:
+            console.notice(line)
         with (self.path / "train.log").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
-    def record(self, figures: dict[str, object]) -> None:
+    def record(self, figures: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(figures) + "\n")

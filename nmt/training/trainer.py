@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt import console
 from nmt.config import Recipe
 from nmt.data.batches import Batch
 from nmt.data.epochs import Epochs, check_budget
@@ -36,6 +35,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import FlatWeights, Optimizer
+from nmt.training.report import Report
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
@@ -121,9 +121,11 @@ class Trainer:
             label_smoothing=self.config.label_smoothing,
             micro_batch_tokens=self.config.micro_batch_tokens,
             with_bleu=self.config.validate_bleu,
+            sample_translations=self.config.sample_translations,
         )
         self.stop = StopRequest()
         self.progress = checkpoint.restore(run, self.optimizer, ranks)
+        self.report = Report(run, self.config, self.progress)
         self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
         self.saved = self.progress.update  # the update whose state was written last
@@ -138,15 +140,12 @@ class Trainer:
         """
         config, progress = self.config, self.progress
         window = Window.empty(self.device)
-        bar = console.progress(
-            "training", total=config.max_updates, unit="updates", initial=progress.update
-        )
-        with self.stop.listening(), bar:
+        with self.stop.listening(), self.report:
             self._begin()
             while True:
                 update = progress.update
                 if update and update % config.log_every == 0 and window.target_tokens:
-                    bar.set_postfix_str(self._log(window), refresh=False)
+                    self._log(window)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
                 if self._is_due(config.validate_every) and progress.validated != update:
@@ -161,7 +160,7 @@ class Trainer:
                 if self._is_finished():
                     break
                 self._train_update(window)
-                bar.update(1)
+                self.report.advance()
             self._finish(window)
 
     def _is_due(self, every: int) -> bool:
@@ -250,11 +249,8 @@ class Trainer:
         count = len(self.weights.master)
         self.run.cut_metrics(self.progress.update, self.progress.validated)
         self.run.write_status("running", self.progress.update)
-        verb = (
-            f"going on at update {self.progress.update:,}" if self.progress.update else "starting"
-        )
-        self.run.log(
-            f"{verb}: {self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
+        self.report.started(
+            f"{self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
             f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch"
         )
@@ -267,8 +263,8 @@ class Trainer:
         visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
-    def _log(self, window: Window) -> str:
-        """Write the window's figures; return them in short."""
+    def _log(self, window: Window) -> None:
+        """Report the window's figures."""
         progress = self.progress
         self.ranks.sum_(window.loss)
         self.ranks.sum_(window.nll)
@@ -292,15 +288,8 @@ class Trainer:
             "skipped_updates": window.skipped,
             "seconds": progress.seconds,
         }
-        short = f"loss {loss:.3f}, {window.real_tokens / seconds:,.0f} tokens/s"
         if self.ranks.is_first:
-            self.run.record(figures)
-            self.run.log(
-                f"update {progress.update:,} epoch {figures['epoch']:.2f}: {short}, perplexity "
-                f"{figures['perplexity']:.2f}, learning rate {figures['learning_rate']:.3g}, "
-                f"gradient {norm:.3f}"
-            )
-        return short
+            self.report.trained(figures)
 
     def _diverged(self, found: str) -> NMTError:
         return NMTError(
@@ -323,18 +312,12 @@ class Trainer:
         progress.bad_validations = 0 if improved else progress.bad_validations + 1
         with self.ranks.together():
             if self.ranks.is_first:
-                self._record_validation(result, improved, time.monotonic() - started)
+                self.report.validated(result, improved, time.monotonic() - started)
+                self._write_best(improved)
 
-    def _record_validation(self, result: ValidationResult, improved: bool, seconds: float) -> None:
+    def _write_best(self, improved: bool) -> None:
+        """Write weights that validated among the best."""
         progress = self.progress
-        self.run.record({"kind": "valid", "update": progress.update} | dict(self.valid))
-        bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
-        self.run.log(
-            f"update {progress.update:,} valid: loss {result.loss:.4f}, perplexity "
-            f"{result.perplexity:.3f}{bleu}{', the best so far' if improved else ''} "
-            f"({seconds:.1f} s)"
-        )
-        self.run.draw_curves()
         if progress.update in [update for _, update in progress.best]:
             path = checkpoint.best_path(self.run, progress.update)
             checkpoint.write_weights(path, self._present_card(), self.optimizer)
@@ -399,10 +382,5 @@ class Trainer:
         reason = (
             "max_updates" if full else f"no better result in {self.config.patience} validations"
         )
-        self.run.draw_curves()
         self.run.write_status("finished", progress.update, reason)
-        model = "best" if (self.run.path / "best.safetensors").exists() else "last"
-        self.run.log(
-            f"finished at update {progress.update:,} ({reason}) after {progress.seconds / 60:.1f} "
-            f"minutes; model: {self.run.path / model}.safetensors"
-        )
+        self.report.finished(reason)

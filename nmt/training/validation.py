@@ -1,4 +1,4 @@
-"""Validation: loss and perplexity on the valid pairs, and BLEU of real translations of their text.
+"""Validation: loss and perplexity on the valid pairs, and real translations of their text.
 
 Every rank does a share; all of them learn the figures.
 """
@@ -6,7 +6,7 @@ Every rank does a share; all of them learn the figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,13 +23,24 @@ from nmt.training.loss import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A line of the valid text and how the model translates it."""
+
+    line: int  # from 1
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
 class ValidationResult:
-    """Validation's figures."""
+    """Validation's figures, and some translations to look at."""
 
     loss: float  # smoothed, as in training; nats a token
     nll: float  # nats a token
     bleu: float | None
     bleu_signature: str | None
+    samples: tuple[Sample, ...] = ()
 
     @property
     def perplexity(self) -> float:
@@ -54,6 +65,7 @@ class Validator:
         label_smoothing: float,
         micro_batch_tokens: int,
         with_bleu: bool,
+        sample_translations: int = 0,
     ) -> None:
         self.data = data
         self.ranks = ranks
@@ -61,6 +73,7 @@ class Validator:
         self.label_smoothing = label_smoothing
         self.micro_batch_tokens = micro_batch_tokens
         self.with_bleu = with_bleu
+        self.sample_translations = sample_translations
 
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
@@ -69,13 +82,14 @@ class Validator:
         model.eval()
         try:
             loss, nll = self._losses(model, stop_requested)
-            with_bleu = self.with_bleu and math.isfinite(loss)
-            bleu, signature = self._bleu(model, stop_requested) if with_bleu else (None, None)
+            if not math.isfinite(loss):
+                return ValidationResult(loss, nll, None, None)
+            bleu, signature, samples = self._translations(model, stop_requested)
         except Stopped:
             return None
         finally:
             model.train()
-        return ValidationResult(loss, nll, bleu, signature)
+        return ValidationResult(loss, nll, bleu, signature, samples)
 
     @torch.inference_mode()
     def _losses(
@@ -98,13 +112,34 @@ class Validator:
         loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()
         return loss_sum / tokens, nll_sum / tokens
 
-    def _bleu(
+    def _translations(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
-    ) -> tuple[float, str]:
-        """Translate the raw valid text by beam search, as `nmt translate` would, and score it."""
+    ) -> tuple[float | None, str | None, tuple[Sample, ...]]:
+        """Translate what is asked for of the raw valid text; return BLEU, its signature, samples.
+
+        BLEU takes all lines, and samples are some of them; without it only samples are translated.
+        """
+        if not (self.with_bleu or self.sample_translations):
+            return None, None, ()
         sources, references = (
             path.read_bytes().decode().split("\n")[:-1] for path in self.data.valid_text
         )
+        shown = spread(self.sample_translations, len(sources))
+        lines = range(len(sources)) if self.with_bleu else shown
+        texts = self._translate(model, [sources[line] for line in lines], stop_requested)
+        found = dict(zip(lines, texts, strict=True))
+        samples = tuple(
+            Sample(line + 1, sources[line], references[line], found[line]) for line in shown
+        )
+        if not self.with_bleu:
+            return None, None, samples
+        result = score(texts, [references], metrics=("bleu",))["bleu"]
+        return result.score, result.signature, samples
+
+    def _translate(
+        self, model: TranslationModel, sources: list[str], stop_requested: Callable[[], bool]
+    ) -> list[str]:
+        """Translate lines by beam search, as `nmt translate` would; each rank does a share."""
         translator = Translator(
             model,
             self.data.src_vocabulary,
@@ -127,12 +162,20 @@ class Validator:
         except Stopped:
             stopped = True
         self._agree(stopped)
-        hypotheses = [""] * len(sources)
+        translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
-            hypotheses[rank::size] = part
-        result = score(hypotheses, [references], metrics=("bleu",))["bleu"]
-        return result.score, result.signature
+            translations[rank::size] = part
+        return translations
 
     def _agree(self, stopped: bool) -> None:
         if self.ranks.any(stopped):
             raise Stopped("in validation")
+
+
+def spread(count: int, total: int) -> Sequence[int]:
+    """Return `count` of `total` indices (all, if there are no more), evenly apart: 2 of 8 are 2, 6.
+
+    Each is the middle of one of `count` equal parts.
+    """
+    count = min(count, total)
+    return [(2 * part + 1) * total // (2 * count) for part in range(count)]

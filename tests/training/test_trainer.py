@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -374,6 +375,8 @@ def test_what_may_change_may_change(data: Path, run: Path, tmp_path: Path) -> No
         "save_minutes": 1.0,
         "keep_last": 7,
         "keep_best": 7,
+        "sample_translations": 1,
+        "tensorboard": find_spec("tensorboard") is not None,
     }
     assert other.keys() == resumable_keys()
     again = shutil.copytree(run, tmp_path / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from nmt.data.batches import batches_by_length, collate
 from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
-from nmt.search.translator import Translator
+from nmt.search.translator import Translation, Translator
 from nmt.training.distributed import Ranks
-from nmt.training.validation import ValidationResult, Validator
+from nmt.training.validation import Sample, ValidationResult, Validator, spread
 
 EPS = 0.1
 
@@ -30,7 +31,12 @@ def model(learnt: Path) -> TranslationModel:
 
 
 def measure(
-    data: Path, model: TranslationModel, *, micro_batch_tokens: int = 60, with_bleu: bool = False
+    data: Path,
+    model: TranslationModel,
+    *,
+    micro_batch_tokens: int = 60,
+    with_bleu: bool = False,
+    sample_translations: int = 0,
 ) -> ValidationResult:
     validator = Validator(
         DataFolder.open(data),
@@ -39,6 +45,7 @@ def measure(
         label_smoothing=EPS,
         micro_batch_tokens=micro_batch_tokens,
         with_bleu=with_bleu,
+        sample_translations=sample_translations,
     )
     result = validator.measure(model, lambda: False)
     assert result is not None
@@ -110,6 +117,69 @@ def test_two_processes_share_the_work(data: Path, two_ranks: list[Any]) -> None:
 
 def test_a_stop_asked_of_one_process_stops_both(two_ranks: list[Any]) -> None:
     assert [found["stopped"] for found in two_ranks] == [True, True]
+
+
+@pytest.mark.parametrize("with_bleu", [False, True])
+def test_samples_are_translations_of_lines_spread_over_the_text(
+    data: Path,
+    learnt: Path,
+    model: TranslationModel,
+    with_bleu: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = pairs(20, seed=2)  # as `prepare_toy` has it
+    lines = [4, 11, 17]  # the middles of three parts of 20 lines, from 1
+    sources = [text[line - 1][0] for line in lines]
+    expected = [best[0].text for best in Translator.load(learnt).translate(sources)]
+    translated: list[str] = []
+    translate = Translator.translate
+
+    def record(self: Translator, lines: list[str], **options: Any) -> list[list[Translation]]:
+        translated.extend(lines)
+        return translate(self, lines, **options)
+
+    monkeypatch.setattr(Translator, "translate", record)
+    samples = measure(data, model, with_bleu=with_bleu, sample_translations=3).samples
+    assert samples == tuple(
+        Sample(line, *text[line - 1], translation)
+        for line, translation in zip(lines, expected, strict=True)
+    )
+    assert translated == ([src for src, _ in text] if with_bleu else sources)  # nothing twice
+
+
+def test_two_processes_have_the_samples_of_one(
+    data: Path, model: TranslationModel, two_ranks: list[Any]
+) -> None:
+    three, one = (
+        [asdict(sample) for sample in measure(data, model, sample_translations=count).samples]
+        for count in (3, 1)
+    )
+    for found in two_ranks:
+        assert (found["samples"], found["sample"]) == (three, one)
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "lines"),
+    [(0, 5, []), (1, 5, [2]), (2, 8, [2, 6]), (3, 3, [0, 1, 2]), (9, 2, [0, 1])],
+)
+def test_spread(count: int, total: int, lines: list[int]) -> None:
+    assert spread(count, total) == lines
+
+
+def test_a_stop_ends_it_before_samples(data: Path, model: TranslationModel) -> None:
+    batches = len(list(batches_by_length(DataFolder.open(data).valid, 60)))
+    answers = iter([*[False] * batches, True])
+    validator = Validator(
+        DataFolder.open(data),
+        Ranks(0, 0, 1, 1),
+        torch.device("cpu"),
+        label_smoothing=EPS,
+        micro_batch_tokens=60,
+        with_bleu=False,
+        sample_translations=3,
+    )
+    assert validator.measure(model, lambda: next(answers)) is None
+    assert list(answers) == []
 
 
 @pytest.mark.parametrize("batches", [0, 1])

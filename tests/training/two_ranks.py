@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -64,11 +65,17 @@ def main(data: str, model_file: str, out: str) -> None:
     }
     model, _ = load_model(Path(model_file))
     folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
-    plain, validator = (
+    plain, sampler, validator = (
         Validator(
-            folder, ranks, cpu, label_smoothing=0.1, micro_batch_tokens=60, with_bleu=with_bleu
+            folder,
+            ranks,
+            cpu,
+            label_smoothing=0.1,
+            micro_batch_tokens=60,
+            with_bleu=with_bleu,
+            sample_translations=samples,
         )
-        for with_bleu in (False, True)
+        for with_bleu, samples in ((False, 0), (False, 1), (True, 3))
     )
     answers = iter([False] * 1_000)  # asked once a batch whether to stop
     plain.measure(model, lambda: next(answers))
@@ -76,6 +83,10 @@ def main(data: str, model_file: str, out: str) -> None:
     result = validator.measure(model, lambda: False)
     assert result is not None
     found["figures"] = result.figures()
+    found["samples"] = [asdict(sample) for sample in result.samples]
+    sampled = sampler.measure(model, lambda: False)  # one line, and so no work for one rank
+    assert sampled is not None
+    found["sample"] = [asdict(sample) for sample in sampled.samples]
     # One rank alone is asked to stop: all of them leave validation.
     found["stopped"] = validator.measure(model, lambda: rank == 1) is None
     ranks.barrier()

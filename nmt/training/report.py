@@ -1,0 +1,137 @@
+"""What becomes known of a run as it goes: log, metrics, curves, TensorBoard, the terminal.
+
+The trainer says once what has happened; here it is settled who hears of it, and in which words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from nmt import console
+from nmt.config import TrainingConfig
+from nmt.training import dashboard
+from nmt.training.checkpoint import Progress
+from nmt.training.run_folder import RunFolder
+from nmt.training.tensorboard import TensorBoard
+from nmt.training.validation import ValidationResult
+
+_CURVES_SECONDS = 60.0
+_CURVES_SHARE = 0.01  # of the time, at most, goes into drawing curves
+
+
+class Report:
+    """The report of one run; for `with`.
+
+    Only the first rank says what has happened; `advance` is for every rank.
+    """
+
+    def __init__(self, run: RunFolder, config: TrainingConfig, progress: Progress) -> None:
+        """Get ready.
+
+        Args:
+            run: where to write.
+            config: whether TensorBoard is wanted, and where training ends.
+            progress: where the run stands, now and later.
+        """
+        self.run = run
+        self.config = config
+        self.progress = progress
+        self._view = console.LiveView(
+            "training", total=config.max_updates, unit="updates", initial=progress.update
+        )
+        self._tensorboard: TensorBoard | None = None
+        self._train: dashboard.Record = {}
+        self._valid: list[dashboard.Record] = []
+        self._draw_at = 0.0
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._view.__exit__(kind, error, trace)
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def advance(self) -> None:
+        """Count one update."""
+        self._view.advance()
+
+    def started(self, description: str) -> None:
+        """Say that the run starts, or goes on where it was."""
+        update = self.progress.update
+        verb = f"going on at update {update:,}" if update else "starting"
+        self.run.log(f"{verb}: {description}")
+        self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
+        if self.config.tensorboard:
+            self._tensorboard = TensorBoard(self.run.path / "tensorboard", update)
+        self._draw_at = time.monotonic() + _CURVES_SECONDS
+        self._show()
+
+    def trained(self, record: dashboard.Record) -> None:
+        """Pass on the figures of the updates since the last time."""
+        self._record(record)
+        self.run.log(
+            f"update {record['update']:,} epoch {record['epoch']:.2f}: loss {record['loss']:.3f}, "
+            f"{record['tokens_per_second']:,.0f} tokens/s, perplexity {record['perplexity']:.2f}, "
+            f"learning rate {record['learning_rate']:.3g}, gradient {record['grad_norm']:.3f}"
+        )
+        self._train = record
+        self._show()
+        if time.monotonic() > self._draw_at:
+            self._draw_curves()
+
+    def validated(self, result: ValidationResult, improved: bool, seconds: float) -> None:
+        """Pass on a validation's figures and samples, and whether it is the best so far."""
+        update = self.progress.update
+        record: dict[str, Any] = {"kind": "valid", "update": update, **result.figures()}
+        if result.samples:
+            record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
+        self._record(record)
+        bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
+        self.run.log(
+            f"update {update:,} valid: loss {result.loss:.4f}, perplexity "
+            f"{result.perplexity:.3f}{bleu}{', the best so far' if improved else ''} "
+            f"({seconds:.1f} s)"
+        )
+        for sample in result.samples:
+            for label in ("source", "reference", "translation"):
+                text = console.printable(getattr(sample, label))
+                self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
+        self._valid.append(record)
+        self._show()
+        self._draw_curves()
+
+    def finished(self, reason: str) -> None:
+        """Say that training has come to its end."""
+        self._draw_curves()
+        model = "best" if (self.run.path / "best.safetensors").exists() else "last"
+        self.run.log(
+            f"finished at update {self.progress.update:,} ({reason}) after "
+            f"{self.progress.seconds / 60:.1f} minutes; model: "
+            f"{self.run.path / model}.safetensors"
+        )
+
+    def _record(self, record: dashboard.Record) -> None:
+        self.run.record(record)
+        if self._tensorboard is not None:
+            self._tensorboard.add(record)
+
+    def _show(self) -> None:
+        best = self.progress.best[0][1] if self.progress.best else None
+        self._view.rows = dashboard.rows(self._train, self._valid, best)
+
+    def _draw_curves(self) -> None:
+        """Draw the curves, and settle when training figures alone are a reason to draw again."""
+        started = time.monotonic()
+        self.run.draw_curves()
+        ended = time.monotonic()
+        self._draw_at = ended + max(_CURVES_SECONDS, (ended - started) / _CURVES_SHARE)

@@ -1,0 +1,91 @@
+"""The live view of `nmt.console`: at the foot of a terminal, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
+
+VIEW = """
+import sys, time, warnings
+from nmt import console
+
+console.set_quiet("quiet" in sys.argv)
+console.notice("before")
+with console.LiveView("working", total=10, unit="steps", initial=2) as view:
+    for number in range(1, 4):
+        view.rows = [("figure", str(number)), ("text", "a[b]\\x1b[31mc" + "d" * 300)] * 30
+        view.advance()
+        console.notice(f"notice {number} " + "long " * 30 + "[end]")
+        time.sleep(0.6)
+    if "warn" in sys.argv:
+        warnings.warn("of a library")
+    if "fail" in sys.argv:
+        raise SystemExit(3)
+console.notice("after")
+"""
+
+
+def on_terminal(*arguments: str, lines: int = 100) -> OnTerminal:
+    return OnTerminal([sys.executable, "-c", VIEW, *arguments], lines=lines)
+
+
+@pytest.mark.parametrize("lines", [3, 12, 100])
+def test_notices_stand_above_and_nothing_else_remains(lines: int) -> None:
+    terminal = on_terminal(lines=lines)
+    assert terminal.finish() == 0
+    said = [f"nmt: notice {number} " + "long " * 30 + "[end]" for number in (1, 2, 3)]
+    wrapped = [part for line in said for part in (line[:100].rstrip(), line[100:])]
+    assert terminal.screen == ["nmt: before", *wrapped, "nmt: after"]
+    assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
+
+
+def test_it_shows_bar_rate_time_left_and_rows() -> None:
+    terminal = on_terminal()
+    terminal.finish()
+    assert "working" in terminal.written
+    assert "5/10" in terminal.written
+    assert "steps/s" in terminal.written
+    assert "left" in terminal.written
+    assert "figure" in terminal.written
+    assert r"a[b]\x1b[31mcddd" in terminal.written  # neither markup nor escape codes get through
+
+
+def test_it_goes_with_an_error_too() -> None:
+    terminal = on_terminal("fail")
+    assert terminal.finish() == 3
+    assert "working" not in "".join(terminal.screen)
+    assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
+
+
+def test_what_libraries_say_stands_above_too() -> None:
+    terminal = on_terminal("warn")
+    terminal.finish()
+    assert any("UserWarning: of a library" in line for line in terminal.screen)
+    assert "working" not in "".join(terminal.screen)
+
+
+def test_a_terminal_that_is_closed_is_no_reason_to_fail() -> None:
+    terminal = on_terminal()
+    terminal.read_until("notice 1")
+    assert terminal.hang_up() == 0
+
+
+def test_quiet_shows_nothing() -> None:
+    terminal = on_terminal("quiet")
+    assert terminal.finish() == 0
+    assert terminal.written == ""
+
+
+def test_a_pipe_gets_the_notices_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", VIEW], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert [line.split(" long")[0] for line in lines] == [
+        "nmt: before",
+        *(f"nmt: notice {number}" for number in (1, 2, 3)),
+        "nmt: after",
+    ]
+    assert "\x1b" not in done.stderr

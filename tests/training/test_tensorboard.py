@@ -1,0 +1,52 @@
+"""The figures for TensorBoard are those of metrics.jsonl, also after a resume."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from toy_training import metrics, train
+
+from nmt.errors import UsageError
+
+
+def test_a_missing_package_is_named_at_the_start(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UsageError, match=r"pip install 'nmt\[tensorboard\]'"):
+        train(data, tmp_path / "run", tensorboard=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_event_files_hold_the_figures_of_metrics(data: Path, tmp_path: Path) -> None:
+    """Of a run that was killed after update 20, and went on from the state of update 16."""
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train(data, tmp_path / "run", tensorboard=True, max_updates=20)
+    (run / "checkpoints/update-00000020.state").unlink()
+    train(data, run, tensorboard=True, validate_bleu=False)
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    records = metrics(run)
+    expected = {
+        (f"{record['kind']}/{key}", record["update"]): value
+        for record in records
+        for key, value in record.items()
+        if key not in ("kind", "update")
+    }
+    found = [
+        ((tag, event.step), event.value)
+        for tag in events.Tags()["scalars"]
+        for event in events.Scalars(tag)
+    ]
+    assert len(found) == len(dict(found))  # each step once
+    assert dict(found) == pytest.approx(expected, rel=1e-6)
+    assert {step for (tag, step), _ in found if tag == "train/loss"} == {5, 10, 15, 20, 25, 30}
+
+
+def test_without_being_asked_nothing_is_written(data: Path, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", max_updates=2)
+    assert not (run / "tensorboard").exists()
