@@ -29,17 +29,13 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
     ranks.join()
     try:
         with ranks.together():
-            device = choose_device(recipe.training.device, ranks.local_rank)
-            data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-            _check_fit(recipe, data)
+            device, data = open_data(recipe, data_path, ranks)
             if ranks.is_first:
                 run.create()
                 run.lock()
         _check_same_data(data, ranks)
-        cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
         with ranks.together():
-            recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
-        torch.set_num_threads(recipe.training.threads)
+            recipe = settle(recipe, data, run, ranks)
         _train(recipe, data, run, ranks, device)
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
@@ -47,6 +43,22 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path) -> None:
     finally:
         run.unlock()
     ranks.leave()
+
+
+def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.device, DataFolder]:
+    """Return the device to train on and the data; UsageError where the recipe does not fit them."""
+    device = choose_device(recipe.training.device, ranks.local_rank)
+    data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
+    _check_fit(recipe, data)
+    return device, data
+
+
+def settle(recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks) -> Recipe:
+    """Settle what the recipe leaves open, by the run if there is one, and the number of threads."""
+    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+    recipe = run.settle(recipe, data.fingerprint, threads=cores, ranks=ranks.world_size)
+    torch.set_num_threads(recipe.training.threads)
+    return recipe
 
 
 def _train(
@@ -62,6 +74,7 @@ def _train(
 
     try:
         trainer = Trainer(recipe, data, run, ranks, device)
+        trainer.restore()
         # Only now, so that a recipe that does not fit the data can be put right in this folder.
         with ranks.together():
             if ranks.is_first:

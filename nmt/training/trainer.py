@@ -8,10 +8,10 @@ is due every so many updates. A run that is stopped and started again does what 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,10 +27,13 @@ from nmt.data.subword_dropout import SubwordDropout
 from nmt.errors import NMTError, Stopped
 from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
+from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.machine_rate import device_name, matrix_product_rate
+from nmt.training.meter import Window
 from nmt.training.optimizer import FlatWeights, Optimizer, learning_rate
 from nmt.training.run_folder import RunFolder
 from nmt.training.stop import StopRequest
@@ -38,28 +41,6 @@ from nmt.training.validation import ValidationResult, Validator
 
 # What is waiting takes little memory, and evens out what the machine does beside.
 _UPDATES_AHEAD = 4
-
-
-@dataclass
-class Window:
-    """What has happened since the last line of the log; tensors stay on the device until then."""
-
-    loss: Tensor  # summed over target tokens
-    nll: Tensor
-    grad_norm: Tensor  # of the last update
-    target_tokens: int = 0
-    real_tokens: int = 0  # both sides
-    padded_tokens: int = 0  # both sides, padding counted, of this rank
-    own_tokens: int = 0  # both sides, of this rank
-    skipped: int = 0  # updates whose fp16 gradient overflowed
-    epoch: float = 0.0  # complete after the last update
-    started: float = dataclasses.field(default_factory=time.monotonic)
-
-    @classmethod
-    def empty(cls, device: torch.device) -> Window:
-        """Return a window in which nothing has happened."""
-        loss, nll, grad_norm = torch.zeros(3, device=device)
-        return cls(loss, nll, grad_norm)
 
 
 class Trainer:
@@ -100,12 +81,22 @@ class Trainer:
             micro_batch_tokens=self.config.micro_batch_tokens,
             with_bleu=self.config.validate_bleu,
         )
+        self.flops = functools.partial(
+            training_flops, recipe.architecture, recipe.model, len(data.tgt_vocabulary)
+        )
+        self.machine_rate = 0.0  # FLOP/s of matrix products, over all ranks; measured at the start
         self.stop = StopRequest()
-        self.progress = checkpoint.restore(run, self.optimizer, ranks)
+        self.progress = checkpoint.Progress()
         self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.saved = self.progress.update  # the update whose state was written last
+        self.saved = 0  # the update whose state was written last
         self.saved_at = time.monotonic()
+
+    def restore(self) -> None:
+        """Go to where the run folder's newest state is; a fresh run stays at its beginning."""
+        self.progress = checkpoint.restore(self.run, self.optimizer, self.ranks)
+        self.updates = self._stream()
+        self.saved = self.progress.update
 
     def train(self) -> None:
         """Train until max_updates or the end of patience.
@@ -123,7 +114,7 @@ class Trainer:
             self._begin()
             while True:
                 update = progress.update
-                if update and update % config.log_every == 0 and window.target_tokens:
+                if update and update % config.log_every == 0 and window.updates:
                     bar.set_postfix_str(self._log(window), refresh=False)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
@@ -138,7 +129,7 @@ class Trainer:
                     self._stop()
                 if self._is_finished():
                     break
-                self._train_update(window)
+                self.train_update(window.take(self.updates), window)
                 bar.update(1)
             self._finish(window)
 
@@ -154,9 +145,9 @@ class Trainer:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
         return out_of_patience or self.progress.update >= self.config.max_updates
 
-    def _train_update(self, window: Window) -> None:
+    def train_update(self, update: Update, window: Window) -> None:
         """Do one update."""
-        progress, update = self.progress, next(self.updates)
+        progress = self.progress
         for index, batch in enumerate(update.batches):
             self._seed_dropout(index)
             # The number of tokens is known beforehand on every rank, so gradients are only summed.
@@ -167,10 +158,6 @@ class Trainer:
             window.skipped += 1
         else:
             window.grad_norm = norm
-        window.target_tokens += update.tgt_tokens
-        window.real_tokens += update.tgt_tokens + update.src_tokens
-        window.own_tokens += update.own_tokens
-        window.epoch = update.epoch
         progress.update += 1
         following = update.following
         progress.epoch, progress.pool, progress.position = (
@@ -190,7 +177,6 @@ class Trainer:
         self.weights.collect_gradient()
         window.loss += loss.detach()
         window.nll += nll
-        window.padded_tokens += batch.src.numel() + batch.tgt_out.numel()
 
     def _seed_dropout(self, micro_batch: int) -> None:
         """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
@@ -220,6 +206,8 @@ class Trainer:
         return prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
+        rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
+        self.machine_rate = sum(self.ranks.gather(rate))
         if not self.ranks.is_first:
             return
         count = len(self.weights.master)
@@ -231,7 +219,20 @@ class Trainer:
         self.run.log(
             f"{verb}: {self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
-            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch"
+            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch; "
+            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
+        )
+        self.run.record(
+            {
+                "kind": "start",
+                "update": self.progress.update,
+                "device": device_name(self.device),
+                "precision": self.config.precision,
+                "ranks": self.ranks.world_size,
+                "threads": self.config.threads,
+                "torch": torch.__version__,
+                "matrix_product_flops_per_second": self.machine_rate,
+            }
         )
 
     def _updates_an_epoch(self) -> int:
@@ -241,39 +242,27 @@ class Trainer:
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     def _log(self, window: Window) -> str:
-        """Write the window's figures; return them in short."""
+        """Write the window's figures; return them in short, for the progress bar."""
         progress = self.progress
-        self.ranks.sum_(window.loss)
-        self.ranks.sum_(window.nll)
-        loss, nll = (float(x) / window.target_tokens for x in (window.loss, window.nll))
-        norm = float(window.grad_norm)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise self._diverged(f"loss {loss}, gradient norm {norm}")
-        seconds = time.monotonic() - window.started
-        progress.seconds += seconds
-        figures: dict[str, object] = {
-            "kind": "train",
-            "update": progress.update,
-            "epoch": window.epoch,
-            "loss": loss,
-            "nll": nll,
-            "perplexity": math.exp(min(nll, 700.0)),
-            "learning_rate": learning_rate(self.config, self.recipe.model.d_model, progress.update),
-            "grad_norm": norm,
-            "tokens_per_second": window.real_tokens / seconds,
-            "padding": 1 - window.own_tokens / max(1, window.padded_tokens),
-            "skipped_updates": window.skipped,
-            "seconds": progress.seconds,
-        }
-        short = f"loss {loss:.3f}, {window.real_tokens / seconds:,.0f} tokens/s"
+        figures = window.figures(self.ranks, self.flops, self.machine_rate)
+        if not (math.isfinite(figures.loss) and math.isfinite(figures.grad_norm)):
+            raise self._diverged(f"loss {figures.loss}, gradient norm {figures.grad_norm}")
+        progress.seconds += figures.seconds
+        rate = learning_rate(self.config, self.recipe.model.d_model, progress.update)
+        short = f"loss {figures.loss:.3f}, {figures.tokens_per_second:,.0f} tokens/s"
         if self.ranks.is_first:
-            self.run.record(figures)
+            place: dict[str, object] = {"kind": "train", "update": progress.update}
+            others = {"learning_rate": rate, "seconds": progress.seconds}
+            self.run.record(place | dataclasses.asdict(figures) | others)
             self.run.log(
-                f"update {progress.update:,} epoch {figures['epoch']:.2f}: {short}, perplexity "
-                f"{figures['perplexity']:.2f}, learning rate {figures['learning_rate']:.3g}, "
-                f"gradient {norm:.3f}"
+                f"update {progress.update:,} epoch {figures.epoch:.2f}: {short}, perplexity "
+                f"{figures.perplexity:.2f}, learning rate {rate:.3g}, "
+                f"gradient {figures.grad_norm:.3f}"
             )
-        return short
+        return (
+            f"{short}, MFU {figures.mfu:.0%}, padding {figures.padding:.1%}, "
+            f"data wait {figures.data_wait:.1%}"
+        )
 
     def _diverged(self, found: str) -> NMTError:
         return NMTError(
@@ -362,7 +351,7 @@ class Trainer:
         )
 
     def _finish(self, window: Window) -> None:
-        if window.target_tokens:
+        if window.updates:
             self._log(window)
         self._save_all()
         if not self.ranks.is_first:
