@@ -54,7 +54,8 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
         for parameter in model.parameters():
             parameter.grad = torch.empty_like(parameter)
         batch = batch.to(torch.device("meta"))
-        with _LiveBytes() as live:
+        live = _LiveBytes()
+        with live:
             loss, _ = smoothed_cross_entropy(
                 model(batch), batch.targets, recipe.training.label_smoothing
             )

@@ -222,6 +222,8 @@ class Trainer:
             f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch; "
             f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
         )
+        if self._is_finished():  # which leaves the metrics as they are
+            return
         self.run.record(
             {
                 "kind": "start",

@@ -95,7 +95,7 @@ def test_it_refuses_what_training_refuses(
 ) -> None:
     for command in (rows, train):
         with pytest.raises(UsageError, match=message):
-            command(data, run, **values)  # type: ignore[operator]
+            command(data, run, **values)
 
 
 def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_micro_batch_takes_what_the_profiler_sees(data: Path, precision: str) 
         loss.backward()  # type: ignore[no-untyped-call]
     changes = [
         event.nbytes()
-        for event in profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+        for event in profiler.profiler.kineto_results.events()
         if event.name() == "[memory]"
     ]
     measured = np.cumsum(changes).max()

@@ -104,5 +104,5 @@ def test_losses_are_means_over_target_tokens() -> None:
     window.grad_norm = torch.tensor(1.25)
     window.skipped = 1
     found = figures(window)
-    assert (found.loss, found.nll, found.perplexity) == (2.0, 1.5, pytest.approx(math.exp(1.5)))
+    assert (found.loss, found.nll, found.perplexity) == (2.0, 1.5, math.exp(1.5))
     assert (found.grad_norm, found.epoch, found.skipped_updates) == (1.25, 0.75, 1)
