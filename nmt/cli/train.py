@@ -91,6 +91,14 @@ def train(
             rich_help_panel=_SHORTHAND,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write nothing, but show what the run would be: updates, memory, disk and time, "
+            "by some seconds of training in memory.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on a data folder.
@@ -128,6 +136,12 @@ def train(
             ("command line", {key: value for key, value in shorthand.items() if value is not None}),
         ],
     )
+    if dry_run:
+        from nmt import console
+        from nmt.training.dry_run import dry_run as try_training
+
+        console.print_table(("what", "value"), try_training(recipe, data, out, init_from))
+        return
     from nmt.training.launch import launch
 
     launch(recipe, data, out, init_from)

@@ -7,7 +7,7 @@ never changes which pairs belong to it. Lengths here count the closing eos that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -52,6 +52,33 @@ def collate(src: TokenRows, tgt: TokenRows) -> Batch:
         tgt_out=torch.from_numpy(tgt_out),
         target_positions=torch.from_numpy(np.flatnonzero(tgt_out != PAD_ID)),
     )
+
+
+@dataclass(frozen=True)
+class LengthSums:
+    """Sums over pairs of S and T, the source's and the target's tokens with their eos.
+
+    They are all that the work of a model depends on: what it does to each token goes by the first
+    two, attention by the products.
+    """
+
+    src: int = 0
+    tgt: int = 0
+    src_src: int = 0
+    tgt_tgt: int = 0
+    src_tgt: int = 0
+
+    @classmethod
+    def of(cls, src_lengths: Lengths, tgt_lengths: Lengths) -> LengthSums:
+        """Sum over pairs of these lengths (pairs,), eos not counted."""
+        src, tgt = (lengths.astype(np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
+        return cls(int(src.sum()), int(tgt.sum()), int(src @ src), int(tgt @ tgt), int(src @ tgt))
+
+    def __add__(self, other: LengthSums) -> LengthSums:
+        """Return the sums over the pairs of both."""
+        return LengthSums(
+            *(own + more for own, more in zip(astuple(self), astuple(other), strict=True))
+        )
 
 
 def pad_sources(sources: list[list[int]]) -> Tensor:

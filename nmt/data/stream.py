@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nmt.data.batches import Batch, collate, micro_batches, split_update
+from nmt.data.batches import Batch, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Pairs, PoolPlan, plan_pool
 from nmt.data.permutation import Indices
 from nmt.data.shards import TokenRows
@@ -40,12 +40,26 @@ class Update:
 
     pairs: Indices  # (pairs,) of all ranks
     batches: list[Batch]  # micro-batches of this rank
-    src_tokens: int  # of all ranks, eos counted, as are the target tokens
-    tgt_tokens: int
+    lengths: LengthSums  # of the pairs of all ranks
     own_tokens: int  # both sides, of this rank
     following: Position
     epoch: float
     """Epochs that are complete after this update."""
+
+    @property
+    def src_tokens(self) -> int:
+        """Source tokens of all ranks, eos counted."""
+        return self.lengths.src
+
+    @property
+    def tgt_tokens(self) -> int:
+        """Target tokens of all ranks, eos counted."""
+        return self.lengths.tgt
+
+    @property
+    def padded_tokens(self) -> int:
+        """Tokens of this rank's micro-batches, both sides, with their padding."""
+        return sum(batch.src.numel() + batch.tgt_out.numel() for batch in self.batches)
 
 
 @dataclass(frozen=True)
@@ -90,8 +104,7 @@ def updates_from(
                         own_src.lengths, own_tgt.lengths, cut.micro_batch_tokens
                     )
                 ],
-                src_tokens=_tokens(src),
-                tgt_tokens=_tokens(tgt),
+                lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
                 following=(
                     Position(epoch, pool, index + 1)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.models.linear import linear
 from nmt.models.initial import input_projections, output_projection
+from nmt.models.linear import linear
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -31,7 +31,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     # On CPUs the fused kernel's backward pass costs several times these plain products at the
     # lengths of sentences, most of all in bf16.
-    return _PlainAttention.apply(query, key, value, mask)  # type: ignore[no-any-return, no-untyped-call]
+    attended: Tensor = _PlainAttention.apply(query, key, value, mask)  # type: ignore[no-untyped-call]
+    return attended
 
 
 class _PlainAttention(torch.autograd.Function):
@@ -48,7 +49,7 @@ class _PlainAttention(torch.autograd.Function):
         weights = scores.softmax(dim=-1)  # (B * H, T, S)
         ctx.save_for_backward(scaled, key, value, weights)
         ctx.heads = query.shape[:2]
-        return torch.bmm(weights, value).unflatten(0, ctx.heads)  # (B, H, T, K)
+        return torch.bmm(weights, value).view(*ctx.heads, *scaled.shape[1:])  # (B, H, T, K)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -59,12 +60,13 @@ class _PlainAttention(torch.autograd.Function):
         for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
         for_query = torch.bmm(for_scores, key).mul_(scaled.shape[-1] ** -0.5)  # (B * H, T, K)
         for_key = torch.bmm(for_scores.transpose(1, 2), scaled)  # (B * H, S, K)
-        return *(x.unflatten(0, ctx.heads) for x in (for_query, for_key, for_value)), None
+        split = (x.view(*ctx.heads, *x.shape[1:]) for x in (for_query, for_key, for_value))
+        return *split, None
 
 
 def _contiguous(heads: Tensor) -> Tensor:
     """(B, H, T, K) of any strides -> (B * H, T, K), a copy that may be written."""
-    copy = torch.empty(heads.shape, dtype=heads.dtype)
+    copy = torch.empty(heads.shape, dtype=heads.dtype, device=heads.device)
     return copy.copy_(heads).flatten(0, 1)
 
 

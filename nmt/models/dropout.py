@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _RANGE = 1 << 16
-_pools: dict[tuple[float, torch.dtype], Tensor] = {}  # by rate and type: a vector of 0 and 1/(1-p)
+_pools: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
+"""By rate, type and device: a vector of 0 and 1 / (1 - p)."""
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -38,17 +39,18 @@ def seed_dropout(seed: int) -> None:
 
 def _mask(x: Tensor, p: float) -> Tensor:
     size = x.numel()
-    pool = _pools.get((p, x.dtype))
+    pool = _pools.get((p, x.dtype, x.device))
     if pool is None or len(pool) < 2 * size:
         with torch.inference_mode(False):  # or no gradient could flow through it later
-            pool = _pools[p, x.dtype] = _draw(2 * size, p, x.dtype)
-    start = int(torch.randint(len(pool) - size + 1, ()))
+            pool = _pools[p, x.dtype, x.device] = _draw(2 * size, p, x)
+    start = int(torch.randint(len(pool) - size + 1, (), device="cpu"))
     return pool[start : start + size].view(x.shape)
 
 
-def _draw(size: int, p: float, dtype: torch.dtype) -> Tensor:
+def _draw(size: int, p: float, like: Tensor) -> Tensor:
     # One 64-bit number decides on four elements.
-    quarters = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    quarters = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
+    quarters.random_(-(1 << 63), None)
     drawn = quarters.view(torch.int16)[:size]  # uniform on -2^15 .. 2^15 - 1
     dropped = min(round(p * _RANGE), _RANGE - 1)
-    return (drawn >= dropped - _RANGE // 2).to(dtype).mul_(_RANGE / (_RANGE - dropped))
+    return (drawn >= dropped - _RANGE // 2).to(like.dtype).mul_(_RANGE / (_RANGE - dropped))

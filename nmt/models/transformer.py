@@ -34,8 +34,8 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(d_ff, d_model)
         nn.init.xavier_uniform_(self.inner.weight)
         self.outer.weight = nn.Parameter(output_projection(d_model, d_ff))
-        for linear in (self.inner, self.outer):
-            nn.init.zeros_(linear.bias)
+        for layer in (self.inner, self.outer):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = F.relu_(linear(x, self.inner.weight, self.inner.bias))  # (B, T, F)
@@ -169,7 +169,8 @@ class Transformer(TranslationModel):
         x = self.tgt_embedding(batch.tgt_in)  # (B, T, D)
         for layer in self.decoder:
             x = layer(x, causal, memory.states, memory_mask)  # (B, T, D)
-        return x.flatten(0, 1).index_select(0, batch.target_positions)  # (num_tokens, D)
+        states: Tensor = x.flatten(0, 1).index_select(0, batch.target_positions)
+        return states  # (num_tokens, D)
 
     def encode(self, src: Tensor) -> Memory:
         """Encode `src` (B, S), each row closed by eos and padded."""

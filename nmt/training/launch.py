@@ -40,23 +40,17 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | No
     initial = InitialModel()
     try:
         with ranks.together():
-            device = choose_device(recipe.training.device, ranks.local_rank)
-            data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-            _check_fit(recipe, data)
+            device, data = open_data(recipe, data_path, ranks)
             if ranks.is_first:
                 if recipe.training.tensorboard:
                     require_tensorboard()
-                initial = _initial_model(init_from, run)
+                initial = initial_model(init_from, run)
                 run.create()
                 run.lock()
         _check_same_data(data, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-        cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
         with ranks.together():
-            recipe = run.settle(
-                recipe, data.fingerprint, initial, threads=cores, ranks=ranks.world_size
-            )
-        torch.set_num_threads(recipe.training.threads)
+            recipe = settle(recipe, data, run, initial, ranks)
         _train(recipe, data, run, initial, ranks, device)
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
@@ -64,6 +58,24 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | No
     finally:
         run.unlock()
     ranks.leave()
+
+
+def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.device, DataFolder]:
+    """Return the device to train on and the data; UsageError where the recipe does not fit them."""
+    device = choose_device(recipe.training.device, ranks.local_rank)
+    data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
+    _check_fit(recipe, data)
+    return device, data
+
+
+def settle(
+    recipe: Recipe, data: DataFolder, run: RunFolder, initial: InitialModel, ranks: Ranks
+) -> Recipe:
+    """Settle what the recipe leaves open, by the run if there is one, and the number of threads."""
+    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+    recipe = run.settle(recipe, data.fingerprint, initial, threads=cores, ranks=ranks.world_size)
+    torch.set_num_threads(recipe.training.threads)
+    return recipe
 
 
 def _train(
@@ -84,6 +96,7 @@ def _train(
 
     try:
         trainer = Trainer(recipe, data, run, initial, ranks, device)
+        trainer.restore()
         # Only now, so that a recipe that does not fit the data can be put right in this folder.
         with ranks.together():
             if ranks.is_first:
@@ -104,7 +117,7 @@ def _train(
         raise
 
 
-def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
+def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     """Return what the weights start from, as it is noted in the run folder."""
     if init_from is None:
         return InitialModel()

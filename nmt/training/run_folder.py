@@ -54,11 +54,11 @@ class RunFolder:
         """Whether a run has been started here."""
         return self._config.is_file()
 
-    def create(self) -> None:
-        """Make the folder where it is missing.
+    def check(self) -> None:
+        """Refuse a place that is taken.
 
         Raises:
-            UsageError: if something else is in its place.
+            UsageError: if something else than a run is there.
         """
         if not self.exists and self.path.exists():
             if not self.path.is_dir():
@@ -67,6 +67,10 @@ class RunFolder:
                 raise UsageError(
                     f"{self.path}: holds other files and no run; choose an empty or new --out"
                 )
+
+    def create(self) -> None:
+        """Make the folder where it is missing; UsageError where something else is in its place."""
+        self.check()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:

@@ -8,10 +8,10 @@ is due every so many updates. A run that is stopped and started again does what 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,15 @@ from nmt.errors import NMTError, Stopped
 from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
 from nmt.models.dropout import seed_dropout
+from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.models.tied import first_few
 from nmt.training import checkpoint
 from nmt.training.distributed import Ranks
 from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.machine_rate import device_name, matrix_product_rate
+from nmt.training.meter import Window
 from nmt.training.optimizer import FlatWeights, Optimizer
 from nmt.training.report import Report
 from nmt.training.run_folder import InitialModel, RunFolder
@@ -44,28 +47,6 @@ from nmt.training.warm_start import warm_start
 
 # What is waiting takes little memory, and evens out what the machine does beside.
 _UPDATES_AHEAD = 4
-
-
-@dataclass
-class Window:
-    """What has happened since the last line of the log; tensors stay on the device until then."""
-
-    loss: Tensor  # summed over target tokens
-    nll: Tensor
-    grad_norm: Tensor  # of the last update
-    target_tokens: int = 0
-    real_tokens: int = 0  # both sides
-    padded_tokens: int = 0  # both sides, padding counted, of this rank
-    own_tokens: int = 0  # both sides, of this rank
-    skipped: int = 0  # updates whose fp16 gradient overflowed
-    epoch: float = 0.0  # complete after the last update
-    started: float = dataclasses.field(default_factory=time.monotonic)
-
-    @classmethod
-    def empty(cls, device: torch.device) -> Window:
-        """Return a window in which nothing has happened."""
-        loss, nll, grad_norm = torch.zeros(3, device=device)
-        return cls(loss, nll, grad_norm)
 
 
 class Trainer:
@@ -123,13 +104,23 @@ class Trainer:
             with_bleu=self.config.validate_bleu,
             sample_translations=self.config.sample_translations,
         )
+        self.flops = functools.partial(
+            training_flops, recipe.architecture, recipe.model, len(data.tgt_vocabulary)
+        )
+        self.machine_rate = 0.0  # FLOP/s of matrix products, over all ranks; measured at the start
         self.stop = StopRequest()
-        self.progress = checkpoint.restore(run, self.optimizer, ranks)
-        self.report = Report(run, self.config, self.progress)
+        self.progress = checkpoint.Progress()
         self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.saved = self.progress.update  # the update whose state was written last
+        self.saved = 0  # the update whose state was written last
         self.saved_at = time.monotonic()
+
+    def restore(self) -> None:
+        """Go to where the run folder's newest state is; a fresh run stays at its beginning."""
+        self.progress = checkpoint.restore(self.run, self.optimizer, self.ranks)
+        self.updates = self._stream()
+        self.saved = self.progress.update
+        self.report = Report(self.run, self.config, self.progress)
 
     def train(self) -> None:
         """Train until max_updates or the end of patience.
@@ -144,7 +135,7 @@ class Trainer:
             self._begin()
             while True:
                 update = progress.update
-                if update and update % config.log_every == 0 and window.target_tokens:
+                if update and update % config.log_every == 0 and window.updates:
                     self._log(window)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
@@ -159,7 +150,7 @@ class Trainer:
                     self._stop()
                 if self._is_finished():
                     break
-                self._train_update(window)
+                self.train_update(window.take(self.updates), window)
                 self.report.advance()
             self._finish(window)
 
@@ -175,9 +166,9 @@ class Trainer:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
         return out_of_patience or self.progress.update >= self.config.max_updates
 
-    def _train_update(self, window: Window) -> None:
+    def train_update(self, update: Update, window: Window) -> None:
         """Do one update."""
-        progress, update = self.progress, next(self.updates)
+        progress = self.progress
         for index, batch in enumerate(update.batches):
             self._seed_dropout(index)
             # The number of tokens is known beforehand on every rank, so gradients are only summed.
@@ -188,10 +179,6 @@ class Trainer:
             window.skipped += 1
         else:
             window.grad_norm = norm
-        window.target_tokens += update.tgt_tokens
-        window.real_tokens += update.tgt_tokens + update.src_tokens
-        window.own_tokens += update.own_tokens
-        window.epoch = update.epoch
         progress.update += 1
         following = update.following
         progress.epoch, progress.pool, progress.position = (
@@ -214,7 +201,6 @@ class Trainer:
         self.weights.collect_gradient()
         window.loss += loss.detach()
         window.nll += nll
-        window.padded_tokens += batch.src.numel() + batch.tgt_out.numel()
 
     def _seed_dropout(self, micro_batch: int) -> None:
         """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
@@ -244,6 +230,8 @@ class Trainer:
         return prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
+        rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
+        self.machine_rate = sum(self.ranks.gather(rate))
         if not self.ranks.is_first:
             return
         count = len(self.weights.master)
@@ -252,7 +240,22 @@ class Trainer:
         self.report.started(
             f"{self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
-            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch"
+            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch; "
+            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
+        )
+        if self._is_finished():  # which leaves the metrics as they are
+            return
+        self.run.record(
+            {
+                "kind": "start",
+                "update": self.progress.update,
+                "device": device_name(self.device),
+                "precision": self.config.precision,
+                "ranks": self.ranks.world_size,
+                "threads": self.config.threads,
+                "torch": torch.__version__,
+                "matrix_product_flops_per_second": self.machine_rate,
+            }
         )
         for remark in self.remarks:
             self.run.log(remark)
@@ -266,30 +269,15 @@ class Trainer:
     def _log(self, window: Window) -> None:
         """Report the window's figures."""
         progress = self.progress
-        self.ranks.sum_(window.loss)
-        self.ranks.sum_(window.nll)
-        loss, nll = (float(x) / window.target_tokens for x in (window.loss, window.nll))
-        norm = float(window.grad_norm)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise self._diverged(f"loss {loss}, gradient norm {norm}")
-        seconds = time.monotonic() - window.started
-        progress.seconds += seconds
-        figures: dict[str, object] = {
-            "kind": "train",
-            "update": progress.update,
-            "epoch": window.epoch,
-            "loss": loss,
-            "nll": nll,
-            "perplexity": math.exp(min(nll, 700.0)),
-            "learning_rate": learning_rate(self.config, self.recipe.model.d_model, progress.update),
-            "grad_norm": norm,
-            "tokens_per_second": window.real_tokens / seconds,
-            "padding": 1 - window.own_tokens / max(1, window.padded_tokens),
-            "skipped_updates": window.skipped,
-            "seconds": progress.seconds,
-        }
+        figures = window.figures(self.ranks, self.flops, self.machine_rate)
+        if not (math.isfinite(figures.loss) and math.isfinite(figures.grad_norm)):
+            raise self._diverged(f"loss {figures.loss}, gradient norm {figures.grad_norm}")
+        progress.seconds += figures.seconds
         if self.ranks.is_first:
-            self.report.trained(figures)
+            place: dict[str, object] = {"kind": "train", "update": progress.update}
+            rate = learning_rate(self.config, self.recipe.model.d_model, progress.update)
+            others = {"learning_rate": rate, "seconds": progress.seconds}
+            self.report.trained(place | dataclasses.asdict(figures) | others)
 
     def _diverged(self, found: str) -> NMTError:
         return NMTError(
@@ -372,7 +360,7 @@ class Trainer:
         )
 
     def _finish(self, window: Window) -> None:
-        if window.target_tokens:
+        if window.updates:
             self._log(window)
         self._save_all()
         if not self.ranks.is_first:

@@ -33,8 +33,9 @@ def measure_nmt(data: Path, run: Path, precision: str) -> float:
         *("--precision", precision, "--max-updates", str(WARMUP + UPDATES), "--device", "cpu"),
         *("--set", f"log_every={WARMUP}", "--set", f"batch_tokens={BATCH_TOKENS}"),
     )
-    lines = (run / "metrics.jsonl").read_text().splitlines()[1:]  # the first window is warm-up
-    return statistics.mean(float(json.loads(line)["tokens_per_second"]) for line in lines)
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    speeds = [float(record["tokens_per_second"]) for record in records if record["kind"] == "train"]
+    return statistics.mean(speeds[1:])  # the first window is warm-up
 
 
 def measure_textbook(data: DataFolder) -> float:

@@ -14,7 +14,7 @@ def test_metrics_become_panels() -> None:
     records: list[dict[str, object]] = [
         {"kind": "train", "update": 100, "loss": 6.1, "nll": 5.9, "learning_rate": 3e-4,
          "tokens_per_second": 12345.0, "grad_norm": 1.2},
-        {"kind": "event", "update": 150, "nll": 77.0},
+        {"kind": "start", "update": 150, "nll": 77.0},
         {"kind": "valid", "update": 200, "loss": 5.0, "nll": 4.5, "perplexity": 90.0},
     ]  # fmt: skip
     names = ["Loss", "Perplexity", "Learning rate", "Speed", "Gradient norm"]

@@ -42,12 +42,12 @@ def frozen_names(model: nn.Module) -> set[str]:
     return {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
 
 
-def backward(model: nn.Module, seed: int) -> None:
+def backward(model: TranslationModel, seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     src = torch.randint(4, VOCABULARY, (3, 5), generator=random)
     tgt = torch.randint(4, VOCABULARY, (3, 5), generator=random)
     batch = Batch(src, tgt[:, :4], tgt[:, 1:], torch.arange(12))
-    loss, _ = smoothed_cross_entropy(model(batch), batch.targets, 0.1)
+    loss, _ = smoothed_cross_entropy(model(batch), model.output_projection, batch.targets, 0.1)
     loss.backward()  # type: ignore[no-untyped-call]
 
 

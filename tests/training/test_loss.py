@@ -161,7 +161,7 @@ def test_states_and_projection_get_the_gradient_of_torch(
     projection = torch.randn(TYPES, 5, generator=random, dtype=torch.float64)
     targets = torch.randint(TYPES, (tokens,), generator=random)
     found = [x.float().requires_grad_() for x in (states, projection)]
-    loss, nll = projected_cross_entropy(*found, targets, eps)
+    loss, nll = projected_cross_entropy(found[0], found[1], targets, eps)
     (3 * loss).backward()  # type: ignore[no-untyped-call]
     expected = [x.requires_grad_() for x in (states, projection)]
     logits = states @ projection.T

@@ -38,7 +38,7 @@ def batch(seed: int) -> Batch:
     return Batch(src, tgt[:, :4], tgt[:, 1:], torch.arange(12))
 
 
-def backward(model: nn.Module, seed: int, factor: float = 1.0) -> None:
+def backward(model: TranslationModel, seed: int, factor: float = 1.0) -> None:
     made = batch(seed)
     loss, _ = smoothed_cross_entropy(model(made), model.output_projection, made.targets, 0.1)
     (loss * factor).backward()  # type: ignore[no-untyped-call]

@@ -42,6 +42,7 @@ from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training.average import select_checkpoints
 from nmt.training.distributed import Ranks
+from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 from nmt.training.validation import Validator
@@ -191,11 +192,12 @@ def test_a_run_of_one_process_goes_on_with_two_and_back(
 
 
 def test_metrics_are_whole_and_in_order(run: Path) -> None:
-    records = metrics(run)
+    records = metrics(run, "train") + metrics(run, "valid")
     expected = [("train", u) for u in range(5, 31, 5)] + [("valid", u) for u in range(7, 31, 7)]
     found = [(record["kind"], record["update"]) for record in records]
     assert sorted(found) == sorted(expected)
-    assert [update for _, update in found] == sorted(update for _, update in found)
+    updates_in_file = [record["update"] for record in metrics(run)]
+    assert updates_in_file == sorted(updates_in_file)
     for record in metrics(run, "valid"):
         assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
     for record in metrics(run, "train"):
@@ -203,10 +205,27 @@ def test_metrics_are_whole_and_in_order(run: Path) -> None:
         assert record["epoch"] == pytest.approx(record["update"] / 7)  # of seven updates each
         assert 0 <= record["padding"] < 1
         assert record["tokens_per_second"] > 0
+        assert record["mfu"] > 0
+        assert 0 <= record["data_wait"] < 1
     rates = [record["learning_rate"] for record in metrics(run, "train")]
     # Up to 3e-3 in ten updates, then with the inverse square root.
     expected_rates = [1.5e-3, 3e-3, *(3e-3 * math.sqrt(10 / u) for u in (15, 20, 25, 30))]
     assert rates == pytest.approx(expected_rates)
+
+
+def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
+    (record,) = metrics(run, "start")
+    assert metrics(run)[0] == record
+    assert record.pop("matrix_product_flops_per_second") > 0
+    assert record == {
+        "kind": "start",
+        "update": 0,
+        "device": device_name(torch.device("cpu")),
+        "precision": "fp32",
+        "ranks": 1,
+        "threads": 1,
+        "torch": torch.__version__,
+    }
 
 
 def test_the_last_updates_are_logged_too(data: Path, tmp_path: Path) -> None:

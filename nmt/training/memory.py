@@ -1,0 +1,131 @@
+"""How much memory training is going to take, known before it takes any, and how much it took."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, UntypedStorage
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from nmt.config import Recipe, TrainingConfig
+from nmt.data.batches import Batch
+from nmt.models.device import DTYPES
+from nmt.models.registry import build_model
+from nmt.training.checkpoint import STATES_KEPT
+from nmt.training.loss import smoothed_cross_entropy
+
+
+def weight_bytes(config: TrainingConfig, parameters: int) -> dict[str, int]:
+    """Return the bytes of everything that has a value for each weight, by what it is."""
+    fp32 = 4 * parameters
+    held = {"weights": fp32, "gradient": fp32, "Adam": 2 * fp32}
+    if config.precision != "fp32":
+        held[f"{config.precision} weights and gradient"] = fp32
+    if config.ema_decay:
+        held["moving average"] = fp32
+    return held
+
+
+def disk_bytes(config: TrainingConfig, parameters: int) -> int:
+    """Return the bytes of the checkpoints and training states that a whole run keeps."""
+    models = min(config.keep_last, config.max_updates // config.save_every)
+    models += min(config.keep_best, config.max_updates // config.validate_every)
+    models += config.max_updates % config.save_every > 0  # the last model is no checkpoint
+    state = 4 if config.ema_decay else 3  # weights, Adam's two means, the moving average
+    return 4 * parameters * (models + STATES_KEPT * state)
+
+
+def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> int:
+    """Return the most that the forward and backward pass of a micro-batch hold at one time.
+
+    The very code of training runs on tensors of torch's meta device, which have sizes and no
+    content, and what is alive is added up. It runs as on a CPU: the fused attention of GPUs keeps
+    no scores and needs less. What a matrix product takes inside is not seen.
+    """
+    dtype = DTYPES[recipe.training.precision]
+    with torch.device("meta"):
+        model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes).to(dtype)
+        for parameter in model.parameters():
+            parameter.grad = torch.empty_like(parameter)
+        batch = batch.to(torch.device("meta"))
+        live = _LiveBytes()
+        with live:
+            loss, _ = smoothed_cross_entropy(
+                model(batch),
+                model.output_projection,
+                batch.targets,
+                recipe.training.label_smoothing,
+            )
+            loss.backward()  # type: ignore[no-untyped-call]
+    return live.most
+
+
+class _LiveBytes(TorchDispatchMode):
+    """Adds up the storages of tensors that were made while it is on, and are still alive."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = 0
+        self._now = 0
+        self._known: set[int] = set()  # addresses of the storages counted
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Do one operation and count what it has made."""
+        given = {storage._cdata for storage in _storages(args)}
+        result = func(*args, **(kwargs or {}))
+        for storage in _storages(result):
+            if storage._cdata not in given:  # a view, or a result in place
+                self._count(storage)
+        return result
+
+    def _count(self, storage: UntypedStorage) -> None:
+        address, size = storage._cdata, storage.nbytes()
+        if address in self._known:  # several results may share one
+            return
+        self._known.add(address)
+        self._now += size
+        self.most = max(self.most, self._now)
+        weakref.finalize(storage, self._forget, address, size)
+
+    def _forget(self, address: int, size: int) -> None:
+        self._known.discard(address)
+        self._now -= size
+
+
+def _storages(values: object) -> list[UntypedStorage]:
+    return [leaf.untyped_storage() for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+class PeakMemory:
+    """The most memory that this process has held since the object was made.
+
+    On a GPU it is that of its tensors, on a CPU that of the whole process.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        self._before = self._held()
+
+    def bytes(self) -> int:
+        """Return by how much the most held at any time is above what was held at first."""
+        return self._held() - self._before
+
+    def _held(self) -> int:
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device))
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else 1024 * most

@@ -1,0 +1,72 @@
+"""Model FLOPs against torch's own count of every matrix product that the model does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nmt.config import TransformerConfig
+from nmt.data.batches import Batch, LengthSums
+from nmt.models.flops import MULTIPLY_ADDS, training_flops
+from nmt.models.registry import ARCHITECTURES, build_model
+
+CONFIG = TransformerConfig(
+    num_encoder_layers=3, num_decoder_layers=2, d_model=48, d_ff=80, num_heads=4
+)
+SENTENCES, SRC, TGT, VOCABULARY = 5, 7, 11, 97
+
+
+def batch_without_padding() -> Batch:
+    """On torch's meta device, where a model runs without content."""
+    with torch.device("meta"):
+        return Batch(
+            src=torch.empty(SENTENCES, SRC, dtype=torch.int64),
+            tgt_in=torch.empty(SENTENCES, TGT, dtype=torch.int64),
+            tgt_out=torch.empty(SENTENCES, TGT, dtype=torch.int64),
+            target_positions=torch.empty(SENTENCES * TGT, dtype=torch.int64),
+        )
+
+
+def lengths() -> LengthSums:
+    src, tgt = (np.full(SENTENCES, length - 1, np.int32) for length in (SRC, TGT))
+    return LengthSums.of(src, tgt)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_they_are_what_torch_counts(architecture: str) -> None:
+    with torch.device("meta"):
+        model = build_model(architecture, CONFIG, VOCABULARY, VOCABULARY)
+        with FlopCounterMode(display=False) as forward:
+            logits = model(batch_without_padding()) @ model.output_projection.T
+        with FlopCounterMode(display=False) as backward:
+            logits.sum().backward()
+    multiply_adds = MULTIPLY_ADDS[architecture](CONFIG, VOCABULARY, lengths())
+    assert forward.get_total_flops() == 2 * multiply_adds
+    assert forward.get_total_flops() + backward.get_total_flops() == training_flops(
+        architecture, CONFIG, VOCABULARY, lengths()
+    )
+
+
+def test_they_add_up_over_pairs() -> None:
+    one, other = (LengthSums.of(np.array([s]), np.array([t])) for s, t in ((3, 9), (20, 14)))
+    both = LengthSums.of(np.array([3, 20]), np.array([9, 14]))
+    assert one + other == both
+
+    def flops(sums: LengthSums) -> int:
+        return training_flops("transformer", CONFIG, VOCABULARY, sums)
+
+    assert flops(one) + flops(other) == flops(both)
+
+
+def test_the_base_model_by_hand() -> None:
+    # One pair of 10 and 20 tokens. Encoder layer: 10 tokens through 4 matrices of 512 x 512 and 2
+    # of 512 x 2048, and 2 * 10 * 10 products of 512. Decoder layer: 20 tokens through 6 and 2 such
+    # matrices, 10 through 2, 2 * 20 * 20 and 2 * 20 * 10 products. Last, 20 times 512 x 37000.
+    square, wide = 512 * 512, 512 * 2048
+    encoder = 10 * (4 * square + 2 * wide) + 2 * 100 * 512
+    decoder = 20 * (6 * square + 2 * wide) + 10 * 2 * square + 2 * (400 + 200) * 512
+    expected = 6 * (encoder + decoder) + 20 * 512 * 37_000
+    sums = LengthSums.of(np.array([9]), np.array([19]))  # and an eos each
+    assert MULTIPLY_ADDS["transformer"](TransformerConfig(), 37_000, sums) == expected

@@ -1,0 +1,128 @@
+"""`nmt train --dry-run`: its figures are those of the run, which it does not start."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toy_training import content, nmt, prepare_toy, recipe, settings_of, train
+
+from nmt.config import Value
+from nmt.data.batches import LengthSums
+from nmt.data.folder import DataFolder
+from nmt.data.stream import Cut, Position, Update, updates_from
+from nmt.errors import UsageError
+from nmt.models.registry import count_parameters
+from nmt.training import dry_run as module
+from nmt.training.dry_run import dry_run, survey
+
+
+@pytest.fixture(autouse=True)
+def _one_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRIAL_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(data, tmp_path_factory.mktemp("run") / "run", max_updates=4)
+
+
+def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
+    return dict(dry_run(recipe(**values), data, out))
+
+
+def an_epoch(folder: DataFolder) -> Iterator[Update]:
+    stream = updates_from(
+        Position(), folder.train, Cut(micro_batch_tokens=120), batch_tokens=200, seed=1
+    )
+    return itertools.takewhile(lambda update: update.epoch <= 1, stream)
+
+
+def test_the_survey_finds_what_the_stream_brings(data: Path) -> None:
+    folder = DataFolder.open(data)
+    updates = list(an_epoch(folder))
+    found = survey(folder.train, recipe().training)
+    assert found.updates == found.updates_an_epoch == len(updates)
+    assert found.lengths == sum((update.lengths for update in updates), LengthSums())
+    batches = [batch for update in updates for batch in update.batches]
+    assert found.micro_batches == len(batches)
+    padded = max(batch.src.numel() + batch.tgt_out.numel() for batch in batches)
+    pairs, _ = found.largest
+    src, tgt = folder.train.lengths(pairs)
+    assert len(pairs) * (src.max() + 1 + tgt.max() + 1) == padded
+
+
+def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
+    found = rows(data, tmp_path / "run", max_updates=70, learning_rate=3e-3)
+    folder = DataFolder.open(data)
+    count = count_parameters("transformer", recipe().model, 345, 345)
+    assert found["parameters"] == f"{count:,}"
+    assert found["training pairs"] == "300"
+    assert found["de tokens"] == f"{folder.info.train.tgt.tokens:,}"
+    assert found["learning rate"] == "up to 0.003 in 10 updates of 70, then inverse_sqrt"
+    assert found["updates an epoch"] == "7"
+    assert found["epochs"] == "10.0"
+    assert re.fullmatch(r"[1-9][\d,]* pairs, \d+ and \d+ tokens long", found["largest micro-batch"])
+    assert {"memory: gradient", "memory, expected", "memory, measured"} <= found.keys()
+    assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
+
+
+def test_it_writes_nothing(data: Path, tmp_path: Path) -> None:
+    rows(data, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_leaves_a_run_alone_that_is_there(data: Path, run: Path) -> None:
+    before = content(run)
+    times = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    rows(data, run, max_updates=20)
+    assert content(run) == before
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"d_model": 16}, "d_model was 32 and is now 16"),
+        ({"seed": 2, "dropout": 0.2}, "seed was 1 and is now 2"),
+    ],
+)
+def test_it_refuses_what_training_refuses(
+    data: Path, run: Path, values: dict[str, Value], message: str
+) -> None:
+    for command in (rows, train):
+        with pytest.raises(UsageError, match=message):
+            command(data, run, **values)
+
+
+def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:
+    separate = prepare_toy(tmp_path / "separate", separate_vocab=True)
+    with pytest.raises(UsageError, match="add --set tie_embeddings=decoder"):
+        rows(separate, tmp_path / "run")
+    with pytest.raises(UsageError, match="batch_tokens is 20, but the longest sentence has 46"):
+        rows(separate, tmp_path / "run", tie_embeddings="none", batch_tokens=20)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="exists and is no folder"):
+        rows(separate, tmp_path / "file", tie_embeddings="none")
+
+
+def test_it_refuses_several_processes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="run it without torchrun"):
+        rows(data, tmp_path / "run")
+
+
+def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = nmt("train", data, "--out", out, *settings_of(), "--dry-run", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *lines = (line.split("\t") for line in done.stdout.splitlines())
+    assert header == ["what", "value"]
+    assert all(len(line) == 2 for line in lines)
+    assert ["preset", "transformer_tiny"] in lines
+    assert not out.exists()

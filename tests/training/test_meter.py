@@ -1,0 +1,108 @@
+"""The figures of a `train` record: each counted by hand from what happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.batches import LengthSums, collate
+from nmt.data.shards import TokenRows
+from nmt.data.stream import Position, Update
+from nmt.training.distributed import Ranks
+from nmt.training.meter import Figures, Window
+
+ALONE = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """A clock that stands still until it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def window(self) -> Window:
+        return dataclasses.replace(Window.empty(CPU), started=self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def update(*pairs: tuple[int, int], epoch: float = 0.5) -> Update:
+    """An update of one micro-batch, of pairs of so many source and target tokens without eos."""
+    src, tgt = (
+        TokenRows.of([[7] * length for length in side], token_bytes=2)
+        for side in zip(*pairs, strict=True)
+    )
+    return Update(
+        pairs=np.arange(len(pairs)),
+        batches=[collate(src, tgt)],
+        lengths=LengthSums.of(src.lengths, tgt.lengths),
+        own_tokens=sum(s + t + 2 for s, t in pairs),
+        following=Position(),
+        epoch=epoch,
+    )
+
+
+def figures(window: Window, rate: float = 1.0) -> Figures:
+    return window.figures(ALONE, lambda sums: 1000.0 * sums.src + sums.src_tgt, rate)
+
+
+def test_speed_counts_real_tokens_of_both_sides_and_whole_updates(clock: Clock) -> None:
+    window = clock.window()
+    for one in (update((2, 3), (4, 1)), update((5, 5))):
+        window.take(iter([one]))
+    clock.now += 4.0
+    found = figures(window)
+    assert found.seconds == 4.0
+    assert found.updates_per_second == 2 / 4
+    # With their eos, sources of 3, 5, 6 and targets of 4, 2, 6.
+    assert found.tokens_per_second == (14 + 12) / 4
+
+
+def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
+    window = Window.empty(CPU)
+    window.take(iter([update((2, 3), (4, 1))]))
+    # Sources of 3 and 5 take 2 x 5, targets of 4 and 2 take 2 x 4; 14 of these 18 are real.
+    assert figures(window).padding == pytest.approx(4 / 18)
+
+
+def test_the_wait_for_data_is_a_share_of_the_time(clock: Clock) -> None:
+    def slow() -> Iterator[Update]:
+        clock.now += 1.5
+        yield update((2, 2))
+
+    window = clock.window()
+    window.take(slow())
+    clock.now += 4.5
+    assert figures(window).data_wait == 1.5 / 6
+
+
+def test_model_flops_utilisation_is_a_share_of_the_machines_rate(clock: Clock) -> None:
+    window = clock.window()
+    for _ in range(2):
+        window.take(iter([update((2, 3))]))  # 3 and 4 tokens
+    clock.now += 2.0
+    # 2 * (3,000 + 12) operations in 2 seconds, where products alone would do 12,048 a second.
+    assert figures(window, rate=12_048.0).mfu == pytest.approx(0.25)
+
+
+def test_losses_are_means_over_target_tokens() -> None:
+    window = Window.empty(CPU)
+    window.take(iter([update((2, 3), (4, 1), epoch=0.75)]))
+    window.loss += 12.0
+    window.nll += 9.0
+    window.grad_norm = torch.tensor(1.25)
+    window.skipped = 1
+    found = figures(window)
+    assert (found.loss, found.nll, found.perplexity) == (2.0, 1.5, math.exp(1.5))
+    assert (found.grad_norm, found.epoch, found.skipped_updates) == (1.25, 0.75, 1)
