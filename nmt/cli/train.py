@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nmt.cli.options import Quiet
+from nmt.errors import UsageError
 
 EXAMPLE = (
     "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
@@ -80,18 +83,36 @@ def train(
             rich_help_panel=_SHORTHAND,
         ),
     ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Stop by itself, as SIGTERM would, so long after the start: minutes, HH:MM or "
+            "H:MM:SS. Leave the 20 seconds that saving may take.",
+            show_default="none",
+        ),
+    ] = None,
+    verify_resume: Annotated[
+        bool,
+        typer.Option(
+            "--verify-resume",
+            help="Train nothing: replay updates from a kept state and see whether they come out "
+            "as the run has recorded them, bit for bit. Writes nothing.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on a data folder.
 
     The run folder holds checkpoints, the best and the last model, the configuration in full, a log,
-    metrics.jsonl and curves.svg. Stop it with Ctrl-C or SIGTERM: everything is saved, the exit
-    status is 75, and the same command goes on bit for bit where it was. A finished run goes on with
-    a larger --max-updates.
+    metrics.jsonl and curves.svg. Stop it with Ctrl-C, SIGTERM or --time-limit: everything is saved,
+    the exit status is 75, and the same command goes on bit for bit where it was. A finished run
+    goes on with a larger --max-updates.
 
     Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
     any number of them.
     """
+    started = time.monotonic()
     from nmt.config import parse_overrides, read_toml, resolve_recipe
     from nmt.models.registry import find_preset, preset_values
 
@@ -113,6 +134,11 @@ def train(
             ("command line", {key: value for key, value in shorthand.items() if value is not None}),
         ],
     )
+    if verify_resume and time_limit is not None:
+        raise UsageError("--verify-resume trains nothing and takes no --time-limit")
+    from nmt.training.stop import parse_time_limit
+
+    deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     from nmt.training.launch import launch
 
-    launch(recipe, data, out)
+    launch(recipe, data, out, deadline=deadline, verify_resume=verify_resume)

@@ -10,6 +10,7 @@ A state alone is enough to go on. It is written at every checkpoint, and in betw
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,17 @@ def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> Non
     write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
 
 
+def open_state(path: Path) -> TensorFile:
+    """Open a training state.
+
+    Raises:
+        DataError: if it is missing or not whole.
+    """
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file.verify()
+    return file
+
+
 def update_behind(path: Path) -> int | None:
     """Return the update behind a model file's weights, or None where there is no whole file."""
     try:
@@ -81,17 +93,24 @@ def update_behind(path: Path) -> int | None:
         return None
 
 
-def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
+def restore(
+    run: RunFolder, optimizer: Optimizer, ranks: Ranks, *, update: int | None = None
+) -> Progress:
     """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
 
     Rank 0 reads, the others hear it from there.
 
+    Args:
+        update: whose state to restore, for looking on only: nothing in the folder is touched.
+
     Raises:
-        DataError: if there are states, but none that is whole.
+        DataError: if there are states, but none that is whole, or not that one.
     """
     progress = Progress()
     with ranks.together():
-        if ranks.is_first:
+        if ranks.is_first and update is not None:
+            progress = _read_state(state_path(run, update), optimizer)
+        elif ranks.is_first:
             _remove_half_written(run)
             progress = _restore_newest(run, optimizer)
     for vector in optimizer.vectors().values():
@@ -108,13 +127,15 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
     What lies beyond the state that is used will be made again and is removed.
     """
     problems = []
-    for update in sorted(_updates_of(run, "update", "state"), reverse=True):
+    for update in reversed(states_of(run)):
         try:
             progress = _read_state(state_path(run, update), optimizer)
         except DataError as error:
             problems.append(str(error))
             console.warning(f"{error}; looking for the one before it")
             continue
+        # Pruning may have gone by a newer state that is damaged now.
+        progress.best = [one for one in progress.best if best_path(run, one[1]).is_file()]
         _remove_beyond(run, progress)
         return progress
     if problems:
@@ -123,8 +144,7 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
 
 
 def _read_state(path: Path, optimizer: Optimizer) -> Progress:
-    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
-    file.verify()
+    file = open_state(path)
     try:
         progress = _parse_progress(file.header["progress"])
         scale = LossScale(**file.header["loss_scale"])
@@ -170,12 +190,23 @@ def _remove_half_written(run: RunFolder) -> None:
 def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
     """Remove what need not be kept."""
     newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
-    states = sorted(_updates_of(run, "update", "state"))[-STATES_KEPT:]
-    best = [update for _, update in progress.best]
+    states = states_of(run)[-STATES_KEPT:]
     for path, role, update, suffix in _files_of(run):
-        kept = best if role == "best" else states if suffix == "state" else newest
-        if update not in kept:
+        if role == "update" and update not in (states if suffix == "state" else newest):
             path.unlink()
+    prune_best(run, {update for _, update in progress.best})
+
+
+def prune_best(run: RunFolder, kept: Collection[int]) -> None:
+    """Remove the best model files of all updates but some."""
+    for path, role, update, _ in _files_of(run):
+        if role == "best" and update not in kept:
+            path.unlink()
+
+
+def states_of(run: RunFolder) -> list[int]:
+    """Return the updates that there are training states of, oldest first."""
+    return sorted(_updates_of(run, "update", "state"))
 
 
 def checkpoints_of(run: RunFolder, role: str) -> list[Path]:

@@ -11,11 +11,15 @@ best.safetensors, last.safetensors
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
+import os
 import time
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -37,6 +41,7 @@ class RunFolder:
         self._config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: TextIO | None = None
+        self._unwritten: set[Path] = set()  # which a warning has been given of
 
     @property
     def exists(self) -> bool:
@@ -79,14 +84,13 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def settle(self, recipe: Recipe, data: str, threads: int, ranks: int) -> Recipe:
+    def settle(self, recipe: Recipe, data: str, threads: int) -> Recipe:
         """Settle what a recipe leaves open, and check that an old run goes on as it was.
 
         Args:
             recipe: what is asked for now.
             data: the data folder's fingerprint.
             threads: CPU threads to use where the recipe leaves them open.
-            ranks: processes of this run, noted for the reader.
 
         Returns:
             The recipe to train by, with the number of threads settled.
@@ -100,8 +104,13 @@ class RunFolder:
         training = dataclasses.replace(recipe.training, threads=recipe.training.threads or threads)
         recipe = dataclasses.replace(recipe, training=training)
         if before is not None:
-            self._refuse_changes(before, _sections(recipe, data, ranks))
+            self._refuse_changes(before, _sections(recipe, data, {}))
         return recipe
+
+    def surroundings(self) -> dict[str, Any]:
+        """Return what `write_config` was told of processes, torch and machine."""
+        section: dict[str, Any] = self._read_config()["run"]
+        return section
 
     def best_metric(self) -> str:
         """Return what the run's best checkpoints are best by: loss or bleu."""
@@ -121,12 +130,11 @@ class RunFolder:
         return document
 
     def _refuse_changes(self, before: dict[str, Any], now: dict[str, dict[str, object]]) -> None:
-        may_change = resumable_keys() | {"ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
             for section, values in now.items()
             for key, value in values.items()
-            if key not in may_change and before.get(section, {}).get(key) != value
+            if key not in resumable_keys() and before.get(section, {}).get(key) != value
         ]
         if changes:
             raise UsageError(
@@ -134,9 +142,13 @@ class RunFolder:
                 "on with it, or choose another --out"
             )
 
-    def write_config(self, recipe: Recipe, data: str, ranks: int) -> None:
-        """Write every value, so that the run can be repeated from it."""
-        sections: dict[str, object] = dict(_sections(recipe, data, ranks))
+    def write_config(self, recipe: Recipe, data: str, surroundings: Mapping[str, object]) -> None:
+        """Write every value, so that the run can be repeated from it.
+
+        Args:
+            surroundings: what may change when a run goes on, but not if it is to go on bit for bit.
+        """
+        sections: dict[str, object] = dict(_sections(recipe, data, surroundings))
         write_text(
             self._config,
             format_toml(sections | {"model": recipe.model, "training": recipe.training}),
@@ -158,13 +170,38 @@ class RunFolder:
     def log(self, line: str) -> None:
         """Say a line and add it to the log."""
         console.notice(line)
-        with (self.path / "train.log").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        self._append_to_log(line)
+
+    def warn(self, line: str) -> None:
+        """Say a line aloud, also with --quiet, and add it to the log."""
+        console.warning(line)
+        self._append_to_log(f"warning: {line}")
+
+    def _append_to_log(self, line: str) -> None:
+        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     def record(self, figures: dict[str, object]) -> None:
         """Add one object to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
+        self._append(self._metrics, json.dumps(figures) + "\n")
+
+    def _append(self, path: Path, line: str) -> None:
+        """Add a whole line or none."""
+        data = line.encode()
+        with self._dispensable(path), path.open("ab", buffering=0) as file:
+            end = file.tell()
+            if file.write(data) < len(data):  # the disk has room for a part of it
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextlib.contextmanager
+    def _dispensable(self, path: Path) -> Iterator[None]:
+        """Let the run go on where a line or a picture cannot be written; warn once a file."""
+        try:
+            yield
+        except OSError as error:
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                console.warning(f"{path}: {error.strerror}; training goes on without what is lost")
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; a line that a crash cut short is passed over."""
@@ -189,7 +226,9 @@ class RunFolder:
 
     def draw_curves(self) -> None:
         """Draw metrics.jsonl as curves.svg."""
-        write_text(self.path / "curves.svg", curves_from_metrics(self.metrics()))
+        path = self.path / "curves.svg"
+        with self._dispensable(path):
+            write_text(path, curves_from_metrics(self.metrics()))
 
 
 def _is_left_by_a_start(entry: Path) -> bool:
@@ -199,13 +238,15 @@ def _is_left_by_a_start(entry: Path) -> bool:
     return entry.name == "lock" or entry.name.endswith(TEMPORARY_SUFFIX)
 
 
-def _sections(recipe: Recipe, data: str, ranks: int) -> dict[str, dict[str, object]]:
-    run = {
+def _sections(
+    recipe: Recipe, data: str, surroundings: Mapping[str, object]
+) -> dict[str, dict[str, object]]:
+    run: dict[str, object] = {
         "format_version": FORMAT_VERSION,
         "preset": recipe.preset,
         "architecture": recipe.architecture,
         "data": data,
-        "ranks": ranks,
+        **surroundings,
     }
     return {
         "run": run,

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +26,15 @@ from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, Update, prefetched, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.errors import NMTError, Stopped
-from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
 from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
+from nmt.training.checksum import checksum
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import FlatWeights, Optimizer, learning_rate
 from nmt.training.run_folder import RunFolder
+from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.validation import ValidationResult, Validator
 
@@ -47,6 +49,7 @@ class Window:
     loss: Tensor  # summed over target tokens
     nll: Tensor
     grad_norm: Tensor  # of the last update
+    updates: int = 0
     target_tokens: int = 0
     real_tokens: int = 0  # both sides
     padded_tokens: int = 0  # both sides, padding counted, of this rank
@@ -66,8 +69,21 @@ class Trainer:
     """One process of a training run."""
 
     def __init__(
-        self, recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+        self,
+        recipe: Recipe,
+        data: DataFolder,
+        run: RunFolder,
+        ranks: Ranks,
+        device: torch.device,
+        stop: StopRequest,
+        *,
+        replay_from: int | None = None,
     ) -> None:
+        """Make a model and bring it to where the run has come to.
+
+        Args:
+            replay_from: the update to start from instead, for `replay` alone.
+        """
         self.recipe = recipe
         self.config = recipe.training
         self.data = data
@@ -100,12 +116,11 @@ class Trainer:
             micro_batch_tokens=self.config.micro_batch_tokens,
             with_bleu=self.config.validate_bleu,
         )
-        self.stop = StopRequest()
-        self.progress = checkpoint.restore(run, self.optimizer, ranks)
+        self.stop = stop
+        self.progress = checkpoint.restore(run, self.optimizer, ranks, update=replay_from)
+        self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
         self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.saved = self.progress.update  # the update whose state was written last
-        self.saved_at = time.monotonic()
 
     def train(self) -> None:
         """Train until max_updates or the end of patience.
@@ -129,10 +144,10 @@ class Trainer:
                 paused = time.monotonic()
                 if self._is_due(config.validate_every) and progress.validated != update:
                     self._validate()
-                if self._is_due(config.save_every) and self.saved != update:
-                    self._save_checkpoint()
-                elif self.ranks.any(self._safety_save_is_due()):
-                    self._save_state()
+                if self._is_due(config.save_every) and self.saver.saved != update:
+                    self.saver.save_checkpoint(self._present_card())
+                elif self.ranks.any(self.saver.is_overdue()):
+                    self.saver.save_state()
                 window.started += time.monotonic() - paused
                 if self.ranks.any(self.stop()):
                     self._stop()
@@ -144,11 +159,6 @@ class Trainer:
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
-
-    def _safety_save_is_due(self) -> bool:
-        # By one clock only: ranks must do the same.
-        waited = time.monotonic() - self.saved_at
-        return self.ranks.is_first and waited > 60 * self.config.save_minutes
 
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
@@ -167,6 +177,7 @@ class Trainer:
             window.skipped += 1
         else:
             window.grad_norm = norm
+        window.updates += 1
         window.target_tokens += update.tgt_tokens
         window.real_tokens += update.tgt_tokens + update.src_tokens
         window.own_tokens += update.own_tokens
@@ -220,11 +231,13 @@ class Trainer:
         return prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
+        with self.ranks.together():
+            if self.ranks.is_first:
+                self.run.cut_metrics(self.progress.update, self.progress.validated)
+                self.run.write_status("running", self.progress.update)
         if not self.ranks.is_first:
             return
         count = len(self.weights.master)
-        self.run.cut_metrics(self.progress.update, self.progress.validated)
-        self.run.write_status("running", self.progress.update)
         verb = (
             f"going on at update {self.progress.update:,}" if self.progress.update else "starting"
         )
@@ -240,8 +253,15 @@ class Trainer:
         visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
-    def _log(self, window: Window) -> str:
-        """Write the window's figures; return them in short."""
+    def replay(self, update: int) -> dict[str, Any]:
+        """Train up to an update and return what its line of metrics.jsonl would be, unwritten."""
+        window = Window.empty(self.device)
+        while self.progress.update < update:
+            self._train_update(window)
+        return self._figures(window)
+
+    def _figures(self, window: Window) -> dict[str, Any]:
+        """Sum the window up over ranks; time is counted up to now."""
         progress = self.progress
         self.ranks.sum_(window.loss)
         self.ranks.sum_(window.nll)
@@ -251,7 +271,7 @@ class Trainer:
             raise self._diverged(f"loss {loss}, gradient norm {norm}")
         seconds = time.monotonic() - window.started
         progress.seconds += seconds
-        figures: dict[str, object] = {
+        return {
             "kind": "train",
             "update": progress.update,
             "epoch": window.epoch,
@@ -264,14 +284,20 @@ class Trainer:
             "padding": 1 - window.own_tokens / max(1, window.padded_tokens),
             "skipped_updates": window.skipped,
             "seconds": progress.seconds,
+            "updates": window.updates,  # that loss and speed are the mean of
+            "checksum": checksum(self.weights.master),
         }
-        short = f"loss {loss:.3f}, {window.real_tokens / seconds:,.0f} tokens/s"
+
+    def _log(self, window: Window) -> str:
+        """Write the window's figures; return them in short."""
+        progress, figures = self.progress, self._figures(window)
+        short = f"loss {figures['loss']:.3f}, {figures['tokens_per_second']:,.0f} tokens/s"
         if self.ranks.is_first:
             self.run.record(figures)
             self.run.log(
                 f"update {progress.update:,} epoch {figures['epoch']:.2f}: {short}, perplexity "
                 f"{figures['perplexity']:.2f}, learning rate {figures['learning_rate']:.3g}, "
-                f"gradient {norm:.3f}"
+                f"gradient {figures['grad_norm']:.3f}"
             )
         return short
 
@@ -292,11 +318,14 @@ class Trainer:
             raise self._diverged(f"valid loss {result.loss}")
         self.valid = result.figures()
         progress.validated = progress.update
+        best_before = progress.best
         improved = self._rank(result)
         progress.bad_validations = 0 if improved else progress.bad_validations + 1
-        with self.ranks.together():
-            if self.ranks.is_first:
-                self._record_validation(result, improved, time.monotonic() - started)
+        if self.ranks.is_first:
+            self._record_validation(result, improved, time.monotonic() - started)
+        is_among_best = progress.update in [update for _, update in progress.best]
+        if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
+            progress.best = best_before
 
     def _record_validation(self, result: ValidationResult, improved: bool, seconds: float) -> None:
         progress = self.progress
@@ -308,12 +337,6 @@ class Trainer:
             f"({seconds:.1f} s)"
         )
         self.run.draw_curves()
-        if progress.update in [update for _, update in progress.best]:
-            path = checkpoint.best_path(self.run, progress.update)
-            checkpoint.write_weights(path, self._present_card(), self.optimizer)
-        if improved:
-            best = checkpoint.best_path(self.run, progress.update)
-            link_or_copy(best, self.run.path / "best.safetensors")
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
@@ -326,34 +349,9 @@ class Trainer:
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.progress.update, valid=self.valid)
 
-    def _save_checkpoint(self) -> None:
-        """Write a checkpoint that averaging may use, and the training state."""
-        with self.ranks.together():
-            if self.ranks.is_first:
-                path = checkpoint.update_path(self.run, self.progress.update)
-                checkpoint.write_weights(path, self._present_card(), self.optimizer)
-                link_or_copy(path, self.run.path / "last.safetensors")
-        self._save_state()
-
-    def _save_state(self) -> None:
-        """Write the training state, from which a stopped run goes on."""
-        with self.ranks.together():
-            if self.ranks.is_first:
-                checkpoint.write_state(self.run, self.progress, self.optimizer)
-                checkpoint.prune(self.run, self.progress, keep_last=self.config.keep_last)
-        self.saved, self.saved_at = self.progress.update, time.monotonic()
-
-    def _save_all(self) -> None:
-        update, last = self.progress.update, self.run.path / "last.safetensors"
-        if self.saved != update:
-            self._save_state()
-        with self.ranks.together():  # and so no rank goes before all is saved
-            if self.ranks.is_first and checkpoint.update_behind(last) != update:
-                checkpoint.write_weights(last, self._present_card(), self.optimizer)
-
     def _stop(self) -> None:
-        self._save_all()
-        reason = self.stop.reason or "another rank was asked to stop"
+        self.saver.save_at_the_end(self._present_card())
+        reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
             self.run.write_status("stopped", self.progress.update, reason)
         raise Stopped(
@@ -364,7 +362,7 @@ class Trainer:
     def _finish(self, window: Window) -> None:
         if window.target_tokens:
             self._log(window)
-        self._save_all()
+        self.saver.save_at_the_end(self._present_card())
         if not self.ranks.is_first:
             return
         progress = self.progress
