@@ -106,6 +106,8 @@ class Saver:
     def _save(self, write: Callable[[], None]) -> None:
         if self._attempt(write):
             self.saved = self._progress.update
+            if self._failed:
+                self._tell("")
         self._tried_at = time.monotonic()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
@@ -117,8 +119,6 @@ class Saver:
         except NMTError as error:
             self._tell(f"not saved at update {self._progress.update:,}: {error}")
             return False
-        if self._failed:
-            self._tell("")
         return True
 
     def _tell(self, problem: str) -> None:

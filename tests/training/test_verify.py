@@ -140,8 +140,8 @@ def test_without_records_the_newest_state_is_what_there_is_to_compare(
 def test_a_record_that_differs_is_named(data: Path, tmp_path: Path, name: str) -> None:
     values: dict[str, Value] = {"log_every": 4, "max_updates": 28}  # a whole window behind 24
     run = train(data, tmp_path / "run", **values)
-    records = metrics(run)
-    assert (records[-1]["kind"], records[-1]["update"]) == ("train", 28)
+    records = metrics(run, "train")
+    assert records[-1]["update"] == 28
     records[-1][name] = "0" * 16 if name == "checksum" else records[-1][name] + 1
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     first_found = f"update 28 is the first found to differ: {name} was {records[-1][name]} and is "
