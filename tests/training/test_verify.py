@@ -229,7 +229,7 @@ def test_another_recipe_is_refused(data: Path, stopped: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_verify_together(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = ["train", data, "--out", run, *settings_of(**FP32)]
+    command: list[str | Path] = ["train", data, "--out", run, *settings_of(**FP32)]
     assert nmt(*command, ranks=2).returncode == 0
     done = nmt(*command, "--verify-resume", ranks=2)
     assert done.returncode == 0, done.stderr
