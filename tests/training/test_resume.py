@@ -34,7 +34,7 @@ from nmt.config import Value
 from nmt.errors import Stopped
 from nmt.models.model_file import ModelReader
 from nmt.search import beam
-from nmt.training import validation
+from nmt.training import stop, validation
 from nmt.training.run_folder import RunFolder
 
 BF16: dict[str, Value] = {**FP32, "precision": "bf16", "clip_norm": 1.0}
@@ -82,6 +82,7 @@ def test_ctrl_c_twice_does_not_wait(
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
+    monkeypatch.setattr(stop, "_SAME_CTRL_C", -1.0)  # not one that torchrun passes on
     monkeypatch.setattr(validation, "smoothed_cross_entropy", hurried)
     with pytest.raises(KeyboardInterrupt):
         train(data, tmp_path / "run")
