@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from nmt.errors import NMTError
 
 TEMPORARY_SUFFIX = ".partial"
 
@@ -49,6 +52,25 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes `path` when it has been written whole."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         yield file
+
+
+def megabytes(size: int) -> str:
+    """Say a number of bytes for people."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def check_room(path: Path, needed: int) -> None:
+    """Refuse to begin a file of `needed` bytes where there is no room for it.
+
+    Raises:
+        NMTError: saying what is needed and what is free.
+    """
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise NMTError(
+            f"{path}: the disk has {megabytes(free)} free, and {megabytes(needed)} are needed; "
+            "make room"
+        )
 
 
 def write_text(path: Path, text: str) -> None:

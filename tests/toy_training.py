@@ -5,11 +5,15 @@ Number words, the other way round: "one two three" is "drei zwei eins".
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,9 +53,14 @@ TINY: dict[str, Value] = {
     "save_every": 8,
     "sample_translations": 0,
     "threads": 1,
+    "matmul": "torch",
     "device": "cpu",
 }
 """Dropout is on, seven updates make an epoch, and 30 updates take a second."""
+
+
+FP32: dict[str, Value] = {"ema_decay": 0.9, "keep_last": 2, "keep_best": 2}
+ENDLESS: dict[str, Value] = {**FP32, "max_updates": 1_000_000}
 
 
 def pairs(count: int, *, seed: int) -> list[tuple[str, str]]:
@@ -202,3 +211,60 @@ def stopped_after(
 def flat(path: Path) -> Tensor:
     """Read a model file's weights as one vector, in order of their names."""
     return torch.cat([weight.flatten() for _, weight in sorted(weights(path).items())])
+
+
+@contextlib.contextmanager
+def training_until(run: Path, update: int, command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a run that has no end of its own, and wait until it has validated an update."""
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    try:
+        while validated_last(run) < update:
+            assert started.poll() is None, started.communicate()[1]
+            time.sleep(0.02)
+        yield started
+    finally:
+        if started.poll() is None:
+            started.terminate()
+            started.communicate()
+
+
+def validated_last(run: Path) -> int:
+    """The update that a run which may be at work has validated last."""
+    lines = (run / "train.log").read_text().splitlines() if (run / "train.log").exists() else []
+    found = [re.search(r"update ([\d,]+) valid:", line) for line in lines]
+    return max((int(match[1].replace(",", "")) for match in found if match), default=0)
+
+
+_TIMES = {"seconds", "tokens_per_second", "updates_per_second", "mfu", "data_wait"}
+_MEANS = {"updates", "loss", "nll", "perplexity", "padding", "skipped_updates"}
+
+
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Check everything that is a function of recipe and data: all but times and speeds."""
+    header, vectors = newest_state(run)
+    expected_header, expected_vectors = newest_state(expected)
+    for found in (header, expected_header):
+        del found["progress"]["seconds"]
+    assert header == expected_header
+    assert vectors.keys() == expected_vectors.keys()
+    for name, vector in vectors.items():
+        assert torch.equal(vector, expected_vectors[name]), name
+    models = sorted(path.relative_to(expected) for path in expected.rglob("*.safetensors"))
+    assert sorted(path.relative_to(run) for path in run.rglob("*.safetensors")) == models
+    for path in models:
+        written, wanted = weights(run / path), weights(expected / path)
+        assert all(torch.equal(written[name], wanted[name]) for name in wanted), path
+        assert ModelReader(run / path).card.valid == ModelReader(expected / path).card.valid
+    assert metrics(run, "valid") == metrics(expected, "valid")
+    for record, wanted_record in zip(
+        metrics(run, "train"), metrics(expected, "train"), strict=True
+    ):
+        # Where the run was stopped since the record before, its means are over fewer updates.
+        same_window = record["updates"] == wanted_record["updates"]
+        left_out = _TIMES if same_window else _TIMES | _MEANS
+        for key in wanted_record.keys() - left_out:
+            assert record[key] == wanted_record[key], (record["update"], key)
+    assert status(run) == status(expected)
+    assert not list(run.rglob("*.partial"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nmt.cli.options import Quiet
+from nmt.errors import UsageError
 
 EXAMPLE = (
     "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
@@ -99,15 +102,32 @@ def train(
             "by some seconds of training in memory.",
         ),
     ] = False,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Stop by itself, as SIGTERM would, so long after the start: minutes, HH:MM or "
+            "H:MM:SS. Leave the 20 seconds that saving may take.",
+            show_default="none",
+        ),
+    ] = None,
+    verify_resume: Annotated[
+        bool,
+        typer.Option(
+            "--verify-resume",
+            help="Train nothing: replay updates from a kept state and see whether they come out "
+            "as the run has recorded them, bit for bit. Writes nothing.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on a data folder.
 
     The run folder holds checkpoints, the best and the last model, the configuration in full, a log,
-    metrics.jsonl and curves.svg. Stop it with Ctrl-C or SIGTERM: everything is saved, the exit
-    status is 75, and the same command goes on bit for bit where it was. A finished run goes on with
-    a larger --max-updates; a schedule that ended at 0, linear or cosine, then rises at once to
-    where the longer one is.
+    metrics.jsonl and curves.svg. Stop it with Ctrl-C, SIGTERM or --time-limit: everything is saved,
+    the exit status is 75, and the same command goes on bit for bit where it was. A finished run
+    goes on with a larger --max-updates; a schedule that ended at 0, linear or cosine, then rises at
+    once to where the longer one is.
 
     To fine-tune a model, give it with --init-from; --set 'freeze=encoder.*' keeps weights as they
     are. Only a run that starts takes weights from it, one that goes on has its own.
@@ -115,6 +135,7 @@ def train(
     Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
     any number of them.
     """
+    started = time.monotonic()
     from nmt.config import parse_overrides, read_toml, resolve_recipe
     from nmt.models.registry import find_preset, preset_values
 
@@ -142,6 +163,11 @@ def train(
 
         console.print_table(("what", "value"), try_training(recipe, data, out, init_from))
         return
+    if verify_resume and time_limit is not None:
+        raise UsageError("--verify-resume trains nothing and takes no --time-limit")
+    from nmt.training.stop import parse_time_limit
+
+    deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     from nmt.training.launch import launch
 
-    launch(recipe, data, out, init_from)
+    launch(recipe, data, out, init_from, deadline=deadline, verify_resume=verify_resume)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.files import sync_folder
+from nmt.files import megabytes, sync_folder
 
 PROGRESS_FOLDER = "progress"
 """What tells our unfinished folders from anything else of that name."""
@@ -41,8 +41,8 @@ def check_space(out: Path, needed: int) -> None:
     free = shutil.disk_usage(_nearest_folder(out)).free
     if free + there < needed:
         raise NMTError(
-            f"{out.parent}: the disk has {_megabytes(free)} free, and about "
-            f"{_megabytes(needed - there)} are needed; make room, or choose another place"
+            f"{out.parent}: the disk has {megabytes(free)} free, and about "
+            f"{megabytes(needed - there)} are needed; make room, or choose another place"
         )
 
 
@@ -140,7 +140,3 @@ def _partial(out: Path) -> Path:
 
 def _nearest_folder(out: Path) -> Path:
     return next((folder for folder in (out, *out.parents) if folder.exists()), out)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -79,17 +79,21 @@ def updates_from(
     batch_tokens: int,
     seed: int,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
+    passed_over: Collection[Position] = (),
 ) -> Iterator[Update]:
     """Yield the updates of a run from a position on, without end.
 
     dropouts: what takes source and target tokens apart, anew in each epoch. Tokens are counted
     before it when pairs are put together, and after it when an update is cut.
+    passed_over: the updates at these positions are left out.
     """
     epochs = Epochs(pairs.shares, seed=seed)
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens, seed=seed)
     for first, plan in prefetched(plans, ahead=1):
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
+            if Position(epoch, pool, index) in passed_over:
+                continue
             src, tgt = pairs.rows(plan.update(index))
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))

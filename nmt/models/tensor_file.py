@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import DataError, NMTError
-from nmt.files import atomic_path
+from nmt.files import atomic_path, check_room
 
 
 def write_tensors(
@@ -40,6 +40,7 @@ def write_tensors(
     }
     with atomic_path(path) as temporary:
         try:
+            check_room(path, sum(tensor.nbytes for tensor in stored.values()))
             temporary.touch()
             usual_mode = temporary.stat().st_mode
             save_file(stored, temporary, metadata)

@@ -13,7 +13,7 @@ scores by which was finished first.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -83,7 +83,12 @@ class _Alive:
 
 
 def beam_search(
-    state: DecoderState, limits: Sequence[int], options: SearchOptions, device: torch.device
+    state: DecoderState,
+    limits: Sequence[int],
+    options: SearchOptions,
+    device: torch.device,
+    *,
+    on_step: Callable[[], object] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the best translations of a batch.
 
@@ -92,6 +97,7 @@ def beam_search(
         limits: most target tokens of each of the B sentences, eos not counted.
         options: what to look for.
         device: where the state computes.
+        on_step: called before each step of the decoder; what it raises ends the search.
 
     Returns:
         For each sentence its `n_best` hypotheses (fewer where fewer exist), best first.
@@ -107,6 +113,8 @@ def beam_search(
     alive.log_probs[:, 0] = 0.0  # all hypotheses are the same at first: one of them counts
     tokens = torch.full((len(limits) * width,), BOS_ID)
     while alive.sentences:
+        if on_step is not None:
+            on_step()
         logits = state.step(tokens.to(device))  # (B * W, V)
         log_probs, parents, next_tokens = _best_extensions(logits, alive, options)  # (B, 2W) each
         _collect_finished(finished, alive, log_probs, parents, next_tokens, options)

@@ -100,12 +100,14 @@ class Translator:
         lines: Sequence[str],
         *,
         on_progress: Callable[[int], object] | None = None,
+        on_step: Callable[[], object] | None = None,
     ) -> list[list[Translation]]:
         """Translate lines.
 
         Args:
             lines: any text without line ends; blank lines are translated by blank ones.
             on_progress: called with the number of lines, or pieces of them, just done.
+            on_step: called before each step of the decoder; what it raises ends the search.
 
         Returns:
             For each line, in order, its `n_best` translations, best first.
@@ -116,7 +118,7 @@ class Translator:
         sources = [piece.ids for line in pieces for piece in line]
         if on_progress is not None:
             on_progress(pieces.count([]))  # blank lines are done
-        found = iter(self._search(sources, on_progress))
+        found = iter(self._search(sources, on_progress, on_step))
         return [
             self._decode([next(found) for _ in line], [piece.separator for piece in line])
             for line in pieces
@@ -128,7 +130,10 @@ class Translator:
 
     @torch.inference_mode()
     def _search(
-        self, sources: list[list[int]], on_progress: Callable[[int], object] | None
+        self,
+        sources: list[list[int]],
+        on_progress: Callable[[int], object] | None,
+        on_step: Callable[[], object] | None,
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in self._batches(sources):
@@ -136,7 +141,7 @@ class Translator:
             memory = self.model.encode(pad_sources(ids).to(self.device))
             state = self.model.start(memory)
             limits = [len(source) + self.options.max_extra_tokens for source in ids]
-            found = beam_search(state, limits, self.options, self.device)
+            found = beam_search(state, limits, self.options, self.device, on_step=on_step)
             for index, hypotheses in zip(batch, found, strict=True):
                 results[index] = hypotheses
             if on_progress is not None:

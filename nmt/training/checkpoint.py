@@ -10,21 +10,23 @@ A state alone is enough to go on. It is written at every checkpoint, and in betw
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from nmt import console
+from nmt.data.stream import Position
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.training.distributed import Ranks
-from nmt.training.optimizer import LossScale, Optimizer
+from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 2
+STATE_VERSION = 3
 STATES_KEPT = 2
 _NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
 
@@ -34,13 +36,20 @@ class Progress:
     """Where a run stands; with the optimiser's vectors, all that a resume needs."""
 
     update: int = 0  # updates done
-    epoch: int = 0  # of the next update
-    pool: int = 0  # of the next update in its epoch
-    position: int = 0  # of the next update in its pool
+    position: Position = field(default_factory=Position)  # of the next update
     validated: int = 0  # the update that was validated last
     bad_validations: int = 0  # in a row, without a better result
     best: list[tuple[float, int]] = field(default_factory=list)  # (figure, update), best first
     seconds: float = 0.0  # spent training
+    micro_batch_tokens: int = 0  # in use; 0: not settled yet
+    micro_batch_asked: int = 0  # the recipe's value that it was settled for
+    passed_over: list[Position] = field(default_factory=list)  # updates whose gradients diverge
+    went_back_to: int = -1  # the update that a diverging run has gone back to last
+
+    def become(self, other: Progress) -> None:
+        """Take over all of another's values; whoever holds this one sees them."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
 
 
 def update_path(run: RunFolder, update: int) -> Path:
@@ -65,10 +74,7 @@ def write_weights(path: Path, card: ModelCard, optimizer: Optimizer) -> None:
 
 def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> None:
     """Write all that a resume needs."""
-    header = {
-        "progress": asdict(progress),
-        "loss_scale": asdict(optimizer.scale),
-    }
+    header = {"progress": asdict(progress)}
     path = state_path(run, progress.update)
     write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
 
@@ -76,6 +82,17 @@ def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> Non
 def has_state(run: RunFolder) -> bool:
     """Tell whether there is a training state to go on from, whole or damaged."""
     return any(run.checkpoints.glob("update-*.state"))
+
+
+def open_state(path: Path) -> TensorFile:
+    """Open a training state.
+
+    Raises:
+        DataError: if it is missing or not whole.
+    """
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file.verify()
+    return file
 
 
 def update_behind(path: Path) -> int | None:
@@ -86,25 +103,30 @@ def update_behind(path: Path) -> int | None:
         return None
 
 
-def restore(run: RunFolder, optimizer: Optimizer, ranks: Ranks) -> Progress:
+def restore(
+    run: RunFolder, optimizer: Optimizer, ranks: Ranks, *, update: int | None = None
+) -> Progress:
     """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
 
     Rank 0 reads, the others hear it from there.
 
+    Args:
+        update: whose state to restore, for looking on only: nothing in the folder is touched.
+
     Raises:
-        DataError: if there are states, but none that is whole.
+        DataError: if there are states, but none that is whole, or not that one.
     """
     progress = Progress()
     with ranks.together():
-        if ranks.is_first:
+        if ranks.is_first and update is not None:
+            progress = _read_state(state_path(run, update), optimizer)
+        elif ranks.is_first:
             _remove_half_written(run)
             progress = _restore_newest(run, optimizer)
     for vector in optimizer.vectors().values():
         ranks.broadcast_(vector)
     optimizer.weights.refresh()
-    header = ranks.gather({"progress": asdict(progress), "loss_scale": asdict(optimizer.scale)})[0]
-    optimizer.scale = LossScale(**header["loss_scale"])
-    return _parse_progress(header["progress"])
+    return _parse_progress(ranks.gather(asdict(progress))[0])
 
 
 def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
@@ -113,13 +135,15 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
     What lies beyond the state that is used will be made again and is removed.
     """
     problems = []
-    for update in sorted(_updates_of(run, "update", "state"), reverse=True):
+    for update in reversed(states_of(run)):
         try:
             progress = _read_state(state_path(run, update), optimizer)
         except DataError as error:
             problems.append(str(error))
             console.warning(f"{error}; looking for the one before it")
             continue
+        # Pruning may have gone by a newer state that is damaged now.
+        progress.best = [one for one in progress.best if best_path(run, one[1]).is_file()]
         _remove_beyond(run, progress)
         return progress
     if problems:
@@ -128,11 +152,9 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
 
 
 def _read_state(path: Path, optimizer: Optimizer) -> Progress:
-    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
-    file.verify()
+    file = open_state(path)
     try:
         progress = _parse_progress(file.header["progress"])
-        scale = LossScale(**file.header["loss_scale"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{path}: damaged: its header is not a training state's ({error})"
@@ -144,13 +166,14 @@ def _read_state(path: Path, optimizer: Optimizer) -> Progress:
         raise DataError(f"{path}: damaged: its vectors do not fit the model")
     for name, vector in vectors.items():
         vector.copy_(stored[name])
-    optimizer.scale = scale
     return progress
 
 
-def _parse_progress(fields: dict[str, Any]) -> Progress:
-    best = [(float(figure), int(update)) for figure, update in fields["best"]]
-    return Progress(**{**fields, "best": best})
+def _parse_progress(values: dict[str, Any]) -> Progress:
+    best = [(float(figure), int(update)) for figure, update in values["best"]]
+    passed_over = [Position(**place) for place in values["passed_over"]]
+    position = Position(**values["position"])
+    return Progress(**values | {"best": best, "passed_over": passed_over, "position": position})
 
 
 def _remove_beyond(run: RunFolder, progress: Progress) -> None:
@@ -175,12 +198,23 @@ def _remove_half_written(run: RunFolder) -> None:
 def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
     """Remove what need not be kept."""
     newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
-    states = sorted(_updates_of(run, "update", "state"))[-STATES_KEPT:]
-    best = [update for _, update in progress.best]
+    states = states_of(run)[-STATES_KEPT:]
     for path, role, update, suffix in _files_of(run):
-        kept = best if role == "best" else states if suffix == "state" else newest
-        if update not in kept:
+        if role == "update" and update not in (states if suffix == "state" else newest):
             path.unlink()
+    prune_best(run, {update for _, update in progress.best})
+
+
+def prune_best(run: RunFolder, kept: Collection[int]) -> None:
+    """Remove the best model files of all updates but some."""
+    for path, role, update, _ in _files_of(run):
+        if role == "best" and update not in kept:
+            path.unlink()
+
+
+def states_of(run: RunFolder) -> list[int]:
+    """Return the updates that there are training states of, oldest first."""
+    return sorted(_updates_of(run, "update", "state"))
 
 
 def checkpoints_of(run: RunFolder, role: str) -> list[Path]:

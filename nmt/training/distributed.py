@@ -12,13 +12,24 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
+
+_PATIENCE = timedelta(seconds=5)  # for a word from a rank that may have gone
+
+
+class Pending(Protocol):
+    """An operation that is under way."""
+
+    def wait(self) -> object:
+        """Return when it is done; on a GPU, when what follows there will come after it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,9 @@ class Ranks:
             # Python has ended, where now and then one aborts the process.
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-            dist.init_process_group(f"cpu:gloo{gpu}")
+            store, rank, size = next(rendezvous("env://"))
+            dist.init_process_group(f"cpu:gloo{gpu}", store=store, rank=rank, world_size=size)
+            _stores.append(store)
 
     def leave(self) -> None:
         """Part from the other processes."""
@@ -66,6 +79,11 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
+    def start_sum(self, tensor: Tensor) -> Pending:
+        """Begin to replace `tensor` by its sum over ranks, of which there are several."""
+        pending: Pending = dist.all_reduce(tensor, async_op=True)
+        return pending
+
     def broadcast_(self, tensor: Tensor) -> Tensor:
         """Replace `tensor` by rank 0's, in place."""
         if self.world_size > 1:
@@ -74,7 +92,13 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Tell whether the flag is set on any rank."""
-        return flag if self.world_size == 1 else bool(self.sum_(torch.tensor(int(flag))).item())
+        return self.any_of(flag)[0]
+
+    def any_of(self, *flags: bool) -> list[bool]:
+        """Tell of each flag whether it is set on any rank."""
+        if self.world_size == 1:
+            return list(flags)
+        return [bool(count) for count in self.sum_(torch.tensor(flags, dtype=torch.int64)).tolist()]
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -117,3 +141,42 @@ class Ranks:
             json.loads(part[: int(size)].numpy().tobytes())
             for part, size in zip(parts, sizes, strict=True)
         ]
+
+    def leave_word(self, reason: str) -> None:
+        """Tell the other ranks why this one fails; they ask when it does not answer any more."""
+        for store in _stores:
+            store.set(_FAILURE, f"rank {self.rank} failed: {reason}")
+
+    def why_no_answer(self, error: Exception) -> str | None:
+        """Return why another rank has not answered; None where the error is of this rank's own.
+
+        Ranks that are left report here, so that those that are silent can be named.
+        """
+        if self.world_size == 1 or not _is_of_the_group(error):
+            return None
+        for store in _stores:
+            store.set(f"left/{self.rank}", "")
+            with contextlib.suppress(dist.DistStoreError):
+                store.wait([_FAILURE], _PATIENCE)
+                return str(store.get(_FAILURE).decode())
+            silent = []
+            for rank in range(self.world_size):
+                try:
+                    store.wait([f"left/{rank}"], timedelta(seconds=1))
+                except dist.DistStoreError:
+                    silent.append(rank)
+            if silent:
+                ranks = ", ".join(map(str, silent))
+                return f"rank {ranks} is gone without a word (killed, or its machine is away)"
+        return f"the ranks lost touch: {error}"
+
+
+_FAILURE = "failure"
+_stores: list[Any] = []  # where ranks leave word for each other, once they have met
+
+
+def _is_of_the_group(error: Exception) -> bool:
+    """Tell whether an operation between ranks has failed, by what torch says of it."""
+    return isinstance(error, dist.DistError) or any(
+        word in str(error) for word in ("gloo", "Connection", "NCCL")
+    )

@@ -28,6 +28,7 @@ from nmt.training.memory import PeakMemory, disk_bytes, micro_batch_bytes, weigh
 from nmt.training.meter import Figures, Window
 from nmt.training.run_folder import RunFolder
 from nmt.training.schedule import learning_rate
+from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0
@@ -46,7 +47,7 @@ class Survey:
     largest: tuple[Indices, ...]  # pairs of the micro-batches that may take the most memory
 
 
-def survey(pairs: Pairs, config: TrainingConfig) -> Survey:
+def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Survey:
     """Plan a pool, and look at all of its updates.
 
     The largest micro-batches are that of the most tokens and that of the most products of
@@ -62,7 +63,7 @@ def survey(pairs: Pairs, config: TrainingConfig) -> Survey:
         update = plan.update(index)
         lengths = src, tgt = pairs.lengths(update)
         total += LengthSums.of(src, tgt)
-        for part in micro_batches(src, tgt, config.micro_batch_tokens):
+        for part in micro_batches(src, tgt, micro_batch_tokens):
             count += 1
             longest_src, longest_tgt = (int(side[part].max()) + 1 for side in lengths)
             tokens = len(part) * (longest_src + longest_tgt)
@@ -96,7 +97,11 @@ def dry_run(
     run.check()
     initial = initial_model(init_from, run)
     recipe = settle(recipe, data, run, initial, ranks)
-    found = survey(data.train, recipe.training)
+    console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
+    peak = PeakMemory(device)
+    trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
+    trainer.settle_micro_batch()
+    found = survey(data.train, recipe.training, trainer.progress.micro_batch_tokens)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
     candidates = [_alone(data, pairs) for pairs in found.largest]
@@ -106,9 +111,7 @@ def dry_run(
     )
     flops = training_flops(recipe.architecture, recipe.model, sizes[1], found.lengths)
     rate = matrix_product_rate(device, DTYPES[recipe.training.precision])
-    console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
-    peak = PeakMemory(device)
-    figures = _try(Trainer(recipe, data, run, initial, ranks, device), largest, rate)
+    figures = _try(trainer, largest, rate)
     return [
         ("preset", recipe.preset),
         ("parameters", f"{parameters:,}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from pathlib import Path
 
@@ -13,15 +14,28 @@ from nmt.config import Recipe
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device
+from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.training import checkpoint
+from nmt.training.disk_space import check_space
 from nmt.training.distributed import Ranks
 from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.training.stop import StopRequest
+from nmt.training.surroundings import surroundings
 from nmt.training.tensorboard import require_tensorboard
 from nmt.training.trainer import Trainer
+from nmt.training.verify import verify
 
 
-def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None) -> None:
+def launch(
+    recipe: Recipe,
+    data_path: Path,
+    run_path: Path,
+    init_from: Path | None = None,
+    *,
+    deadline: float = math.inf,
+    verify_resume: bool = False,
+) -> None:
     """Train a model, or go on with a run that was stopped.
 
     Args:
@@ -29,10 +43,13 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | No
         data_path: a data folder.
         run_path: the run folder to make or to go on with.
         init_from: the model file, or run folder, that the weights start from; None: random.
+        deadline: when the run stops by itself, a time of `time.monotonic`.
+        verify_resume: train nothing; see whether the run would go on bit for bit.
 
     Raises:
         UsageError: if the recipe does not fit the data, the machine or what the run folder holds.
         Stopped: when asked to stop, with everything saved.
+        NMTError: when another process of the run has failed, among others.
     """
     ranks = Ranks.from_environment()
     run = RunFolder(run_path)
@@ -45,16 +62,31 @@ def launch(recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | No
                 if recipe.training.tensorboard:
                     require_tensorboard()
                 initial = initial_model(init_from, run)
-                run.create()
+                if not verify_resume:
+                    run.create()
+                elif not run.exists:
+                    raise UsageError(f"{run.path}: no run to verify; train one first")
                 run.lock()
         _check_same_data(data, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-        with ranks.together():
-            recipe = settle(recipe, data, run, initial, ranks)
-        _train(recipe, data, run, initial, ranks, device)
+        recipe = settle(recipe, data, run, initial, ranks)
+        if verify_resume:
+            verify(recipe, data, run, initial, ranks, device)
+        else:
+            _train(recipe, data, run, initial, ranks, device, StopRequest(deadline))
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
         raise
+    except Exception as error:
+        reason = ranks.why_no_answer(error)
+        if reason is None:
+            ranks.leave_word(f"{type(error).__name__}: {error}")
+            raise
+        if ranks.is_first or "rank 0" in reason:
+            _leave_word(run, "failed", run.last_update(), reason)
+        raise NMTError(
+            f"{reason}; run the same command again to go on from what was saved last"
+        ) from error
     finally:
         run.unlock()
     ranks.leave()
@@ -71,10 +103,25 @@ def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.devi
 def settle(
     recipe: Recipe, data: DataFolder, run: RunFolder, initial: InitialModel, ranks: Ranks
 ) -> Recipe:
-    """Settle what the recipe leaves open, by the run if there is one, and the number of threads."""
-    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
-    recipe = run.settle(recipe, data.fingerprint, initial, threads=cores, ranks=ranks.world_size)
-    torch.set_num_threads(recipe.training.threads)
+    """Settle what the recipe leaves open: by the run if there is one, else for this machine.
+
+    Threads and the library of matrix products then are those of this process.
+    """
+    training = recipe.training
+    with ranks.together():
+        if run.exists:
+            training = run.settled(training)
+        if not training.threads:
+            cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+            training = dataclasses.replace(training, threads=cores)
+        torch.set_num_threads(training.threads)
+    if training.matmul == "auto":
+        training = dataclasses.replace(training, matmul=ranks.gather(fastest_library())[0])
+    use_library(training.matmul)
+    recipe = dataclasses.replace(recipe, training=training)
+    with ranks.together():
+        if run.exists:
+            run.refuse_changes(recipe, data.fingerprint, initial)
     return recipe
 
 
@@ -85,36 +132,38 @@ def _train(
     initial: InitialModel,
     ranks: Ranks,
     device: torch.device,
+    stop: StopRequest,
 ) -> None:
     """Train, and leave word of a failure in the run folder."""
     trainer = None
-
-    def leave_word(status: str, update: int, reason: str) -> None:
-        if ranks.is_first and run.exists:
-            with contextlib.suppress(OSError):  # a full disk may be what there is to tell
-                run.write_status(status, update, reason)
-
     try:
-        trainer = Trainer(recipe, data, run, initial, ranks, device)
+        trainer = Trainer(recipe, data, run, initial, ranks, device, stop)
         trainer.restore()
         # Only now, so that a recipe that does not fit the data can be put right in this folder.
         with ranks.together():
             if ranks.is_first:
-                run.write_config(recipe, data.fingerprint, initial, ranks.world_size)
+                check_space(run, recipe.training, trainer.card, trainer.optimizer)
+                run.write_config(recipe, data.fingerprint, initial, surroundings(ranks, device))
         trainer.train()
     except Stopped:
         raise
     except KeyboardInterrupt:
-        saved = trainer.saved if trainer else run.last_update()
-        leave_word("stopped", saved, "interrupted: what came after the last save is lost")
+        saved = trainer.saver.saved if trainer else run.last_update()
+        if ranks.is_first:
+            reason = "interrupted: what came after the last save is lost"
+            _leave_word(run, "stopped", saved, reason)
         raise
     except Exception as error:
-        leave_word("failed", trainer.progress.update if trainer else run.last_update(), str(error))
-        if isinstance(error, torch.OutOfMemoryError):
-            raise NMTError(
-                "the GPU's memory is full: lower micro_batch_tokens and run the same command again"
-            ) from error
+        update = trainer.progress.update if trainer else run.last_update()
+        if ranks.is_first:
+            _leave_word(run, "failed", update, str(error))
         raise
+
+
+def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:
+    if run.exists:
+        with contextlib.suppress(OSError):  # a full disk may be what there is to tell
+            run.write_status(status, update, reason)
 
 
 def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:

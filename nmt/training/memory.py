@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +22,10 @@ from nmt.models.device import DTYPES
 from nmt.models.registry import build_model
 from nmt.training.checkpoint import STATES_KEPT
 from nmt.training.loss import smoothed_cross_entropy
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMIT_AND_USE = ("memory.max", "memory.current")
 
 
 def weight_bytes(config: TrainingConfig, parameters: int) -> dict[str, int]:
@@ -106,6 +113,18 @@ class _LiveBytes(TorchDispatchMode):
 
 def _storages(values: object) -> list[UntypedStorage]:
     return [leaf.untyped_storage() for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def available_bytes() -> int:
+    """Return the memory that this machine, or this container, has left (Linux; else all of it)."""
+    with contextlib.suppress(OSError):
+        fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+        available = 1024 * int(fields["MemAvailable"].split()[0])
+        with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is "max"
+            limit, used = (int((_CGROUP / name).read_text()) for name in _LIMIT_AND_USE)
+            available = min(available, limit - used)
+        return available
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class PeakMemory:

@@ -14,6 +14,7 @@ from torch import Tensor
 from nmt.data.batches import LengthSums
 from nmt.data.stream import Update
 from nmt.training.distributed import Ranks
+from nmt.training.update import Outcome
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Figures:
     mfu: float  # model-FLOPs utilisation: share of the rate of plain matrix products
     data_wait: float  # share of the time in which this rank's loop waited for its next update
     padding: float  # share of this rank's tokens that is padding
-    skipped_updates: int
+    skipped_updates: int  # whose gradient was not finite
+    updates: int  # that all this is over
     seconds: float
 
 
@@ -43,12 +45,13 @@ class Window:
 
     loss: Tensor  # summed over target tokens of this rank
     nll: Tensor
-    grad_norm: Tensor  # of the last update
+    grad_norm: Tensor  # of the last update where it was finite
+    loss_tokens: Tensor  # target tokens of all ranks in updates with a finite gradient
+    skipped: Tensor  # the other updates
     updates: int = 0
     lengths: LengthSums = dataclasses.field(default_factory=LengthSums)  # of all ranks
     own_tokens: int = 0  # both sides, of this rank
     padded_tokens: int = 0  # the same with padding
-    skipped: int = 0  # updates whose fp16 gradient overflowed
     epoch: float = 0.0  # complete after the last update
     waited: float = 0.0  # seconds
     started: float = dataclasses.field(default_factory=time.monotonic)
@@ -56,20 +59,32 @@ class Window:
     @classmethod
     def empty(cls, device: torch.device) -> Window:
         """Return a window in which nothing has happened."""
-        loss, nll, grad_norm = torch.zeros(3, device=device)
-        return cls(loss, nll, grad_norm)
+        return cls(*torch.zeros(5, device=device))
 
     def take(self, updates: Iterator[Update]) -> Update:
-        """Return the next update, and count it and the time that it was waited for."""
+        """Return the next update, and count the time that it was waited for."""
         asked = time.monotonic()
         update = next(updates)
         self.waited += time.monotonic() - asked
+        return update
+
+    def count(self, update: Update, outcome: Outcome) -> None:
+        """Count an update that is done."""
+        bad = outcome.bad
+        self.loss += outcome.loss
+        self.nll += outcome.nll
+        self.grad_norm = torch.where(bad > 0, self.grad_norm, outcome.norm)
+        self.loss_tokens += update.tgt_tokens * (1 - bad)
+        self.skipped += bad
         self.updates += 1
         self.lengths += update.lengths
         self.own_tokens += update.own_tokens
         self.padded_tokens += update.padded_tokens
         self.epoch = update.epoch
-        return update
+
+    def has_figures(self) -> bool:
+        """Tell whether any update had a finite gradient, so that there is a mean."""
+        return self.updates > 0 and bool(self.loss_tokens)
 
     def figures(
         self, ranks: Ranks, flops: Callable[[LengthSums], float], machine_rate: float
@@ -83,7 +98,7 @@ class Window:
         """
         ranks.sum_(self.loss)
         ranks.sum_(self.nll)
-        loss, nll = (float(x) / self.lengths.tgt for x in (self.loss, self.nll))
+        loss, nll = (float(x) / float(self.loss_tokens) for x in (self.loss, self.nll))
         grad_norm = float(self.grad_norm)
         seconds = time.monotonic() - self.started
         return Figures(
@@ -97,6 +112,7 @@ class Window:
             mfu=flops(self.lengths) / (seconds * machine_rate),
             data_wait=self.waited / seconds,
             padding=1 - self.own_tokens / max(1, self.padded_tokens),
-            skipped_updates=self.skipped,
+            skipped_updates=int(self.skipped),
+            updates=self.updates,
             seconds=seconds,
         )

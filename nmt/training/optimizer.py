@@ -1,108 +1,76 @@
-"""All weights in one vector, and the paper's Adam over it.
+"""The paper's Adam over the flat weights, with clipping, a moving average, and the fp16 loss scale.
 
-One vector makes everything that touches every weight one operation: the sum over ranks, clipping,
-Adam, the moving average. The model computes with views of it, or, in bf16 and fp16, with views of
-a rounded copy; the vector itself always is fp32.
+An update whose gradient is not finite changes nothing but the guard. All of that happens on the
+device: nothing waits for the GPU inside an update.
 """
 
 from __future__ import annotations
-
-import contextlib
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainingConfig
-from nmt.models.contract import TranslationModel
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.schedule import learning_rate
 
+_FP16_SCALE = 2.0**15
+_DOUBLED_AFTER = 2_000  # updates in a row without an overflow
 
-class FlatWeights:
-    """A model's parameters and gradients as vectors; n is the number of parameters, tied once.
 
-    The m that need a gradient stand first, so that what concerns them alone is a slice.
+class Guard:
+    """What watches over gradients: the fp16 loss scale, and how many in a row were not finite.
+
+    The scale keeps fp16 gradients in range and is found by trial, as in Micikevicius et al. (2018):
+    halved when a gradient overflows, doubled after 2,000 updates without. Otherwise it is 1.
     """
 
-    def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
-        """Move the model's parameters into one vector and make them views of it.
+    def __init__(self, fp16: bool, device: torch.device) -> None:
+        self.fp16 = fp16
+        self.state = torch.tensor([_FP16_SCALE if fp16 else 1.0, 0.0, 0.0], device=device)
+        """(3,): scale, good updates since the scale has changed, bad updates in a row."""
+        self._copies: list[tuple[Tensor, torch.cuda.Event]] = []
 
-        Args:
-            model: in fp32, on the device where it computes.
-            dtype: in which the model computes.
+    @property
+    def scale(self) -> Tensor:
+        """The factor of losses and gradients, a scalar."""
+        return self.state[0]
+
+    def note(self, bad: Tensor) -> None:
+        """Count an update: `bad`, a scalar, is 1.0 where its gradient was not finite, else 0.0."""
+        scale, good, in_a_row = self.state
+        good = (good + 1) * (1 - bad)
+        if self.fp16:
+            doubled = good >= _DOUBLED_AFTER
+            scale = torch.where(doubled, scale * 2, scale) * (1 - bad / 2)
+            good = torch.where(doubled, torch.zeros_like(good), good)
+        self.state.copy_(torch.stack((scale, good, (in_a_row + 1) * bad)))
+
+    @property
+    def limit(self) -> int:
+        """How many bad updates in a row are too many: fp16 needs some to find its scale."""
+        return 30 if self.fp16 else 5
+
+    def forgive(self) -> None:
+        """Begin counting bad updates anew."""
+        self.state[2] = 0.0
+        self._copies.clear()
+
+    def bad_in_a_row(self) -> int:
+        """Return how many updates in a row had a bad gradient, up to now.
+
+        On a GPU up to the last update but one, which is over while the last is being computed.
         """
-        # Tied parameters stand here once.
-        named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
-        self.master = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
-        trainable = sum(p.numel() for _, p in named if p.requires_grad)
-        self.trainable = self.master[:trainable]  # (m,) a view
-        self.gradient = torch.zeros_like(self.trainable)  # (m,) fp32, summed over micro-batches
-        if dtype == torch.float32:
-            self._compute, self._partial = self.master, self.gradient
-        else:
-            self._compute = self.master.to(dtype)  # (n,)
-            self._partial = torch.zeros_like(self._compute[:trainable])  # (m,) of one micro-batch
-        self._shapes: dict[str, tuple[int, torch.Size]] = {}
-        offset = 0
-        for name, parameter in named:
-            end = offset + parameter.numel()
-            self._shapes[name] = (offset, parameter.shape)
-            parameter.data = self._compute[offset:end].view(parameter.shape)
-            if parameter.requires_grad:
-                parameter.grad = self._partial[offset:end].view(parameter.shape)
-            offset = end
-
-    def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return views of a vector of n values under the parameters' names."""
-        return {
-            name: vector[offset : offset + shape.numel()].view(shape)
-            for name, (offset, shape) in self._shapes.items()
-        }
-
-    def collect_gradient(self) -> None:
-        """Add the backward pass just done to the update's gradient."""
-        if self._partial is not self.gradient:
-            self.gradient += self._partial
-            self._partial.zero_()
-
-    def refresh(self) -> None:
-        """Bring the model's copy up to date with the vector."""
-        if self._compute is not self.master:
-            self._compute.copy_(self.master)
-
-    @contextlib.contextmanager
-    def replaced_by(self, vector: Tensor) -> Iterator[None]:
-        """Let the model compute with other values of its weights for a while."""
-        if vector is self.master:  # these are the values it computes with
-            yield
-            return
-        kept = self._compute.clone()
-        self._compute.copy_(vector)
-        try:
-            yield
-        finally:
-            self._compute.copy_(kept)
-
-
-@dataclass
-class LossScale:
-    """The factor that keeps fp16 gradients in range; found by trial, as in Micikevicius et al.
-    (2018): halved when a gradient overflows, doubled after 2,000 updates without."""
-
-    factor: float = 1.0
-    good_updates: int = 0
-
-    def succeed(self) -> None:
-        """Count an update whose gradient was finite."""
-        self.good_updates += 1
-        if self.good_updates == 2_000:
-            self.factor, self.good_updates = self.factor * 2, 0
-
-    def fail(self) -> None:
-        """Step down after an overflow."""
-        self.factor, self.good_updates = self.factor / 2, 0
+        if not self.state.is_cuda:
+            return int(self.state[2])
+        copy = torch.empty(3, pin_memory=True).copy_(self.state, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._copies.append((copy, event))
+        if len(self._copies) == 1:
+            return 0
+        copy, event = self._copies.pop(0)
+        event.synchronize()
+        return int(copy[2])
 
 
 class Optimizer:
@@ -112,7 +80,7 @@ class Optimizer:
         self.weights = weights
         self.config = config
         self.d_model = d_model
-        self.scale = LossScale(2.0**15) if config.precision == "fp16" else LossScale()
+        self.guard = Guard(config.precision == "fp16", weights.master.device)
         self.ema = weights.master.clone() if config.ema_decay else None
         self._parameter = nn.Parameter(weights.trainable)
         self._parameter.grad = weights.gradient
@@ -133,33 +101,31 @@ class Optimizer:
         """The weights (n,) that are validated and written: the moving average if there is one."""
         return self.weights.master if self.ema is None else self.ema
 
-    def step(self, update: int) -> Tensor | None:
+    def step(self, update: int) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and clear it.
 
         Returns:
-            The gradient's norm before clipping (a scalar tensor), or None where an fp16 gradient
-            overflowed and the weights were left as they are.
+            The gradient's norm before clipping, a scalar tensor. Where it is not finite, the
+            weights and all else but the guard were left as they are.
         """
         gradient = self.weights.gradient
-        norm: Tensor = gradient.norm() / self.scale.factor
-        if self.config.precision == "fp16":
-            if not math.isfinite(norm.item()):
-                self.scale.fail()
-                gradient.zero_()
-                return None
-            gradient /= self.scale.factor
-            self.scale.succeed()
+        norm: Tensor = gradient.norm() / self.guard.scale
+        bad = (~norm.isfinite()).float()
+        if self.guard.fp16:
+            gradient /= self.guard.scale
         if self.config.clip_norm:
             gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
         for group in self._adam.param_groups:
             group["lr"] = learning_rate(self.config, self.d_model, update)
+        self._adam.found_inf = bad  # type: ignore[attr-defined]  # where it is 1, Adam does nothing
         self._adam.step()
         gradient.zero_()
         self.weights.refresh()
         if self.ema is not None:
             # In the first updates the average would mostly be the random start.
             decay = min(self.config.ema_decay, update / (update + 10))
-            self.ema.lerp_(self.weights.master, 1 - decay)
+            self.ema.lerp_(self.weights.master, (1 - decay) * (1 - bad))
+        self.guard.note(bad)
         return norm
 
     def vectors(self) -> dict[str, Tensor]:
@@ -170,5 +136,6 @@ class Optimizer:
             "adam_mean": state["exp_avg"],
             "adam_mean_square": state["exp_avg_sq"],
             "adam_updates": state["step"],
+            "guard": self.guard.state,
         }
         return vectors if self.ema is None else vectors | {"ema": self.ema}

@@ -110,6 +110,13 @@ class Report:
         self._show()
         self._draw_curves()
 
+    def went_back(self, why: str) -> None:
+        """Say that the run has gone back to an earlier update."""
+        self.run.warn(why)
+        self.run.record({"kind": "event", "update": self.progress.update, "went_back": why})
+        self._valid = [one for one in self._valid if one["update"] <= self.progress.update]
+        self._show()
+
     def finished(self, reason: str) -> None:
         """Say that training has come to its end."""
         self._draw_curves()

@@ -12,17 +12,20 @@ best.safetensors, last.safetensors
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
+import os
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from nmt import console
-from nmt.config import Recipe, format_toml, resumable_keys
+from nmt.config import Recipe, TrainingConfig, format_toml, resumable_keys
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.training.curves import curves_from_metrics
@@ -48,6 +51,7 @@ class RunFolder:
         self._config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: TextIO | None = None
+        self._unwritten: set[Path] = set()  # which a warning has been given of
 
     @property
     def exists(self) -> bool:
@@ -94,37 +98,49 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def settle(
-        self, recipe: Recipe, data: str, initial: InitialModel, threads: int, ranks: int
-    ) -> Recipe:
-        """Settle what a recipe leaves open, and check that an old run goes on as it was.
+    def settled(self, training: TrainingConfig) -> TrainingConfig:
+        """Settle what is left open as the run in this folder has settled it."""
+        before = self._read_config()["training"]
+        return dataclasses.replace(
+            training,
+            threads=training.threads or int(before["threads"]),
+            matmul=before["matmul"] if training.matmul == "auto" else training.matmul,
+        )
+
+    def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:
+        """Check that the run in this folder would go on as it was.
 
         Args:
-            recipe: what is asked for now.
+            recipe: what is asked for now, all settled.
             data: the data folder's fingerprint.
             initial: what the weights start from.
-            threads: CPU threads to use where the recipe leaves them open.
-            ranks: processes of this run, noted for the reader.
-
-        Returns:
-            The recipe to train by, with the number of threads settled.
 
         Raises:
             UsageError: naming every value that differs and may not, the old and the new one.
         """
-        before = self._read_config() if self.exists else None
-        if before and not recipe.training.threads:
-            threads = int(before["training"]["threads"])
-        training = dataclasses.replace(recipe.training, threads=recipe.training.threads or threads)
-        recipe = dataclasses.replace(recipe, training=training)
-        if before is not None:
-            self._refuse_changes(before, _sections(recipe, data, initial, ranks))
-        return recipe
+        before = self._read_config()
+        may_change = resumable_keys() | {"init_path"}
+        changes = [
+            f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
+            for section, values in _sections(recipe, data, initial, {}).items()
+            for key, value in values.items()
+            if key not in may_change and before.get(section, {}).get(key) != value
+        ]
+        if changes:
+            raise UsageError(
+                f"{self.path}: holds another run: {'; '.join(changes)}; give the old values to go "
+                "on with it, or choose another --out"
+            )
 
     def initial_model(self) -> InitialModel:
         """Return what the run's weights have started from."""
         run = self._read_config()["run"]
         return InitialModel(run.get("init_path", ""), run.get("init_from", ""))
+
+    def surroundings(self) -> dict[str, Any]:
+        """Return what `write_config` was told of processes, torch and machine."""
+        section: dict[str, Any] = self._read_config()["run"]
+        return section
 
     def best_metric(self) -> str:
         """Return what the run's best checkpoints are best by: loss or bleu."""
@@ -143,23 +159,19 @@ class RunFolder:
             )
         return document
 
-    def _refuse_changes(self, before: dict[str, Any], now: dict[str, dict[str, object]]) -> None:
-        may_change = resumable_keys() | {"ranks", "init_path"}
-        changes = [
-            f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
-            for section, values in now.items()
-            for key, value in values.items()
-            if key not in may_change and before.get(section, {}).get(key) != value
-        ]
-        if changes:
-            raise UsageError(
-                f"{self.path}: holds another run: {'; '.join(changes)}; give the old values to go "
-                "on with it, or choose another --out"
-            )
+    def write_config(
+        self,
+        recipe: Recipe,
+        data: str,
+        initial: InitialModel,
+        surroundings: Mapping[str, object],
+    ) -> None:
+        """Write every value, so that the run can be repeated from it.
 
-    def write_config(self, recipe: Recipe, data: str, initial: InitialModel, ranks: int) -> None:
-        """Write every value, so that the run can be repeated from it."""
-        sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
+        Args:
+            surroundings: what may change when a run goes on, but not if it is to go on bit for bit.
+        """
+        sections: dict[str, object] = dict(_sections(recipe, data, initial, surroundings))
         write_text(
             self._config,
             format_toml(sections | {"model": recipe.model, "training": recipe.training}),
@@ -182,13 +194,38 @@ class RunFolder:
         """Add a line to the log, and say it."""
         if aloud:
             console.notice(line)
-        with (self.path / "train.log").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        self._append_to_log(line)
+
+    def warn(self, line: str) -> None:
+        """Say a line aloud, also with --quiet, and add it to the log."""
+        console.warning(line)
+        self._append_to_log(f"warning: {line}")
+
+    def _append_to_log(self, line: str) -> None:
+        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     def record(self, figures: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
+        self._append(self._metrics, json.dumps(figures) + "\n")
+
+    def _append(self, path: Path, line: str) -> None:
+        """Add a whole line or none."""
+        data = line.encode()
+        with self._dispensable(path), path.open("ab", buffering=0) as file:
+            end = file.tell()
+            if file.write(data) < len(data):  # the disk has room for a part of it
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextlib.contextmanager
+    def _dispensable(self, path: Path) -> Iterator[None]:
+        """Let the run go on where a line or a picture cannot be written; warn once a file."""
+        try:
+            yield
+        except OSError as error:
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                console.warning(f"{path}: {error.strerror}; training goes on without what is lost")
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; a line that a crash cut short is passed over."""
@@ -213,7 +250,9 @@ class RunFolder:
 
     def draw_curves(self) -> None:
         """Draw metrics.jsonl as curves.svg."""
-        write_text(self.path / "curves.svg", curves_from_metrics(self.metrics()))
+        path = self.path / "curves.svg"
+        with self._dispensable(path):
+            write_text(path, curves_from_metrics(self.metrics()))
 
 
 def _is_left_by_a_start(entry: Path) -> bool:
@@ -224,16 +263,16 @@ def _is_left_by_a_start(entry: Path) -> bool:
 
 
 def _sections(
-    recipe: Recipe, data: str, initial: InitialModel, ranks: int
+    recipe: Recipe, data: str, initial: InitialModel, surroundings: Mapping[str, object]
 ) -> dict[str, dict[str, object]]:
-    run = {
+    run: dict[str, object] = {
         "format_version": FORMAT_VERSION,
         "preset": recipe.preset,
         "architecture": recipe.architecture,
         "data": data,
         "init_from": initial.checksum,
         "init_path": initial.path,
-        "ranks": ranks,
+        **surroundings,
     }
     return {
         "run": run,

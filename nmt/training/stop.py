@@ -1,28 +1,68 @@
-"""A request to stop, by Ctrl-C, SIGTERM or SIGUSR1: noted, and answered between two updates."""
+"""A request to stop, by Ctrl-C, SIGTERM, SIGUSR1 or the clock: noted, and answered where training
+asks for it: between two updates, two batches of validation, two steps of its beam search."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import signal
+import time
 from collections.abc import Iterator
 from types import FrameType
 
+from nmt.errors import UsageError
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
+_SAME_CTRL_C = 1.0  # seconds
+_CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d))?")
+
+
+def parse_time_limit(text: str) -> float:
+    """Return the seconds of a time limit: minutes as a number, HH:MM or H:MM:SS.
+
+    Raises:
+        UsageError: if it is none of them, or no time at all.
+    """
+    if match := _CLOCK.fullmatch(text.strip()):
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        limit = 3600.0 * hours + 60 * minutes + seconds
+    else:
+        try:
+            limit = 60 * float(text)
+        except ValueError:
+            limit = math.nan
+    if not 0 < limit < math.inf:
+        raise UsageError(
+            f"--time-limit {text!r} is no length of time; give minutes (90), HH:MM (1:30) or "
+            "H:MM:SS (1:30:00)"
+        )
+    return limit
 
 
 class StopRequest:
-    """Whether somebody has asked this process to stop, and how."""
+    """Whether this process is to stop, and why."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
+        """Listen to nothing yet; `deadline` is a time of `time.monotonic`."""
         self.reason = ""
+        self._deadline = deadline
+        self._interrupted = math.inf  # when Ctrl-C was noted
 
     def __call__(self) -> bool:
+        if not self.reason and time.monotonic() >= self._deadline:
+            self.reason = "time limit"
         return bool(self.reason)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.reason:
-            raise KeyboardInterrupt  # asked twice: whoever is at the keyboard does not want to wait
         self.reason = signal.Signals(number).name
+        if number != signal.SIGINT:
+            return
+        now = time.monotonic()
+        if now > self._interrupted + _SAME_CTRL_C:
+            raise KeyboardInterrupt  # asked twice: whoever is at the keyboard does not want to wait
+        self._interrupted = min(now, self._interrupted)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

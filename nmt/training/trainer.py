@@ -13,35 +13,36 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from nmt.config import Recipe
-from nmt.data.batches import Batch
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Position, Update, prefetched, updates_from
+from nmt.data.stream import Cut, Update, prefetched, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.errors import NMTError, Stopped
-from nmt.files import link_or_copy
 from nmt.models.device import DTYPES
-from nmt.models.dropout import seed_dropout
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.models.tied import first_few
 from nmt.training import checkpoint
+from nmt.training.checksum import checksum
 from nmt.training.distributed import Ranks
+from nmt.training.divergence import Divergence
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.freezing import freeze
-from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.machine_rate import device_name, matrix_product_rate
 from nmt.training.meter import Window
-from nmt.training.optimizer import FlatWeights, Optimizer
+from nmt.training.micro_batch import fitting_tokens, longest_pair
+from nmt.training.optimizer import Optimizer
 from nmt.training.report import Report
 from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.training.saving import Saver
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
+from nmt.training.update import Outcome, UpdateRunner
 from nmt.training.validation import ValidationResult, Validator
 from nmt.training.warm_start import warm_start
 
@@ -60,13 +61,16 @@ class Trainer:
         initial: InitialModel,
         ranks: Ranks,
         device: torch.device,
+        stop: StopRequest,
     ) -> None:
+        """Make a model with its first weights; `restore` takes it to where the run has come to."""
         self.recipe = recipe
         self.config = recipe.training
         self.data = data
         self.run = run
         self.ranks = ranks
         self.device = device
+        self.stop = stop
         self.card = ModelCard(
             architecture=recipe.architecture,
             config=recipe.model,
@@ -95,6 +99,7 @@ class Trainer:
         ranks.broadcast_(self.weights.master)
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.weights.refresh()
+        self.runner = UpdateRunner(self.model, self.optimizer, ranks, self.config, device, stop)
         self.validator = Validator(
             data,
             ranks,
@@ -107,111 +112,101 @@ class Trainer:
         self.flops = functools.partial(
             training_flops, recipe.architecture, recipe.model, len(data.tgt_vocabulary)
         )
-        self.machine_rate = 0.0  # FLOP/s of matrix products, over all ranks; measured at the start
-        self.stop = StopRequest()
+        self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
         self.progress = checkpoint.Progress()
-        self.updates = self._stream()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.saved = 0  # the update whose state was written last
-        self.saved_at = time.monotonic()
+        self.divergence = Divergence(run, data, self.optimizer.guard)
 
-    def restore(self) -> None:
-        """Go to where the run folder's newest state is; a fresh run stays at its beginning."""
-        self.progress = checkpoint.restore(self.run, self.optimizer, self.ranks)
-        self.updates = self._stream()
-        self.saved = self.progress.update
+    def restore(self, update: int | None = None) -> None:
+        """Go to where the run folder's newest state is; a fresh run stays at its beginning.
+
+        Args:
+            update: whose state to go to instead, for `replay` alone.
+        """
+        found = checkpoint.restore(self.run, self.optimizer, self.ranks, update=update)
+        self.progress.become(found)
+        self.settle_micro_batch()
+        self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, self.progress)
         self.report = Report(self.run, self.config, self.progress)
+
+    def settle_micro_batch(self) -> None:
+        """Settle the size of micro-batches, if it is not, and begin the stream of updates."""
+        asked, progress = self.config.micro_batch_tokens, self.progress
+        if not progress.micro_batch_tokens or progress.micro_batch_asked != asked:
+            progress.micro_batch_asked = asked
+            progress.micro_batch_tokens = fitting_tokens(
+                self.recipe, self.data, self.runner, self.ranks, self.device
+            )
+        self._begin_stream()
 
     def train(self) -> None:
         """Train until max_updates or the end of patience.
 
         Raises:
             Stopped: when asked to stop, with everything saved.
-            NMTError: when the loss is no longer a number.
+            NMTError: when the loss is no longer a number, or there is no memory for a single pair.
         """
         config, progress = self.config, self.progress
         window = Window.empty(self.device)
+        save_is_due = False
         with self.stop.listening(), self.report:
             self._begin()
             while True:
                 update = progress.update
-                if update and update % config.log_every == 0 and window.updates:
+                if update and update % config.log_every == 0 and window.has_figures():
                     self._log(window)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
                 if self._is_due(config.validate_every) and progress.validated != update:
                     self._validate()
-                if self._is_due(config.save_every) and self.saved != update:
-                    self._save_checkpoint()
-                elif self.ranks.any(self._safety_save_is_due()):
-                    self._save_state()
+                if self._is_due(config.save_every) and self.saver.saved != update:
+                    self.saver.save_checkpoint(self._present_card())
+                elif save_is_due:
+                    self.saver.save_state()
                 window.started += time.monotonic() - paused
-                if self.ranks.any(self.stop()):
-                    self._stop()
                 if self._is_finished():
+                    if self.ranks.any(self.stop()):  # which may have cut a validation short
+                        self._stop()
                     break
-                self.train_update(window.take(self.updates), window)
-                self.report.advance()
+                outcome = self.train_update(
+                    window.take(self.updates), window, save=self.saver.is_overdue()
+                )
+                save_is_due = outcome.save
+                if outcome.stop:
+                    self._stop()
+                elif outcome.out_of_memory:
+                    self._halve_micro_batch()
+                elif self.divergence.is_there():
+                    self._go_back()
+                    window = Window.empty(self.device)
+                else:
+                    self.report.advance()
             self._finish(window)
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
 
-    def _safety_save_is_due(self) -> bool:
-        # By one clock only: ranks must do the same.
-        waited = time.monotonic() - self.saved_at
-        return self.ranks.is_first and waited > 60 * self.config.save_minutes
-
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
         return out_of_patience or self.progress.update >= self.config.max_updates
 
-    def train_update(self, update: Update, window: Window) -> None:
-        """Do one update."""
+    def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
+        """Do one update, unless it has to be dropped; `save`: ask for a safety save."""
         progress = self.progress
-        for index, batch in enumerate(update.batches):
-            self._seed_dropout(index)
-            # The number of tokens is known beforehand on every rank, so gradients are only summed.
-            self._backward(batch.to(self.device), update.tgt_tokens, window)
-        self.ranks.sum_(self.weights.gradient)
-        norm = self.optimizer.step(progress.update + 1)
-        if norm is None:
-            window.skipped += 1
-        else:
-            window.grad_norm = norm
-        progress.update += 1
-        following = update.following
-        progress.epoch, progress.pool, progress.position = (
-            following.epoch,
-            following.pool,
-            following.index,
-        )
-        self.valid = {}
+        outcome = self.runner.run(update, progress.update + 1, save=save)
+        if outcome.done:
+            window.count(update, outcome)
+            progress.update += 1
+            self.divergence.watch(progress.update, progress.position, update, outcome.bad)
+            progress.position = update.following
+            self.valid = {}
+        return outcome
 
-    def _backward(self, batch: Batch, num_tokens: int, window: Window) -> None:
-        """Add a micro-batch's share of the update's mean gradient."""
-        loss, nll = smoothed_cross_entropy(
-            self.model(batch),
-            self.model.output_projection,
-            batch.targets,
-            self.config.label_smoothing,
-        )
-        scaled: Tensor = loss * (self.optimizer.scale.factor / num_tokens)
-        scaled.backward()  # type: ignore[no-untyped-call]
-        self.weights.collect_gradient()
-        window.loss += loss.detach()
-        window.nll += nll
-
-    def _seed_dropout(self, micro_batch: int) -> None:
-        """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
-        state of random generators."""
-        key = (self.config.seed, self.progress.update, self.ranks.rank, micro_batch)
-        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
-
-    def _stream(self) -> Iterator[Update]:
-        """Return the updates that come next, which a thread makes ready."""
-        config, progress, info = self.config, self.progress, self.data.info.train
-        check_budget(config.batch_tokens, max(info.src.longest, info.tgt.longest) + 1)
+    def _begin_stream(self) -> None:
+        """Begin the stream of updates at the next one; a thread makes them ready."""
+        self.validator.micro_batch_tokens = self.progress.micro_batch_tokens
+        config, progress = self.config, self.progress
+        check_budget(config.batch_tokens, longest_pair(self.data))
         dropouts = None
         if config.subword_dropout:
             src, tgt = (
@@ -220,23 +215,26 @@ class Trainer:
             )
             dropouts = src, tgt
         updates = updates_from(
-            Position(progress.epoch, progress.pool, progress.position),
+            progress.position,
             self.data.train,
-            Cut(config.micro_batch_tokens, self.ranks.rank, self.ranks.world_size),
+            Cut(progress.micro_batch_tokens, self.ranks.rank, self.ranks.world_size),
             batch_tokens=config.batch_tokens,
             seed=config.seed,
             dropouts=dropouts,
+            passed_over=frozenset(progress.passed_over),
         )
-        return prefetched(updates, ahead=_UPDATES_AHEAD)
+        self.updates: Iterator[Update] = prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
         rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
         self.machine_rate = sum(self.ranks.gather(rate))
+        with self.ranks.together():
+            if self.ranks.is_first:
+                self.run.cut_metrics(self.progress.update, self.progress.validated)
+                self.run.write_status("running", self.progress.update)
         if not self.ranks.is_first:
             return
         count = len(self.weights.master)
-        self.run.cut_metrics(self.progress.update, self.progress.validated)
-        self.run.write_status("running", self.progress.update)
         self.report.started(
             f"{self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
@@ -251,8 +249,10 @@ class Trainer:
                 "update": self.progress.update,
                 "device": device_name(self.device),
                 "precision": self.config.precision,
+                "matmul": self.config.matmul,
                 "ranks": self.ranks.world_size,
                 "threads": self.config.threads,
+                "micro_batch_tokens": self.progress.micro_batch_tokens,
                 "torch": torch.__version__,
                 "matrix_product_flops_per_second": self.machine_rate,
             }
@@ -266,24 +266,39 @@ class Trainer:
         visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
-    def _log(self, window: Window) -> None:
-        """Report the window's figures."""
+    def replay(self, update: int) -> dict[str, Any]:
+        """Train up to an update and return what its line of metrics.jsonl would be, unwritten."""
+        window = Window.empty(self.device)
+        while self.progress.update < update:
+            if not self.train_update(window.take(self.updates), window).done:
+                raise NMTError("stopped while replaying: out of memory, or on request")
+        return self._figures(window)
+
+    def _figures(self, window: Window) -> dict[str, Any]:
+        """Sum the window up over ranks; time is counted up to now."""
         progress = self.progress
         figures = window.figures(self.ranks, self.flops, self.machine_rate)
-        if not (math.isfinite(figures.loss) and math.isfinite(figures.grad_norm)):
-            raise self._diverged(f"loss {figures.loss}, gradient norm {figures.grad_norm}")
         progress.seconds += figures.seconds
-        if self.ranks.is_first:
-            place: dict[str, object] = {"kind": "train", "update": progress.update}
-            rate = learning_rate(self.config, self.recipe.model.d_model, progress.update)
-            others = {"learning_rate": rate, "seconds": progress.seconds}
-            self.report.trained(place | dataclasses.asdict(figures) | others)
-
-    def _diverged(self, found: str) -> NMTError:
-        return NMTError(
-            f"{self.run.path}: diverged before update {self.progress.update}: {found}; lower "
-            "learning_rate, raise warmup_updates or set clip_norm, and start in a new folder"
+        place: dict[str, object] = {"kind": "train", "update": progress.update}
+        return (
+            place
+            | dataclasses.asdict(figures)
+            | {
+                "learning_rate": learning_rate(
+                    self.config, self.recipe.model.d_model, progress.update
+                ),
+                "seconds": progress.seconds,
+                "checksum": checksum(self.weights.master),
+            }
         )
+
+    def _log(self, window: Window) -> None:
+        """Report the window's figures."""
+        figures = self._figures(window)
+        if not math.isfinite(figures["loss"]):
+            raise self.divergence.error(f"loss {figures['loss']} at update {figures['update']:,}")
+        if self.ranks.is_first:
+            self.report.trained(figures)
 
     def _validate(self) -> None:
         """Validate the weights that are kept, and write them if they are among the best."""
@@ -293,25 +308,17 @@ class Trainer:
         if result is None:  # asked to stop: this validation is done again on resuming
             return
         if not math.isfinite(result.loss):
-            raise self._diverged(f"valid loss {result.loss}")
+            raise self.divergence.error(f"valid loss {result.loss} at update {progress.update:,}")
         self.valid = result.figures()
         progress.validated = progress.update
+        best_before = progress.best
         improved = self._rank(result)
         progress.bad_validations = 0 if improved else progress.bad_validations + 1
-        with self.ranks.together():
-            if self.ranks.is_first:
-                self.report.validated(result, improved, time.monotonic() - started)
-                self._write_best(improved)
-
-    def _write_best(self, improved: bool) -> None:
-        """Write weights that validated among the best."""
-        progress = self.progress
-        if progress.update in [update for _, update in progress.best]:
-            path = checkpoint.best_path(self.run, progress.update)
-            checkpoint.write_weights(path, self._present_card(), self.optimizer)
-        if improved:
-            best = checkpoint.best_path(self.run, progress.update)
-            link_or_copy(best, self.run.path / "best.safetensors")
+        if self.ranks.is_first:
+            self.report.validated(result, improved, time.monotonic() - started)
+        is_among_best = progress.update in [update for _, update in progress.best]
+        if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
+            progress.best = best_before
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
@@ -324,34 +331,55 @@ class Trainer:
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.progress.update, valid=self.valid)
 
-    def _save_checkpoint(self) -> None:
-        """Write a checkpoint that averaging may use, and the training state."""
-        with self.ranks.together():
-            if self.ranks.is_first:
-                path = checkpoint.update_path(self.run, self.progress.update)
-                checkpoint.write_weights(path, self._present_card(), self.optimizer)
-                link_or_copy(path, self.run.path / "last.safetensors")
-        self._save_state()
+    def _halve_micro_batch(self) -> None:
+        """Make micro-batches smaller after one has found no memory; the update comes again."""
+        progress, longest = self.progress, longest_pair(self.data)
+        if progress.micro_batch_tokens <= longest:
+            raise NMTError(
+                f"out of memory: not even one pair of {longest} tokens goes through this model at "
+                "once; train a smaller model, or prepare with a smaller --max-length"
+            )
+        progress.micro_batch_tokens = max(longest, progress.micro_batch_tokens // 2)
+        self._begin_stream()
+        if self.ranks.is_first:
+            size = progress.micro_batch_tokens
+            self.run.warn(
+                f"out of memory in update {progress.update + 1:,}: micro-batches now are of at "
+                f"most {size:,} tokens; updates stay what they are"
+            )
+            self.run.record(
+                {"kind": "event", "update": progress.update, "micro_batch_tokens": size}
+            )
 
-    def _save_state(self) -> None:
-        """Write the training state, from which a stopped run goes on."""
-        with self.ranks.together():
-            if self.ranks.is_first:
-                checkpoint.write_state(self.run, self.progress, self.optimizer)
-                checkpoint.prune(self.run, self.progress, keep_last=self.config.keep_last)
-        self.saved, self.saved_at = self.progress.update, time.monotonic()
-
-    def _save_all(self) -> None:
-        update, last = self.progress.update, self.run.path / "last.safetensors"
-        if self.saved != update:
-            self._save_state()
-        with self.ranks.together():  # and so no rank goes before all is saved
-            if self.ranks.is_first and checkpoint.update_behind(last) != update:
-                checkpoint.write_weights(last, self._present_card(), self.optimizer)
+    def _go_back(self) -> None:
+        """Go back to the newest state, and leave out the updates that have diverged."""
+        progress, offending = self.progress, self.divergence.offending()
+        passed_over, went_back_to = progress.passed_over, progress.went_back_to
+        found = checkpoint.restore(self.run, self.optimizer, self.ranks)
+        if not found.update or found.update == went_back_to:
+            raise self.divergence.error(
+                f"no finite gradient in updates {offending[0].number:,} to "
+                f"{offending[-1].number:,}, "
+                + ("as after going back once already" if found.update else "and no state is saved")
+            )
+        progress.become(found)
+        progress.went_back_to = found.update
+        progress.passed_over = passed_over + [one.position for one in offending]
+        self.divergence.forget()
+        self._begin_stream()
+        self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
+        self.saver.save_state()  # or a run that is killed now would forget what to pass over
+        if self.ranks.is_first:
+            text = self.divergence.write_text(offending)
+            self.run.cut_metrics(progress.update, progress.validated)
+            self.report.went_back(
+                f"no finite gradient in {len(offending)} updates in a row: back at update "
+                f"{progress.update:,}, and passing over their pairs, which are in {text}",
+            )
 
     def _stop(self) -> None:
-        self._save_all()
-        reason = self.stop.reason or "another rank was asked to stop"
+        self.saver.save_at_the_end(self._present_card())
+        reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
             self.run.write_status("stopped", self.progress.update, reason)
         raise Stopped(
@@ -360,9 +388,11 @@ class Trainer:
         )
 
     def _finish(self, window: Window) -> None:
-        if window.updates:
+        if self.divergence.is_at_the_end():
+            raise self.divergence.error("no finite gradient in the last updates")
+        if window.has_figures():
             self._log(window)
-        self._save_all()
+        self.saver.save_at_the_end(self._present_card())
         if not self.ranks.is_first:
             return
         progress = self.progress

@@ -149,7 +149,7 @@ class Validator:
             max_src_tokens=self.data.info.settings.max_length,
         )
 
-        def stop(_: int) -> None:
+        def stop() -> None:
             if stop_requested():
                 raise Stopped("in validation")
 
@@ -158,7 +158,7 @@ class Validator:
         texts: list[str] = []
         stopped = False
         try:
-            texts = [best[0].text for best in translator.translate(mine, on_progress=stop)]
+            texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
         except Stopped:
             stopped = True
         self._agree(stopped)

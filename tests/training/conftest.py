@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from toy_training import environment, prepare_toy, train
+
+from nmt.config import Value
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +56,33 @@ def two_ranks(data: Path, learnt: Path, tmp_path_factory: pytest.TempPathFactory
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope="session")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return the run of some values that was never stopped."""
+    made: dict[tuple[tuple[str, Value], ...], Path] = {}
+
+    def find(**values: Value) -> Path:
+        key = tuple(sorted(values.items()))
+        if key not in made:
+            made[key] = train(data, tmp_path_factory.mktemp("undisturbed") / "run", **values)
+        return made[key]
+
+    return find
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("cannot mount a small file system here: not root, or not allowed to")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

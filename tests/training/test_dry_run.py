@@ -44,7 +44,7 @@ def an_epoch(folder: DataFolder) -> Iterator[Update]:
 def test_the_survey_finds_what_the_stream_brings(data: Path) -> None:
     folder = DataFolder.open(data)
     updates = list(an_epoch(folder))
-    found = survey(folder.train, recipe().training)
+    found = survey(folder.train, recipe().training, micro_batch_tokens=120)
     assert found.updates == found.updates_an_epoch == len(updates)
     assert found.lengths == sum((update.lengths for update in updates), LengthSums())
     batches = [batch for update in updates for batch in update.batches]

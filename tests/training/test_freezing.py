@@ -16,9 +16,10 @@ from nmt.errors import UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader
 from nmt.models.registry import build_model
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import FlatWeights, Optimizer
+from nmt.training.optimizer import Optimizer
 from nmt.training.schedule import learning_rate
 
 VOCABULARY = 13

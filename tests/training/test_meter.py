@@ -16,6 +16,7 @@ from nmt.data.shards import TokenRows
 from nmt.data.stream import Position, Update
 from nmt.training.distributed import Ranks
 from nmt.training.meter import Figures, Window
+from nmt.training.update import Outcome
 
 ALONE = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
 CPU = torch.device("cpu")
@@ -53,14 +54,35 @@ def update(*pairs: tuple[int, int], epoch: float = 0.5) -> Update:
     )
 
 
+def outcome(
+    *, loss: float = 0.0, nll: float = 0.0, norm: float = 1.0, bad: bool = False
+) -> Outcome:
+    """What became of an update that was done."""
+    return Outcome(
+        done=True,
+        stop=False,
+        out_of_memory=False,
+        save=False,
+        norm=torch.tensor(norm),
+        loss=torch.tensor(loss),
+        nll=torch.tensor(nll),
+        bad=torch.tensor(float(bad)),
+    )
+
+
+def do(window: Window, *updates: Update) -> None:
+    """Take and count updates."""
+    for one in updates:
+        window.count(window.take(iter([one])), outcome())
+
+
 def figures(window: Window, rate: float = 1.0) -> Figures:
     return window.figures(ALONE, lambda sums: 1000.0 * sums.src + sums.src_tgt, rate)
 
 
 def test_speed_counts_real_tokens_of_both_sides_and_whole_updates(clock: Clock) -> None:
     window = clock.window()
-    for one in (update((2, 3), (4, 1)), update((5, 5))):
-        window.take(iter([one]))
+    do(window, update((2, 3), (4, 1)), update((5, 5)))
     clock.now += 4.0
     found = figures(window)
     assert found.seconds == 4.0
@@ -71,7 +93,7 @@ def test_speed_counts_real_tokens_of_both_sides_and_whole_updates(clock: Clock) 
 
 def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
     window = Window.empty(CPU)
-    window.take(iter([update((2, 3), (4, 1))]))
+    do(window, update((2, 3), (4, 1)))
     # Sources of 3 and 5 take 2 x 5, targets of 4 and 2 take 2 x 4; 14 of these 18 are real.
     assert figures(window).padding == pytest.approx(4 / 18)
 
@@ -82,15 +104,14 @@ def test_the_wait_for_data_is_a_share_of_the_time(clock: Clock) -> None:
         yield update((2, 2))
 
     window = clock.window()
-    window.take(slow())
+    window.count(window.take(slow()), outcome())
     clock.now += 4.5
     assert figures(window).data_wait == 1.5 / 6
 
 
 def test_model_flops_utilisation_is_a_share_of_the_machines_rate(clock: Clock) -> None:
     window = clock.window()
-    for _ in range(2):
-        window.take(iter([update((2, 3))]))  # 3 and 4 tokens
+    do(window, *[update((2, 3))] * 2)  # 3 and 4 tokens
     clock.now += 2.0
     # 2 * (3,000 + 12) operations in 2 seconds, where products alone would do 12,048 a second.
     assert figures(window, rate=12_048.0).mfu == pytest.approx(0.25)
@@ -98,11 +119,27 @@ def test_model_flops_utilisation_is_a_share_of_the_machines_rate(clock: Clock) -
 
 def test_losses_are_means_over_target_tokens() -> None:
     window = Window.empty(CPU)
-    window.take(iter([update((2, 3), (4, 1), epoch=0.75)]))
-    window.loss += 12.0
-    window.nll += 9.0
-    window.grad_norm = torch.tensor(1.25)
-    window.skipped = 1
+    window.count(update((2, 3), (4, 1), epoch=0.75), outcome(loss=12.0, nll=9.0, norm=1.25))
     found = figures(window)
     assert (found.loss, found.nll, found.perplexity) == (2.0, 1.5, math.exp(1.5))
-    assert (found.grad_norm, found.epoch, found.skipped_updates) == (1.25, 0.75, 1)
+    assert (found.grad_norm, found.epoch, found.skipped_updates) == (1.25, 0.75, 0)
+
+
+def test_updates_without_a_finite_gradient_count_for_no_mean() -> None:
+    window = Window.empty(CPU)
+    bad = outcome(norm=math.nan, bad=True)
+    assert not window.has_figures()
+    window.count(update((9, 9)), bad)
+    assert not window.has_figures()
+    window.count(update((2, 3), (4, 1)), outcome(loss=12.0, nll=9.0, norm=1.25))
+    window.count(update((9, 9)), bad)
+    assert window.has_figures()
+    found = figures(window)
+    assert (found.loss, found.nll, found.grad_norm) == (2.0, 1.5, 1.25)
+    assert (found.updates, found.skipped_updates) == (3, 2)
+
+
+def test_an_update_that_was_dropped_is_not_counted() -> None:
+    window = Window.empty(CPU)
+    window.take(iter([update((2, 3))]))
+    assert (window.updates, window.lengths) == (0, LengthSums())

@@ -14,8 +14,9 @@ from nmt.config import TrainingConfig, TransformerConfig
 from nmt.data.batches import Batch
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import FlatWeights, LossScale, Optimizer
+from nmt.training.optimizer import Guard, Optimizer
 from nmt.training.schedule import learning_rate
 
 VOCABULARY = 13
@@ -234,33 +235,60 @@ def test_vectors_loaded_into_another_optimizer_go_on_the_same() -> None:
 # --- the loss scale of fp16
 
 
+GOOD, BAD = torch.tensor(0.0), torch.tensor(1.0)
+
+
 def test_the_scale_halves_at_once_and_doubles_after_2000_good_updates() -> None:
-    scale = LossScale(1024.0)
-    scale.fail()
-    assert scale.factor == 512
+    guard = Guard(fp16=True, device=torch.device("cpu"))
+    start = float(guard.scale)
+    guard.note(BAD)
+    assert guard.scale == start / 2
     for _ in range(1_999):
-        scale.succeed()
-    assert scale.factor == 512
-    scale.succeed()
-    assert (scale.factor, scale.good_updates) == (1024, 0)
+        guard.note(GOOD)
+    assert guard.scale == start / 2
+    guard.note(GOOD)
+    assert guard.scale == start
     for _ in range(1_999):
-        scale.succeed()
-    scale.fail()  # and the counting begins anew
+        guard.note(GOOD)
+    guard.note(BAD)  # and the counting begins anew
     for _ in range(1_999):
-        scale.succeed()
-    assert scale.factor == 512
+        guard.note(GOOD)
+    assert guard.scale == start / 2
 
 
+@pytest.mark.parametrize("fp16", [False, True])
+def test_bad_updates_are_counted_as_long_as_they_follow_each_other(fp16: bool) -> None:
+    guard = Guard(fp16, torch.device("cpu"))
+    counts = []
+    for update in (BAD, BAD, GOOD, BAD, BAD, BAD):
+        guard.note(update)
+        counts.append(guard.bad_in_a_row())
+    assert counts == [1, 2, 0, 1, 2, 3]
+    guard.forgive()
+    assert guard.bad_in_a_row() == 0
+
+
+def test_without_fp16_the_scale_stays_1() -> None:
+    guard = Guard(fp16=False, device=torch.device("cpu"))
+    for update in (BAD, *[GOOD] * 2_001):
+        guard.note(update)
+    assert guard.scale == 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
-def test_an_overflowing_gradient_leaves_everything_but_the_scale(bad: float) -> None:
-    optimizer = optimizer_of(TrainingConfig(precision="fp16", ema_decay=0.5))
+def test_a_gradient_that_is_not_finite_leaves_everything_but_the_guard(
+    bad: float, precision: str
+) -> None:
+    optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5, clip_norm=1.0))
     before = {name: vector.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
-    assert optimizer.step(1) is None
-    assert optimizer.scale.factor == 2.0**14
+    assert not optimizer.step(1).isfinite()
+    assert optimizer.guard.scale == (2.0**14 if precision == "fp16" else 1.0)
+    assert optimizer.guard.bad_in_a_row() == 1
     assert not optimizer.weights.gradient.any()
     for name, vector in optimizer.vectors().items():
-        assert torch.equal(vector, before[name]), name
+        assert name == "guard" or torch.equal(vector, before[name]), name
 
 
 def test_the_scale_is_taken_out_of_the_gradient() -> None:
@@ -270,7 +298,7 @@ def test_the_scale_is_taken_out_of_the_gradient() -> None:
     scaled = optimizer_of(
         TrainingConfig(warmup_updates=1, precision="fp16", **values)  # type: ignore[arg-type]
     )
-    norms: list[Tensor | None] = []
+    norms: list[Tensor] = []
     for optimizer, factor in ((plain, 1.0), (scaled, 2.0**15)):
         optimizer.weights.gradient.copy_(gradient * factor)
         norms.append(optimizer.step(1))
@@ -287,9 +315,9 @@ def test_fp16_gradients_overflow_and_the_model_stays_as_it_was() -> None:
     backward(model, 0, factor=60_000.0)  # beyond fp16 after the first sum over tokens
     optimizer.weights.collect_gradient()
     assert not optimizer.weights.gradient.isfinite().all()
-    assert optimizer.step(1) is None
+    assert not optimizer.step(1).isfinite()
     for parameter, kept in zip(model.parameters(), before, strict=True):
         assert torch.equal(parameter, kept)
     backward(model, 0, factor=1.0)
     optimizer.weights.collect_gradient()
-    assert optimizer.step(2) is not None
+    assert optimizer.step(2).isfinite()

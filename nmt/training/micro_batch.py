@@ -1,0 +1,66 @@
+"""How many tokens go through the model at once: as many as there is memory for, within what pays.
+
+On a GPU a batch of that size and of the longest sentences is tried before the first update. On a
+CPU, where the system kills whoever takes too much, its memory is computed beforehand, and more than
+8,192 tokens at once make nothing faster.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from nmt.config import Recipe
+from nmt.data.batches import Batch
+from nmt.data.folder import DataFolder
+from nmt.errors import NMTError
+from nmt.training.distributed import Ranks
+from nmt.training.memory import available_bytes, micro_batch_bytes
+from nmt.training.update import UpdateRunner
+
+_CPU_TOKENS = 8_192
+
+
+def longest_pair(data: DataFolder) -> int:
+    """Return the tokens of the longest training sentence of either side, eos counted."""
+    train = data.info.train
+    return max(train.src.longest, train.tgt.longest) + 1
+
+
+def fitting_tokens(
+    recipe: Recipe, data: DataFolder, runner: UpdateRunner, ranks: Ranks, device: torch.device
+) -> int:
+    """Return the tokens of a micro-batch: what is asked for, or less where there is no memory.
+
+    Ranks find the same number together.
+
+    Raises:
+        NMTError: if not even one pair fits.
+    """
+    config, longest = recipe.training, longest_pair(data)
+    cpu = device.type == "cpu"
+    share = _CPU_TOKENS if cpu else -(-config.batch_tokens // ranks.world_size)
+    tokens = max(longest, config.micro_batch_tokens or share)
+    sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
+
+    def fits() -> bool:
+        batch = _largest(tokens, longest, min(sizes))
+        if not cpu:
+            return runner.fits(batch)
+        if config.micro_batch_tokens:  # whoever asks for a number knows the machine
+            return True
+        return micro_batch_bytes(recipe, sizes, batch) < available_bytes() / ranks.local_world_size
+
+    while ranks.any(not fits()):
+        if tokens == longest:
+            raise NMTError(
+                f"there is not memory enough to train this model on one pair of {longest} tokens"
+            )
+        tokens = max(longest, tokens // 2)
+    return tokens
+
+
+def _largest(tokens: int, longest: int, types: int) -> Batch:
+    """Return a batch of so many tokens in sentences of the greatest length."""
+    rows = tokens // longest
+    ids = torch.arange(rows * longest).view(rows, longest) % types
+    return Batch(ids, ids, ids, torch.arange(rows * longest))

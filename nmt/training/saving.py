@@ -1,0 +1,131 @@
+"""Saving a run: checkpoints, training states, the best models, and life with a full disk.
+
+A file that cannot be written while training goes on costs that file alone: what was saved before
+stays, a warning tells of it, status.json too, and the next save tries again. At the end of a run,
+when nothing would try again, it is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from nmt.config import TrainingConfig
+from nmt.errors import NMTError
+from nmt.files import link_or_copy
+from nmt.models.model_file import ModelCard
+from nmt.training import checkpoint
+from nmt.training.checkpoint import Progress
+from nmt.training.distributed import Ranks
+from nmt.training.optimizer import Optimizer
+from nmt.training.run_folder import RunFolder
+
+
+class Saver:
+    """Writes a run's weights and state; rank 0 writes, and all ranks know how it went."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        ranks: Ranks,
+        config: TrainingConfig,
+        optimizer: Optimizer,
+        progress: Progress,
+    ) -> None:
+        self.saved = progress.update  # the update whose state was written last
+        self._run = run
+        self._ranks = ranks
+        self._config = config
+        self._optimizer = optimizer
+        self._progress = progress
+        self._last = run.path / "last.safetensors"
+        self._tried_at = time.monotonic()
+        self._best_of_state = self._best()  # which the newest state refers to
+        self._failed = False
+
+    def is_overdue(self) -> bool:
+        """Tell whether the clock asks for a safety save, by rank 0's: ranks must do the same."""
+        waited = time.monotonic() - self._tried_at
+        return self._ranks.is_first and waited > 60 * self._config.save_minutes
+
+    def save_checkpoint(self, card: ModelCard) -> None:
+        """Write a checkpoint that averaging may use, and the training state."""
+
+        def write() -> None:
+            path = checkpoint.update_path(self._run, self._progress.update)
+            checkpoint.write_weights(path, card, self._optimizer)
+            link_or_copy(path, self._last)
+            self._write_state()
+
+        self._save(write)
+
+    def save_state(self) -> None:
+        """Write the training state, from which a stopped run goes on."""
+        self._save(self._write_state)
+
+    def save_best(self, card: ModelCard, *, is_first: bool) -> bool:
+        """Write the present weights among the best, and publish them where they are the first.
+
+        Returns:
+            Whether they could be written.
+        """
+
+        def write() -> None:
+            path = checkpoint.best_path(self._run, self._progress.update)
+            checkpoint.write_weights(path, card, self._optimizer)
+            if is_first:
+                link_or_copy(path, self._run.path / "best.safetensors")
+            checkpoint.prune_best(self._run, self._best() | self._best_of_state)
+
+        return self._attempt(write)
+
+    def save_at_the_end(self, card: ModelCard) -> None:
+        """Write the training state and the last model, where they are not there yet.
+
+        Raises:
+            NMTError: if they cannot be written.
+        """
+        update = self._progress.update
+        with self._ranks.together():  # and so no rank goes before all is saved
+            if self._ranks.is_first:
+                if self.saved != update:
+                    self._write_state()
+                if checkpoint.update_behind(self._last) != update:
+                    checkpoint.write_weights(self._last, card, self._optimizer)
+        self.saved = update
+
+    def _best(self) -> set[int]:
+        return {update for _, update in self._progress.best}
+
+    def _write_state(self) -> None:
+        checkpoint.write_state(self._run, self._progress, self._optimizer)
+        checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)
+        self._best_of_state = self._best()
+
+    def _save(self, write: Callable[[], None]) -> None:
+        if self._attempt(write):
+            self.saved = self._progress.update
+            if self._failed:
+                self._tell("")
+        self._tried_at = time.monotonic()
+
+    def _attempt(self, write: Callable[[], None]) -> bool:
+        """Write on rank 0; where that fails, say so and let the run go on."""
+        try:
+            with self._ranks.together():
+                if self._ranks.is_first:
+                    write()
+        except NMTError as error:
+            self._tell(f"not saved at update {self._progress.update:,}: {error}")
+            return False
+        return True
+
+    def _tell(self, problem: str) -> None:
+        self._failed = bool(problem)
+        if not self._ranks.is_first:
+            return
+        if problem:
+            self._run.warn(f"{problem}; training goes on, and the next save tries again")
+        with contextlib.suppress(OSError):  # there may be no room for this either
+            self._run.write_status("running", self._progress.update, problem)

@@ -1,0 +1,145 @@
+"""One update: forward and backward over its micro-batches, the sum over ranks, a step of Adam.
+
+Ranks agree once an update, after their backward passes and before the step: whether one of them
+was asked to stop, or found no memory. Then the update is dropped on all of them, and may be done
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config import TrainingConfig
+from nmt.data.batches import Batch
+from nmt.data.stream import Update
+from nmt.models.contract import TranslationModel
+from nmt.models.dropout import seed_dropout
+from nmt.training.distributed import Ranks
+from nmt.training.gradient_sum import GradientSum
+from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.optimizer import Optimizer
+from nmt.training.stop import StopRequest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What has become of an update, on all ranks alike but for the sums."""
+
+    done: bool
+    """Whether a step was taken; otherwise nothing has changed."""
+    stop: bool
+    """Some rank was asked to stop."""
+    out_of_memory: bool
+    """Some rank had no room for a micro-batch."""
+    save: bool
+    """Some rank asks for a safety save."""
+    norm: Tensor  # of the gradient, scalar
+    loss: Tensor  # scalars: summed over this rank's target tokens, 0 where the gradient was bad
+    nll: Tensor
+    bad: Tensor  # 1.0 where the gradient was not finite, else 0.0
+
+
+class UpdateRunner:
+    """Does updates with one model."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        optimizer: Optimizer,
+        ranks: Ranks,
+        config: TrainingConfig,
+        device: torch.device,
+        stop: StopRequest,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.ranks = ranks
+        self.config = config
+        self.device = device
+        self.stop = stop
+        self._gradient_sum = GradientSum(optimizer.weights, ranks)
+
+    def run(self, update: Update, number: int, *, save: bool) -> Outcome:
+        """Do update number `number`, counted from 1; `save`: whether to ask for a safety save."""
+        loss, nll = torch.zeros(2, device=self.device)
+        stopped = out_of_memory = False
+        for index, batch in enumerate(update.batches):
+            stopped = self.stop()
+            if stopped:
+                break
+            self._seed_dropout(number, index)
+            self._gradient_sum.begin(last=index == len(update.batches) - 1)
+            try:
+                batch_loss, batch_nll = self._backward(batch.to(self.device), update.tgt_tokens)
+            except (RuntimeError, MemoryError) as error:
+                out_of_memory = _is_out_of_memory(error)
+                if not out_of_memory:
+                    raise
+                break
+            loss += batch_loss
+            nll += batch_nll
+        self._gradient_sum.finish()
+        stopped, out_of_memory, save = self.ranks.any_of(stopped, out_of_memory, save)
+        weights = self.optimizer.weights
+        if stopped or out_of_memory:
+            weights.clear_gradient()
+            norm = bad = torch.zeros((), device=self.device)
+        else:
+            norm = self.optimizer.step(number)
+            bad = (~norm.isfinite()).float()
+        return Outcome(
+            done=not (stopped or out_of_memory),
+            stop=stopped,
+            out_of_memory=out_of_memory,
+            save=save,
+            norm=norm,
+            loss=loss.masked_fill(bad > 0, 0.0),
+            nll=nll.masked_fill(bad > 0, 0.0),
+            bad=bad,
+        )
+
+    def fits(self, batch: Batch) -> bool:
+        """Try whether a batch goes through; nothing changes."""
+        try:
+            self._backward(batch.to(self.device), batch.num_tokens)
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            self.optimizer.weights.clear_gradient()
+        return True
+
+    def _backward(self, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
+        """Add a micro-batch's share of the update's mean gradient; return its loss and nll.
+
+        The number of the update's tokens is known beforehand on every rank, so gradients are only
+        summed.
+        """
+        loss, nll = smoothed_cross_entropy(
+            self.model(batch),
+            self.model.output_projection,
+            batch.targets,
+            self.config.label_smoothing,
+        )
+        scaled: Tensor = loss * (self.optimizer.guard.scale / num_tokens)
+        scaled.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), nll
+
+    def _seed_dropout(self, number: int, micro_batch: int) -> None:
+        """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
+        state of random generators."""
+        key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
+        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that there is no memory, of the GPU or of the machine."""
+    # What torch's allocator of CPU memory raises has no type of its own.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        "DefaultCPUAllocator" in str(error)
+    )

@@ -1,0 +1,334 @@
+"""A run that is killed at any instant, or has its files damaged, and goes on bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from toy_training import (
+    ENDLESS,
+    FP32,
+    assert_same_run,
+    content,
+    environment,
+    metrics,
+    newest_state,
+    nmt,
+    nmt_command,
+    settings_of,
+    status,
+    train,
+    training_until,
+)
+
+from nmt.config import Value
+from nmt.errors import DataError
+from nmt.models.model_file import load_model
+
+# --- killed
+
+
+# One process imports torch, and a child of it is killed at each instant: file, which time it is
+# written, and whether before or after it gets its name.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import nmt.training.launch
+from nmt.cli import main
+
+replace = os.replace
+
+def die_at(name, times, when):
+    def replace_and_die(source, target):
+        nonlocal times
+        times -= Path(target).name == name
+        if times or when == "after":
+            replace(source, target)
+        if not times:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.replace = replace_and_die
+
+while len(sys.argv) > 1 and sys.argv[1] != "train":
+    _, name, times, when, *arguments = sys.argv
+    child = os.fork()
+    if not child:
+        die_at(name, int(times), when)
+        sys.argv[1:] = arguments[arguments.index("train"):]
+        main()
+    status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, (name, status)
+    sys.argv[1:] = arguments
+"""
+
+
+def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
+    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
+) -> None:
+    run = tmp_path / "run"
+    instants = [
+        *("config.toml", "1", "before"),  # before it is a run
+        *("best-00000007.safetensors", "1", "after"),  # before there is any state
+        *("update-00000008.state", "1", "before"),  # with a model written whose state is not
+        *("last.safetensors", "2", "before"),  # at update 16, between model and state
+        *("update-00000024.state", "1", "after"),  # before older ones are removed
+        *("status.json", "2", "before"),  # when all is done but to say so
+    ]
+    arguments = ["train", str(data), "--out", str(run), *settings_of(**FP32)]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *instants, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "going on at update 24" in done.stderr
+    train(data, run, **FP32)
+    assert_same_run(run, undisturbed(**FP32))
+
+
+def test_a_killed_run_is_not_taken_for_a_running_one(
+    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
+) -> None:
+    run = tmp_path / "run"
+    endless = settings_of(**ENDLESS)
+    with training_until(run, 14, nmt_command("train", data, "--out", run, *endless)) as started:
+        second = nmt("train", data, "--out", run, *endless)
+        assert second.returncode == 75
+        assert "another process is training here; nothing touched" in second.stderr
+        assert started.poll() is None
+        started.kill()
+        started.communicate()
+    state = newest_state(run)[0]["progress"]["update"]
+    end = state + 9
+    train(data, run, **FP32 | {"max_updates": end})
+    _, vectors = newest_state(run)
+    _, expected = newest_state(undisturbed(**FP32 | {"max_updates": end}))
+    assert all(torch.equal(vectors[name], expected[name]) for name in expected)
+
+
+# One process imports torch; children of it are runs of the command, each killed after a time drawn
+# uniformly from that of the whole run, and started again. What is finished makes room for the next.
+RANDOMLY_KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+import nmt.training.launch
+from nmt.cli import main
+
+seed, kills, folder, *arguments = sys.argv[1:]
+draw, kills, finished = random.Random(int(seed)), int(kills), 0
+
+def start(name):
+    child = os.fork()
+    if not child:
+        sys.argv[1:] = [*arguments, "--out", str(Path(folder) / name)]
+        main()
+    return child
+
+def wait(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+began = time.monotonic()
+assert wait(start("undisturbed")) == 0
+whole = time.monotonic() - began
+while True:
+    child = start(f"killed-{finished}")
+    if kills:
+        time.sleep(draw.uniform(0, whole))
+        os.kill(child, signal.SIGKILL)
+    status = wait(child)
+    assert status == 0 or (kills and status == -signal.SIGKILL), status
+    if status:
+        kills -= 1
+        continue
+    finished += 1
+    if not kills:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("kills", "seed", "ema_decay"),
+    [
+        (5, 11, 0.9),
+        pytest.param(25, 12, 0.9, marks=pytest.mark.slow),
+        pytest.param(25, 13, 0.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
+    data: Path, tmp_path: Path, kills: int, seed: int, ema_decay: float
+) -> None:
+    # Records are of whole windows also after a save, so that all their figures can be compared.
+    values: dict[str, Value] = {
+        **FP32,
+        "ema_decay": ema_decay,
+        "validate_bleu": True,
+        "log_every": 4,
+        "max_updates": 60,
+    }
+    arguments = [str(seed), str(kills), str(tmp_path), "train", str(data), *settings_of(**values)]
+    done = subprocess.run(
+        [sys.executable, "-c", RANDOMLY_KILLED, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, f"seed {seed}: {done.stderr}"
+    runs = sorted(tmp_path.glob("killed-*"))
+    assert runs
+    for run in runs:
+        try:
+            assert_same_run(run, tmp_path / "undisturbed")
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, {run.name}: {error}\n{done.stderr}") from error
+
+
+# --- stopped inside validation
+
+
+SIGTERM_AT_STEP = """
+import os, signal, sys
+from nmt.cli import main
+from nmt.search import beam
+
+left, best_extensions = int(sys.argv.pop(1)), beam._best_extensions
+
+def signal_and_go_on(*arguments):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert left >= 0, "searches on"
+    return best_extensions(*arguments)
+
+beam._best_extensions = signal_and_go_on
+main()
+"""
+
+
+def test_sigterm_in_the_beam_search_of_validation_saves_and_exits_75(
+    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
+) -> None:
+    values: dict[str, Value] = {**FP32, "validate_bleu": True}
+    run = tmp_path / "run"
+    arguments = ["10", "train", str(data), "--out", str(run), *settings_of(**values)]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGTERM_AT_STEP, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 75, done.stderr
+    assert status(run) == {"status": "stopped", "update": 7, "reason": "SIGTERM"}
+    assert metrics(run, "valid") == []
+    train(data, run, **values)
+    assert_same_run(run, undisturbed(**values))
+
+
+# --- damaged
+
+
+def flip_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip_byte, cut_short, empty])
+def test_a_damaged_newest_state_is_passed_over(
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    undisturbed: Callable[..., Path],
+    damage: Callable[[Path], None],
+) -> None:
+    run = train(data, tmp_path / "run", **FP32 | {"max_updates": 20})
+    damage(run / "checkpoints/update-00000020.state")
+    capsys.readouterr()
+    train(data, run, **FP32)
+    told = capsys.readouterr().err
+    assert "nmt: warning: " in told
+    assert "update-00000020.state: damaged" in told
+    assert "looking for the one before it" in told
+    assert "going on at update 16" in told
+    assert_same_run(run, undisturbed(**FP32))
+
+
+def test_what_lies_beyond_the_state_that_is_used_goes(data: Path, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", max_updates=24)
+    cut_short(run / "checkpoints/update-00000024.state")
+    # On from update 16 with other cadences, which make neither best-21 nor update-24 again.
+    train(data, run, max_updates=20, validate_every=20, save_every=20)
+    found = sorted(path.name for path in run.glob("checkpoints/*.safetensors"))
+    assert found == [
+        "best-00000020.safetensors",
+        *(f"update-{update:08d}.safetensors" for update in (8, 16, 20)),
+    ]
+    assert [record["update"] for record in metrics(run, "valid")] == [7, 14, 20]
+
+
+def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
+    data: Path, tmp_path: Path
+) -> None:
+    run = train(data, tmp_path / "run", **FP32)
+    for path in run.glob("checkpoints/*.state"):
+        flip_byte(path)
+    models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
+    with pytest.raises(DataError, match="no training state is whole; choose another --out"):
+        train(data, run, **FP32 | {"max_updates": 40})
+    assert status(run)["status"] == "failed"
+    after = content(run)
+    assert {name: after[name] for name in models} == models
+
+
+def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", max_updates=16)
+    older, newer = sorted(run.glob("checkpoints/update-*.safetensors"))
+    flip_byte(newer)
+    with pytest.raises(DataError, match=r"update-00000016\.safetensors: damaged"):
+        load_model(newer)
+    average = nmt("average", older, newer, "--out", tmp_path / "mean.safetensors")
+    translate = nmt("translate", newer, input="one two\n")
+    for done in (average, translate):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"nmt: error: {newer}: damaged: its checksum" in done.stderr
+    assert not (tmp_path / "mean.safetensors").exists()
+
+
+# --- two processes
+
+
+@pytest.mark.slow
+def test_two_processes_stop_together_and_go_on_bit_for_bit(data: Path, tmp_path: Path) -> None:
+    def command(out: str, max_updates: int) -> list[str]:
+        settings = settings_of(**FP32 | {"max_updates": max_updates})
+        return nmt_command("train", data, "--out", tmp_path / out, *settings, ranks=2)
+
+    with training_until(tmp_path / "run", 7, command("run", 1_000_000)) as started:
+        started.terminate()
+        started.communicate()
+    found = status(tmp_path / "run")
+    assert found["status"] == "stopped"
+    end = found["update"] + 5
+    for out in ("run", "at once"):
+        done = subprocess.run(
+            command(out, end), capture_output=True, text=True, check=False, env=environment()
+        )
+        assert done.returncode == 0, done.stderr
+    _, vectors = newest_state(tmp_path / "run")
+    _, expected = newest_state(tmp_path / "at once")
+    assert all(torch.equal(vectors[name], expected[name]) for name in expected)

@@ -1,0 +1,138 @@
+"""Being asked to stop: by the clock, by signals; that training answers is in `test_resume.py`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from toy_training import (
+    FP32,
+    assert_same_run,
+    newest_state,
+    nmt,
+    recipe,
+    settings_of,
+    status,
+    train,
+    validated_last,
+)
+
+from nmt.config import Value
+from nmt.errors import Stopped, UsageError
+from nmt.search import beam
+from nmt.training.launch import launch
+from nmt.training.optimizer import Optimizer
+from nmt.training.stop import StopRequest, parse_time_limit
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400.0),
+        ("0.5", 30.0),
+        ("1:30", 5400.0),
+        ("0:05", 300.0),
+        ("1:30:15", 5415.0),
+        ("120:00:00", 432000.0),
+    ],
+)
+def test_a_time_limit_is_minutes_or_a_clock(text: str, seconds: float) -> None:
+    assert parse_time_limit(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "0", "-5", "nan", "inf", "1:60", "1:5", "0:00", "1:00:60", "1:2:3:4", "1h"]
+)
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--time-limit .* give minutes"):
+        parse_time_limit(text)
+
+
+def test_the_command_refuses_a_wrong_limit_before_it_makes_anything(tmp_path: Path) -> None:
+    done = nmt("train", tmp_path / "data", "--out", tmp_path / "run", "--time-limit", "soon")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("nmt: error: --time-limit 'soon' is no length of time")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_deadline_is_a_reason_to_stop_and_a_signal_comes_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    request, signalled = StopRequest(100.0), StopRequest(100.0)
+    with signalled.listening():
+        os.kill(os.getpid(), signal.SIGUSR1)
+    now = 99.0
+    assert not request()
+    now = 100.0
+    assert request()
+    assert request.reason == "time limit"
+    assert signalled()
+    assert signalled.reason == "SIGUSR1"
+
+
+def test_ctrl_c_that_torchrun_passes_on_is_still_one_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    request = StopRequest()
+    with request.listening():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert request.reason == "SIGINT"
+        now = 2.0
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "update"),
+    [(Optimizer, "step", 1), (beam, "_best_extensions", 7)],
+    ids=["between updates", "in beam search"],
+)
+def test_a_run_stops_at_its_time_limit_and_goes_on_bit_for_bit(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: Callable[..., Path],
+    module: object,
+    function: str,
+    update: int,
+) -> None:
+    values: dict[str, Value] = {**FP32, "validate_bleu": True}
+    run, deadline, calls = tmp_path / "run", time.monotonic() + 1_000_000, 0
+    plain = getattr(module, function)
+
+    def let_time_pass(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        patch.setattr(time, "monotonic", lambda: deadline)
+        return plain(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped, match=r"\(time limit\)") as told:
+        patch.setattr(module, function, let_time_pass)
+        launch(recipe(**values), data, run, deadline=deadline)
+    assert calls == 1  # no more updates or steps were done
+    assert told.value.exit_status == 75
+    assert status(run) == {"status": "stopped", "update": update, "reason": "time limit"}
+    assert newest_state(run)[0]["progress"]["update"] == update
+    assert validated_last(run) == 0
+    train(data, run, **values)
+    assert_same_run(run, undisturbed(**values))
+
+
+def test_the_command_counts_from_its_start(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = settings_of(max_updates=1_000_000)
+    done = nmt("train", data, "--out", run, "--time-limit", "0:00:01", *settings)
+    assert done.returncode == 75
+    assert done.stderr.splitlines()[-1].endswith(
+        "(time limit), everything saved; run the same command again to go on"
+    )
+    assert status(run)["reason"] == "time limit"
