@@ -198,8 +198,7 @@ def test_a_save_is_not_begun_where_it_has_no_room(
 
 @pytest.mark.slow
 def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -> None:
-    # A checkpoint is about 0.13 MB, a state 0.4: what is needed is there at the start, and gone
-    # when somebody else has written 7.5 MB.
+    # What is needed is there at the start; then somebody else takes it, until a save has failed.
     run, ballast = small_disk / "run", small_disk / "ballast"
     settings = settings_of(**FP32 | {"max_updates": 200, "save_every": 50, "validate_every": 50})
     with subprocess.Popen(
@@ -213,13 +212,11 @@ def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -
         for line in started.stderr:
             said += line
             if "starting:" in line:
-                (small_disk / "ballast").write_bytes(
-                    bytes(shutil.disk_usage(small_disk).free - 50_000)
-                )
-            if "not saved at update 100" in line:
-                ballast.unlink()
+                ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
+            if "not saved" in line:
+                ballast.unlink(missing_ok=True)
     assert started.returncode == 0, said
-    assert "not saved at update 50" in said
+    assert "not saved at update" in said
     assert status(run)["status"] == "finished"
 
 
