@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export NMT_DATA ?= $(abspath ../shared/data)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k test test-slow lint bench clean
+.PHONY: help install demo multi30k test test-slow lint bench profile clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -45,6 +45,9 @@ test-slow: install  ## Run the tests that take longer.
 
 bench: install  ## Measure speed.
 	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+profile: install  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.profile_training $(PROFILE)
 
 clean:  ## Remove everything that was installed or made here.
 	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,84 +1,139 @@
-"""`nmt train` beside a textbook Transformer of the same size on the same text and cores."""
+"""`nmt train` beside a textbook Transformer and beside Marian, of the same size, on the same text.
+
+NMT_BENCH_CONFIGS   which, by comma: small-multi30k, base-multi30k, small-europarl,
+                    base-europarl; all by default
+NMT_BENCH_ROUNDS    measurements of each system, 5 by default
+NMT_BENCH_SECONDS   what one measurement takes at least, warm-up not counted, 30 by default
+NMT_BENCH_MARIAN    a Python that can import pymarian, if this one cannot
+NMT_BENCH_OUT       a file that the tables are added to
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
-from benchmarks.textbook import Textbook, tokens_per_second
+from benchmarks import contenders, corpora, marian
+from benchmarks.contenders import Contender, Job, Measurement
+from benchmarks.machine import best_rate, describe, has_bf16, product_rates
+from benchmarks.model_flops import flops_per_token
+from benchmarks.report import publish, spread, table
 
+from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
+from nmt.models.registry import preset_values
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = 5
+CORPORA: dict[str, Callable[[Path], Path]] = {
+    "multi30k": corpora.multi30k,
+    "europarl": corpora.europarl,
+}
+CONFIGURATIONS = [f"{size}-{corpus}" for corpus in CORPORA for size in ("small", "base")]
+CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(CONFIGURATIONS)).split(",")
+ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+SECONDS = float(os.environ.get("NMT_BENCH_SECONDS", "30"))
 BATCH_TOKENS = 4096
-WARMUP, UPDATES = 4, 16
+WARMUP = 3  # updates
+FEWEST_UPDATES = 5
 
 
-def nmt(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "nmt", *arguments, "--quiet"], check=True)
+@pytest.fixture(scope="module")
+def data_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Prepares a corpus when it is first asked for."""
+    return cache(lambda corpus: CORPORA[corpus](tmp_path_factory.mktemp("data") / corpus))
 
 
-def measure_nmt(data: Path, run: Path, precision: str) -> float:
-    """Train by the command itself and return the tokens a second that it reports."""
-    nmt(
-        *("train", str(data), "--out", str(run), "--model", "transformer_small"),
-        *("--precision", precision, "--max-updates", str(WARMUP + UPDATES), "--device", "cpu"),
-        *("--set", f"log_every={WARMUP}", "--set", f"batch_tokens={BATCH_TOKENS}"),
-    )
-    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    speeds = [float(record["tokens_per_second"]) for record in records if record["kind"] == "train"]
-    return statistics.mean(speeds[1:])  # the first window is warm-up
+@pytest.fixture(scope="module")
+def rates() -> dict[str, float]:
+    found = product_rates("cpu")
+    listed = ", ".join(f"{rate / 1e9:,.0f} {name}" for name, rate in found.items())
+    bf16 = "" if has_bf16() else "; bf16 is left out: this CPU has neither avx512_bf16 nor amx_bf16"
+    publish(f"{describe()}. Matrix products in GFLOP/s, best: {listed}{bf16}.")
+    return found
 
 
-def measure_textbook(data: DataFolder) -> float:
-    torch.manual_seed(1)
-    model = Textbook(len(data.src_vocabulary), d_model=256, d_ff=1024, heads=4, layers=3)
-    pairs = range(0, len(data.train), 4)
-    return tokens_per_second(
-        model,
-        [data.train.src(i).tolist() for i in pairs],
-        [data.train.tgt(i).tolist() for i in pairs],
-        batch_tokens=BATCH_TOKENS,
-        warmup=WARMUP,
-        updates=UPDATES,
-    )
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_training_speed(
+    configuration: str,
+    data_of: Callable[[str], Path],
+    rates: dict[str, float],
+    tmp_path: Path,
+) -> None:
+    if configuration not in CHOSEN:
+        pytest.skip("not among NMT_BENCH_CONFIGS")
+    size, _, corpus = configuration.partition("-")
+    job = Job(data_of(corpus), f"transformer_{size}", BATCH_TOKENS)
+    data = DataFolder.open(job.data)
+    config = resolve_recipe("", "transformer", [("", preset_values(job.preset))]).model
+    systems: dict[str, Contender] = {
+        "textbook, fp32": contenders.textbook(job, "fp32"),
+        "nmt, fp32": contenders.nmt(job, "fp32", tmp_path),
+    }
+    if has_bf16():
+        systems["nmt, bf16"] = contenders.nmt(job, "bf16", tmp_path)
+    python = marian.find_python()
+    if python:
+        folder = tmp_path / "marian"
+        folder.mkdir()
+        systems["Marian, fp32"] = marian.marian(job, config, python, folder)
 
-
-def test_training_speed_on_multi30k(tmp_path: Path) -> None:
-    text = Path(os.environ.get("NMT_DATA", "")) / "multi30k"
-    if not text.is_dir():
-        pytest.skip("needs NMT_DATA, a folder that holds multi30k/")
-    data = tmp_path / "data"
-    nmt(
-        *("prepare", str(data), "--src", "en", "--tgt", "de", "--vocab-size", "8000"),
-        *("--train", str(text / "train"), "--valid", str(text / "val")),
-    )
-    folder = DataFolder.open(data)
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    figures: dict[str, list[float]] = {"textbook fp32": [], "nmt fp32": [], "nmt bf16": []}
-    for number in range(ROUNDS):  # interleaved, so that a slow minute hits all alike
-        figures["textbook fp32"].append(measure_textbook(folder))
-        for precision in ("fp32", "bf16"):
-            run = tmp_path / f"run-{precision}-{number}"
-            figures[f"nmt {precision}"].append(measure_nmt(data, run, precision))
-    baseline = statistics.median(figures["textbook fp32"])
-    print(
-        f"\ntransformer_small, Multi30k en-de, {BATCH_TOKENS} target tokens an update, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}; "
-        f"source + target tokens/s, median of {ROUNDS} (lowest to highest)"
-    )
-    for name, values in figures.items():
-        median = statistics.median(values)
-        print(
-            f"  {name:14} {median:8,.0f} ({min(values):,.0f} to {max(values):,.0f})  "
-            f"{median / baseline:.2f}x"
+    figures = measure(systems, updates_in(data))
+    per_token = flops_per_token(config, len(data.tgt_vocabulary), data.train)
+    medians = {
+        name: statistics.median(one.tokens_per_second for one in found)
+        for name, found in figures.items()
+    }
+    peer = medians.get("Marian, fp32")
+    rows = []
+    for name, found in figures.items():
+        share = per_token * medians[name] / best_rate(rates, name.rpartition(" ")[2])
+        rows.append(
+            [
+                name,
+                spread([one.tokens_per_second for one in found]),
+                f"{medians[name] / medians['textbook, fp32']:.2f}x",
+                f"{medians[name] / peer:.2f}x" if peer else "",
+                f"{share:.0%}",
+                f"{statistics.median(one.peak_bytes for one in found) / 2**30:.2f}",
+            ]
         )
-    assert all(value > 0 for values in figures.values() for value in values)
+    if not python:
+        rows.append(["Marian", "not installed: pip install pymarian", "", "", "", ""])
+    header = [
+        f"{job.preset}, {corpus}, {BATCH_TOKENS:,} target tokens an update",
+        f"source + target tokens/s, median of {ROUNDS} (range)",
+        "textbook",
+        "Marian",
+        "of matrix products",
+        "peak GiB",
+    ]
+    publish(table(header, rows))
+    assert all(one.tokens_per_second > 0 for found in figures.values() for one in found)
+    assert all(one.peak_bytes > 0 for found in figures.values() for one in found)
+
+
+def updates_in(data: DataFolder) -> Callable[[float], int]:
+    """Return how many updates fill the time of a measurement, by tokens a second."""
+    counts = data.info.train
+    sides = [side.tokens + counts.pairs for side in (counts.src, counts.tgt)]
+    tokens = BATCH_TOKENS * sum(sides) / max(sides)  # of an update, both sides
+    return lambda rate: max(FEWEST_UPDATES, round(SECONDS * rate / tokens))
+
+
+def measure(
+    systems: dict[str, Contender], updates_for: Callable[[float], int]
+) -> dict[str, list[Measurement]]:
+    """Measure the systems in turn, so that a slow minute hits all alike."""
+    updates = {  # a short training tells how fast each one is
+        name: updates_for(train(1, 2).tokens_per_second) for name, train in systems.items()
+    }
+    figures: dict[str, list[Measurement]] = {name: [] for name in systems}
+    for _ in range(ROUNDS):
+        for name, train in systems.items():
+            figures[name].append(train(WARMUP, updates[name]))
+    return figures

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -66,8 +66,12 @@ def tokens_per_second(
     batch_tokens: int,
     warmup: int,
     updates: int,
+    synchronize: Callable[[], None] = lambda: None,
 ) -> float:
-    """Train and return source and target tokens a second, ends of sentence counted."""
+    """Train and return source and target tokens a second, ends of sentence counted.
+
+    synchronize: waits for a device that works beside this thread; the clock is read after it.
+    """
     order = sorted(range(len(src)), key=lambda i: (len(tgt[i]), len(src[i])))
     batches: list[list[int]] = []
     batch: list[int] = []
@@ -84,6 +88,7 @@ def tokens_per_second(
     done, started = 0, 0.0
     for number, indices in enumerate(batches[: warmup + updates]):
         if number == warmup:
+            synchronize()
             done, started = 0, time.perf_counter()
         sources = [[*src[i], EOS] for i in indices]
         targets = [[*tgt[i], EOS] for i in indices]
@@ -95,4 +100,5 @@ def tokens_per_second(
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
         done += sum(map(len, sources)) + sum(map(len, targets))
+    synchronize()
     return done / (time.perf_counter() - started)

@@ -1,0 +1,93 @@
+"""The data folders that training is measured on."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.data.folder import DataFolder
+
+_EUROPARL_PAIRS = 100_000
+
+
+def multi30k(out: Path) -> Path:
+    """Prepare Multi30k en-de with a vocabulary of 8,000: captions of 13 words."""
+    text = _real_text("multi30k")
+    return _prepare(out, "en", "de", text / "train", text / "val", vocab_size=8_000)
+
+
+def europarl(out: Path) -> Path:
+    """Prepare a tenth of the Europarl text with a vocabulary of 32,000: as long as WMT's lines."""
+    text = _real_text("europarl-en-fr")
+    for lang in ("en", "fr"):
+        with (
+            lzma.open(text / f"train.{lang}.xz", "rt", encoding="utf-8", newline="\n") as lines,
+            out.with_name(f"{out.name}.{lang}").open("w", encoding="utf-8", newline="\n") as sample,
+        ):
+            sample.writelines(islice(lines, _EUROPARL_PAIRS))
+    return _prepare(out, "en", "fr", out, text / "valid", vocab_size=32_000)
+
+
+def made_up(out: Path, *, pairs: int = 400_000) -> Path:
+    """Return the data folder that NMT_BENCH_DATA names, or prepare made-up text of WMT's lengths.
+
+    Words are 60,000 strings of syllables, the n-th as frequent as 1/n (Zipf's law); lines have a
+    lognormal number of them, 29 on average. The vocabulary has 32,000 subwords.
+    """
+    if given := os.environ.get("NMT_BENCH_DATA"):
+        return Path(given)
+    random = np.random.default_rng(1)
+    syllables = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
+    words = np.array(
+        sorted({"".join(random.choice(syllables, size)) for size in random.integers(2, 5, 60_000)})
+    )
+    random.shuffle(words)
+    chances = 1 / np.arange(1, len(words) + 1)
+    chances /= chances.sum()
+    src_lengths = random.lognormal(math.log(24), 0.6, pairs)
+    tgt_lengths = src_lengths * random.lognormal(0, 0.15, pairs)
+    for name, count in (("train", pairs), ("valid", 1000)):
+        for lang, lengths in (("xx", src_lengths), ("yy", tgt_lengths)):
+            sizes = np.clip(lengths[:count], 1, 150).astype(int)
+            text = random.choice(words, int(sizes.sum()), p=chances)
+            ends = np.cumsum(sizes)
+            with out.with_name(f"{out.name}-{name}.{lang}").open("w") as file:
+                file.writelines(
+                    f"{' '.join(text[end - size : end])}\n"
+                    for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
+                )
+    prefixes = [out.with_name(f"{out.name}-{name}") for name in ("train", "valid")]
+    return _prepare(out, "xx", "yy", *prefixes, vocab_size=32_000)
+
+
+def write_training_text(data: DataFolder, prefix: Path) -> tuple[Path, Path]:
+    """Write a folder's training pairs, which cleaning has left, as plain text of both sides."""
+    paths = Path(f"{prefix}.src"), Path(f"{prefix}.tgt")
+    rows = data.train.rows(np.arange(len(data.train)))
+    vocabularies = data.src_vocabulary, data.tgt_vocabulary
+    for path, side, vocabulary in zip(paths, rows, vocabularies, strict=True):
+        ids = [part.tolist() for part in np.split(side.ids, np.cumsum(side.lengths)[:-1])]
+        path.write_text("".join(f"{line}\n" for line in vocabulary.decode(ids)), encoding="utf-8")
+    return paths
+
+
+def _real_text(name: str) -> Path:
+    folder = Path(os.environ.get("NMT_DATA", "")) / name
+    if not folder.is_dir():
+        pytest.skip(f"needs NMT_DATA, a folder that holds {name}/")
+    return folder
+
+
+def _prepare(out: Path, src: str, tgt: str, train: Path, valid: Path, *, vocab_size: int) -> Path:
+    arguments = ["--src", src, "--tgt", tgt, "--train", str(train), "--valid", str(valid)]
+    arguments += ["--vocab-size", str(vocab_size), "--quiet"]
+    subprocess.run([sys.executable, "-m", "nmt", "prepare", str(out), *arguments], check=True)
+    return out

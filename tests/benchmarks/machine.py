@@ -1,0 +1,102 @@
+"""The machine that a figure was measured on: what it is, and how fast it multiplies matrices."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+CORES = len(os.sched_getaffinity(0))
+
+_SECONDS = 1.0
+"""For which each kind of product is repeated; the fastest counts."""
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str]:
+    """Return the instruction sets that the CPU has, by Linux's names."""
+    return frozenset(_cpuinfo("flags").split())
+
+
+def has_bf16() -> bool:
+    """Tell whether the CPU multiplies bf16 in hardware."""
+    return bool({"avx512_bf16", "amx_bf16"} & cpu_flags())
+
+
+def describe() -> str:
+    """Name the hardware by kind, and torch's version."""
+    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+    isa = ", ".join(flag for flag in known if flag in cpu_flags()) or platform.machine()
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    model = _cpuinfo("model name") or platform.machine()
+    return "; ".join([f"{model}, {CORES} cores ({isa})", *gpus, f"torch {torch.__version__}"])
+
+
+def product_rates(device: str) -> dict[str, float]:
+    """Return the FLOP/s of matrix products by the name of their kind, of all cores or the GPU."""
+    if device == "cuda":
+        size = 8192
+        return {
+            "fp32 (no TF32)": _rate(F.linear, 4096, 4096, 4096, torch.float32, device),
+            "bf16": _rate(F.linear, size, size, size, torch.bfloat16, device),
+        }
+    threads = torch.get_num_threads()
+    torch.set_num_threads(CORES)
+    try:
+        shape = (4096, 1024, 1024)
+        rates = {"fp32 (F.linear)": _rate(F.linear, *shape, torch.float32, device)}
+        if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+            rates["fp32 (oneDNN)"] = _rate(_onednn_linear, *shape, torch.float32, device)
+        if has_bf16():
+            rates["bf16"] = _rate(F.linear, *shape, torch.bfloat16, device)
+    finally:
+        torch.set_num_threads(threads)
+    return rates
+
+
+def best_rate(rates: dict[str, float], precision: str) -> float:
+    """Return the FLOP/s of the fastest way to multiply in a precision."""
+    return max(rate for name, rate in rates.items() if name.startswith(precision))
+
+
+def _cpuinfo(key: str) -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return ""
+
+
+def _onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+    return product
+
+
+def _rate(
+    multiply: Callable[[Tensor, Tensor], Tensor],
+    rows: int,
+    inner: int,
+    columns: int,
+    dtype: torch.dtype,
+    device: str,
+) -> float:
+    """Return the FLOP/s of (rows, inner) times (inner, columns) at their fastest."""
+    x = torch.randn(rows, inner, device=device, dtype=dtype)
+    weight = torch.randn(columns, inner, device=device, dtype=dtype)
+    multiply(x, weight)
+    fastest, stop = float("inf"), time.perf_counter() + _SECONDS
+    while time.perf_counter() < stop:
+        began = time.perf_counter()
+        for _ in range(3):
+            multiply(x, weight)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        fastest = min(fastest, (time.perf_counter() - began) / 3)
+    return 2 * rows * inner * columns / fastest

@@ -1,0 +1,155 @@
+"""Where the time of an update goes: some updates of a real training under torch.profiler.
+
+    make profile PROFILE="DATA --model transformer_base --precision bf16 --device cuda"
+
+prints how the time spreads over kinds of operation, and the operators that took most, each without
+what it called. On a GPU it is the GPU's time, on a CPU the threads' that run operators (the main
+one and autograd's). Profiling itself makes small operators seem slower than they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+import torch
+from benchmarks.report import table
+from torch.autograd.profiler_util import EventList, FunctionEvent
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+from nmt.config import parse_overrides, resolve_recipe
+from nmt.data.stream import Update
+from nmt.models.registry import find_preset, preset_values
+from nmt.training import launch
+from nmt.training.meter import Window
+from nmt.training.trainer import Trainer
+from nmt.training.update import Outcome
+
+KINDS = {
+    "optimiser": r"optimizer|adam",
+    "loss": r"crossentropy|log_softmax|logsumexp|nll_loss",
+    "dropout": r"dropout|bernoulli|random_",
+    "norm": r"layer_?norm",
+    "attention": r"scaled_dot_product|flash|fmha|softmax|bmm|masked_fill|varlen",
+    "matrix products": r"::mm$|addmm|linear|gemm|cutlass|nvjet|mmbackward",
+    "embedding": r"embedding",
+    "fused by the compiler": r"^triton_",
+    "data": r"^waiting for data$|_to_copy|memcpy htod",
+}
+"""What the name of an operator, or else of what called it, tells of it: the first match counts."""
+
+_OTHER = "other (elementwise, copies)"
+
+
+class ProfiledTrainer(Trainer):
+    """Tells the profiler of every update, and of every wait for the next one's data."""
+
+    profiler: profile
+
+    def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
+        outcome = super().train_update(update, window, save=save)
+        self.profiler.step()
+        return outcome
+
+    def _begin_stream(self) -> None:
+        super()._begin_stream()
+        self.updates = watched(self.updates)
+
+
+def watched(updates: Iterator[Update]) -> Iterator[Update]:
+    """Tell the profiler of every wait."""
+    while True:
+        with record_function("waiting for data"):
+            update = next(updates)
+        yield update
+
+
+def kind_of(event: FunctionEvent) -> str:
+    """Return the kind of an operator, by its name or else by what called it."""
+    at: FunctionEvent | None = event
+    while at is not None:
+        for kind, pattern in KINDS.items():
+            if re.search(pattern, at.name, re.IGNORECASE):
+                return kind
+        at = at.cpu_parent
+    return _OTHER
+
+
+def by_kind(events: Iterable[FunctionEvent], device: str) -> Counter[str]:
+    """Return the microseconds that operators of each kind took, what they called not counted."""
+    times: Counter[str] = Counter()
+    for event in events:
+        if event.name.startswith("ProfilerStep"):
+            continue
+        if device == "cpu":
+            times[kind_of(event)] += event.self_cpu_time_total
+        elif event.device_type.name == "CUDA" and not event.is_user_annotation:  # a kernel
+            times[kind_of(event)] += event.self_device_time_total
+    return times
+
+
+def run(arguments: argparse.Namespace, run_folder: Path) -> EventList:
+    """Train under the profiler; return what it saw of the updates after the warm-up."""
+    updates = arguments.warmup + arguments.updates
+    preset = arguments.model
+    recipe = resolve_recipe(
+        preset,
+        find_preset(preset).architecture,
+        [
+            (preset, preset_values(preset)),
+            ("--set", parse_overrides(arguments.set)),
+            (
+                "command line",
+                {"precision": arguments.precision, "device": arguments.device}
+                | {"max_updates": updates, "log_every": updates}
+                | {"validate_every": 10**9, "save_every": 10**9},
+            ),
+        ],
+    )
+    activities = [ProfilerActivity.CPU]
+    if arguments.device == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    plan = schedule(wait=0, warmup=arguments.warmup, active=arguments.updates, repeat=1)
+    with (
+        profile(activities=activities, schedule=plan, acc_events=True) as profiler,
+        mock.patch.object(ProfiledTrainer, "profiler", profiler, create=True),
+        mock.patch.object(launch, "Trainer", ProfiledTrainer),
+    ):
+        launch.launch(recipe, arguments.data, run_folder)
+    events: EventList = profiler.events()
+    return events
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="profile_training")
+    parser.add_argument("data", type=Path, help="a data folder that `nmt prepare` wrote")
+    parser.add_argument("--model", default="transformer_base", help="a preset")
+    parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16", "fp16"))
+    gpu = torch.cuda.is_available()
+    parser.add_argument("--device", default="cuda" if gpu else "cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--warmup", type=int, default=2, help="updates that are not profiled")
+    parser.add_argument("--updates", type=int, default=3, help="updates that are")
+    parser.add_argument("--top", type=int, default=20, help="operators shown")
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        events = run(arguments, Path(folder) / "run")
+    times = by_kind(events, arguments.device)
+    total = sum(times.values())
+    rows = [
+        [kind, f"{time / 1000 / arguments.updates:,.1f}", f"{time / total:.1%}"]
+        for kind, time in times.most_common()
+    ]
+    print(table(["kind", "ms an update", "share"], rows), end="\n\n")
+    order = "self_device_time_total" if arguments.device == "cuda" else "self_cpu_time_total"
+    averages = events.key_averages()  # type: ignore[no-untyped-call]
+    print(averages.table(sort_by=order, row_limit=arguments.top))
+
+
+if __name__ == "__main__":
+    main()
