@@ -117,16 +117,35 @@ def micro_batches(
 ) -> list[Indices]:
     """Cut pairs into runs whose padded size fits on either side; a longer pair stands alone.
 
+    There are as few runs as can be, and they are about equal: products over a small rest would be
+    slow.
+
     Returns the places that each run holds.
     """
+    lengths = (np.maximum(src_lengths, tgt_lengths) + 1).tolist()
+    cuts = _cut_by_padded_size(lengths, micro_batch_tokens)
+    # Find the smallest bound that takes no more runs: too_small < bound <= enough.
+    too_small, enough = max(lengths, default=1) - 1, micro_batch_tokens
+    while cuts and enough - too_small > 1:
+        bound = (too_small + enough) // 2
+        tried = _cut_by_padded_size(lengths, bound)
+        if len(tried) > len(cuts):
+            too_small = bound
+        else:
+            cuts, enough = tried, bound
+    return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
+
+
+def _cut_by_padded_size(lengths: list[int], bound: int) -> list[int]:
+    """Return the places where a run of pairs has to end, because one more would exceed a bound."""
     cuts: list[int] = []
     start, longest = 0, 0
-    for index, length in enumerate((np.maximum(src_lengths, tgt_lengths) + 1).tolist()):
+    for index, length in enumerate(lengths):
         longest = max(longest, length)
-        if index > start and longest * (index - start + 1) > micro_batch_tokens:
+        if index > start and longest * (index - start + 1) > bound:
             cuts.append(index)
             start, longest = index, length
-    return [part for part in np.split(np.arange(len(src_lengths)), cuts) if len(part)]
+    return cuts
 
 
 def batches_by_length(pairs: Pairs, micro_batch_tokens: int) -> Iterator[Batch]:

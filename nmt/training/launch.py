@@ -17,6 +17,7 @@ from nmt.models.device import choose_device
 from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.training import checkpoint
+from nmt.training.allocator import keep_freed_memory
 from nmt.training.disk_space import check_space
 from nmt.training.distributed import Ranks
 from nmt.training.run_folder import InitialModel, RunFolder
@@ -54,6 +55,7 @@ def launch(
     ranks = Ranks.from_environment()
     run = RunFolder(run_path)
     ranks.join()
+    keep_freed_memory()
     initial = InitialModel()
     try:
         with ranks.together():

@@ -74,6 +74,13 @@ def test_micro_batches_are_cut_by_hand_as_expected() -> None:
     assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4]]
 
 
+def test_micro_batches_are_few_and_about_equal() -> None:
+    # 21 pairs of 10 tokens: 10 fit at once, so it takes three runs; 10, 10 and 1 would be uneven.
+    pairs = with_eos(*[(10, 10)] * 21)
+    parts = micro_batches(*pairs.lengths(np.arange(21)), 105)
+    assert [len(part) for part in parts] == [7, 7, 7]
+
+
 def test_a_pair_longer_than_a_micro_batch_stands_alone() -> None:
     pairs = with_eos((3, 3), (40, 2), (3, 3), (2, 40))
     parts = micro_batches(*pairs.lengths(np.arange(4)), 10)
