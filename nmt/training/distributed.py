@@ -22,8 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 
-_PATIENCE = timedelta(seconds=5)  # for a word from a rank that may have gone
-
 
 class Pending(Protocol):
     """An operation that is under way."""
@@ -142,33 +140,38 @@ class Ranks:
             for part, size in zip(parts, sizes, strict=True)
         ]
 
-    def leave_word(self, reason: str) -> None:
-        """Tell the other ranks why this one fails; they ask when it does not answer any more."""
-        for store in _stores:
-            store.set(_FAILURE, f"rank {self.rank} failed: {reason}")
+    def lost_by(self, error: Exception) -> RankLost | None:
+        """Tell which rank has been lost, if that is what an error comes from.
 
-    def why_no_answer(self, error: Exception) -> str | None:
-        """Return why another rank has not answered; None where the error is of this rank's own.
-
-        Ranks that are left report here, so that those that are silent can be named.
+        A rank that fails for a reason of its own leaves word of it here. Those that are left hear
+        it, or report, so that one that is silent can be named.
         """
-        if self.world_size == 1 or not _is_of_the_group(error):
+        if self.world_size == 1 or isinstance(error, NMTError):
             return None
-        for store in _stores:
-            store.set(f"left/{self.rank}", "")
-            with contextlib.suppress(dist.DistStoreError):
-                store.wait([_FAILURE], _PATIENCE)
-                return str(store.get(_FAILURE).decode())
-            silent = []
-            for rank in range(self.world_size):
-                try:
-                    store.wait([f"left/{rank}"], timedelta(seconds=1))
-                except dist.DistStoreError:
-                    silent.append(rank)
-            if silent:
-                ranks = ", ".join(map(str, silent))
-                return f"rank {ranks} is gone without a word (killed, or its machine is away)"
-        return f"the ranks lost touch: {error}"
+        (store,) = _stores
+        if not _is_of_the_group(error):
+            store.set(_FAILURE, f"rank {self.rank} failed: {type(error).__name__}: {error}")
+            return None
+        store.set(f"left/{self.rank}", "")
+        with contextlib.suppress(dist.DistStoreError):
+            store.wait([_FAILURE], timedelta(seconds=2))
+            return RankLost(store.get(_FAILURE).decode())
+        silent = []
+        for rank in range(self.world_size):
+            try:
+                store.wait([f"left/{rank}"], timedelta(seconds=1))
+            except dist.DistStoreError:
+                silent.append(str(rank))
+        if silent:
+            return RankLost(f"rank {', '.join(silent)} is gone without a word")
+        return RankLost(f"the ranks have lost touch: {error}")
+
+
+class RankLost(NMTError):
+    """Another process of the run has failed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; run the same command again to go on from the last save")
 
 
 _FAILURE = "failure"

@@ -19,7 +19,7 @@ from nmt.models.model_file import model_checksum
 from nmt.training import checkpoint
 from nmt.training.allocator import keep_freed_memory
 from nmt.training.disk_space import check_space
-from nmt.training.distributed import Ranks
+from nmt.training.distributed import RankLost, Ranks
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.surroundings import surroundings
@@ -76,19 +76,11 @@ def launch(
             verify(recipe, data, run, initial, ranks, device)
         else:
             _train(recipe, data, run, initial, ranks, device, StopRequest(deadline))
+    except RankLost:
+        raise
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
         raise
-    except Exception as error:
-        reason = ranks.why_no_answer(error)
-        if reason is None:
-            ranks.leave_word(f"{type(error).__name__}: {error}")
-            raise
-        if ranks.is_first or "rank 0" in reason:
-            _leave_word(run, "failed", run.last_update(), reason)
-        raise NMTError(
-            f"{reason}; run the same command again to go on from what was saved last"
-        ) from error
     finally:
         run.unlock()
     ranks.leave()
@@ -157,9 +149,14 @@ def _train(
         raise
     except Exception as error:
         update = trainer.progress.update if trainer else run.last_update()
+        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
+        with StopRequest().listening():
+            lost = ranks.lost_by(error)
         if ranks.is_first:
-            _leave_word(run, "failed", update, str(error))
-        raise
+            _leave_word(run, "failed", update, str(lost or error))
+        if lost is None:
+            raise
+        raise lost from error
 
 
 def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:

@@ -68,6 +68,20 @@ def test_values_arrive_in_order_of_rank(two_ranks: list[Any]) -> None:
         assert found["gather_empty"] == [[], []]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_are_summed_while_the_backward_pass_goes_on(
+    two_ranks: list[Any], dtype: str
+) -> None:
+    for rank, found in enumerate(two_ranks):
+        first, second = (
+            found[f"gradient_sums torch.{dtype}"][:3],
+            found[f"gradient_sums torch.{dtype}"][3:],
+        )
+        assert first == [True, True, True]
+        # Then rank 1 has nothing to do, and still takes part.
+        assert second == [rank == 0, True, True]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:
     own, heard = ["UsageError", "no such folder"], "no such folder"

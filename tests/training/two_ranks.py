@@ -9,14 +9,20 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
 
+from nmt.config import TransformerConfig
+from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import load_model
+from nmt.models.registry import build_model
+from nmt.training import gradient_sum
 from nmt.training.distributed import Ranks
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.validation import Validator
 
 
@@ -43,6 +49,37 @@ def meet(ranks: Ranks, failing: int | None) -> list[str]:
     return []
 
 
+def gradient_sums(ranks: Ranks, dtype: torch.dtype) -> list[bool]:
+    """Sum gradients as training does, and plainly; tell whether it was under way early, and right.
+
+    The second time, rank 1 has no backward pass.
+    """
+    sized = {"d_model": 32, "d_ff": 64, "num_heads": 2}
+    found = []
+    with mock.patch.object(gradient_sum, "_BUCKET_VALUES", 5_000):
+        torch.manual_seed(1)
+        config = TransformerConfig(num_encoder_layers=2, num_decoder_layers=2, **sized)
+        model = build_model("transformer", config, 50, 50).eval()
+        weights = FlatWeights(model, dtype)
+        total = gradient_sum.GradientSum(weights, ranks)
+        ids = torch.arange(4, 4 + 12).view(2, 6) + 7 * ranks.rank
+        batch = Batch(ids, ids, ids, torch.arange(12))
+        for working in (True, ranks.rank == 0):
+            if working:
+                model(batch).float().square().mean().backward()
+                weights.collect_gradient()
+            plain = ranks.sum_(weights.gradient.clone())
+            weights.clear_gradient()
+            if working:
+                total.begin(last=True)
+                model(batch).float().square().mean().backward()
+            early = len(total._started)
+            total.finish()
+            found += [early > 0, torch.allclose(weights.gradient, plain), bool(plain.any())]
+            weights.clear_gradient()
+    return found
+
+
 def main(data: str, model_file: str, out: str) -> None:
     """Try every operation."""
     torch.set_num_threads(1)
@@ -63,6 +100,8 @@ def main(data: str, model_file: str, out: str) -> None:
         "together": [meet(ranks, None), meet(ranks, 0), meet(ranks, 1)],
         "gather_empty": ranks.gather([]),
     }
+    for dtype in (torch.float32, torch.bfloat16):
+        found[f"gradient_sums {dtype}"] = gradient_sums(ranks, dtype)
     model, _ = load_model(Path(model_file))
     folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
     plain, sampler, validator = (

@@ -1,0 +1,266 @@
+"""Updates that go wrong: no memory, gradients that are not finite, a rank that fails."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from toy_training import (
+    environment,
+    flat,
+    metrics,
+    newest_state,
+    nmt,
+    settings_of,
+    status,
+    train,
+)
+
+from nmt.config import Value
+from nmt.data.batches import Batch
+from nmt.data.folder import DataFolder
+from nmt.errors import NMTError
+from nmt.training import micro_batch
+from nmt.training.update import UpdateRunner
+
+PLAIN: dict[str, Value] = {"dropout": 0.0}
+
+
+def fail_at(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int, times: int = 1
+) -> None:
+    """Let the backward pass fail for micro-batches above so many tokens, or so many times."""
+    backward, left = UpdateRunner._backward, [times]
+
+    def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
+        result = backward(self, batch, num_tokens)
+        if batch.tgt_out.numel() > tokens and left[0] > 0:
+            left[0] -= 1
+            raise error
+        return result
+
+    monkeypatch.setattr(UpdateRunner, "_backward", fail)
+
+
+# --- out of memory
+
+MEMORY_ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", MEMORY_ERRORS, ids=lambda error: type(error).__name__)
+def test_without_memory_the_micro_batch_is_halved_and_the_update_comes_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    expected = train(data, tmp_path / "expected", **PLAIN)
+    with monkeypatch.context() as patch:
+        fail_at(patch, error, tokens=80, times=2)
+        run = train(data, tmp_path / "run", micro_batch_tokens=200, **PLAIN)
+    events = [record["micro_batch_tokens"] for record in metrics(run, "event")]
+    assert events == [100, 50]
+    assert newest_state(run)[0]["progress"]["micro_batch_tokens"] == 50
+    torch.testing.assert_close(
+        flat(run / "last.safetensors"), flat(expected / "last.safetensors"), rtol=1e-3, atol=2e-5
+    )
+    assert "micro-batches now are of at most 50 tokens" in (run / "train.log").read_text()
+    assert status(run)["status"] == "finished"
+
+
+def test_what_has_been_found_to_fit_is_kept_when_the_run_goes_on(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        fail_at(patch, MemoryError(), tokens=80)
+        run = train(data, tmp_path / "run", micro_batch_tokens=200, max_updates=10)
+    train(data, run, micro_batch_tokens=200, max_updates=20)
+    assert [record["micro_batch_tokens"] for record in metrics(run, "start")] == [200, 100]
+    train(data, run, micro_batch_tokens=150, max_updates=30)  # whoever asks for another gets it
+    assert metrics(run, "start")[-1]["micro_batch_tokens"] == 150
+
+
+def test_a_pair_that_does_not_fit_alone_fails_the_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(monkeypatch, MemoryError(), tokens=0, times=100)
+    with pytest.raises(NMTError, match="not even one pair of 31 tokens"):
+        train(data, tmp_path / "run")
+    assert status(tmp_path / "run")["status"] == "failed"
+
+
+def test_another_error_is_not_taken_for_lack_of_memory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(monkeypatch, RuntimeError("shapes do not match"), tokens=0)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        train(data, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
+def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, tries: int
+) -> None:
+    monkeypatch.setattr(micro_batch, "available_bytes", lambda: room)
+    need: list[int] = []
+    measured = micro_batch.micro_batch_bytes
+
+    def note(*arguments: Any) -> int:
+        need.append(measured(*arguments))
+        return need[-1]
+
+    monkeypatch.setattr(micro_batch, "micro_batch_bytes", note)
+    run = train(data, tmp_path / "run", micro_batch_tokens=0, max_updates=1)
+    (record,) = metrics(run, "start")
+    assert need[-1] < room and all(size >= room for size in need[:-1])
+    assert len(need) == tries
+    assert record["micro_batch_tokens"] == 2_048 >> (tries - 1)
+
+
+# --- gradients that are not finite
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, updates: list[list[int]]) -> None:
+    """Let the gradients of updates of exactly these pairs be no numbers."""
+    run = UpdateRunner.run
+
+    def run_poisoned(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        if update.pairs.tolist() in updates:
+            self.optimizer.weights.gradient[0] = math.nan  # which the update's own add up to
+        return run(self, update, number, save=save)
+
+    monkeypatch.setattr(UpdateRunner, "run", run_poisoned)
+
+
+def pairs_of_updates(data: Path, tmp_path: Path) -> list[list[int]]:
+    """Return the pairs of a run's updates, in order."""
+    seen: list[list[int]] = []
+    run = UpdateRunner.run
+
+    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        seen.append(update.pairs.tolist())
+        return run(self, update, number, save=save)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UpdateRunner, "run", note)
+        train(data, tmp_path / "seen")
+    return seen
+
+
+def test_an_update_without_a_finite_gradient_is_passed_over_and_counted(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, [order[2], order[11], order[12]])
+    run = train(data, tmp_path / "run", log_every=1)
+    records = {record["update"]: record for record in metrics(run, "train")}
+    assert not {3, 12, 13} & records.keys()  # they have no figures of their own
+    skipped = {update: record["skipped_updates"] for update, record in records.items()}
+    assert {update: count for update, count in skipped.items() if count} == {4: 1, 14: 2}
+    assert status(run)["status"] == "finished"
+
+
+def test_the_other_updates_are_as_if_it_had_not_been(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    before = train(data, tmp_path / "before", max_updates=2)
+    poison(monkeypatch, [order[2]])
+    after = train(data, tmp_path / "after", max_updates=3, save_every=1)
+    assert torch.equal(flat(after / "last.safetensors"), flat(before / "last.safetensors"))
+
+
+def test_several_in_a_row_are_left_out_after_going_back(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, order[9:14])  # updates 10 to 14, two after a checkpoint
+    run = train(data, tmp_path / "run", max_updates=16)
+    assert status(run)["status"] == "finished"
+    (event,) = [record for record in metrics(run) if "went_back" in record]
+    assert event["update"] == 8
+    progress = newest_state(run)[0]["progress"]
+    assert len(progress["passed_over"]) == 5
+    # Their text is there, line by line.
+    folder = DataFolder.open(data)
+    for number, pairs in zip(range(10, 15), order[9:14], strict=True):
+        for side, language, vocabulary in (
+            (folder.train.src, "en", folder.src_vocabulary),
+            (folder.train.tgt, "de", folder.tgt_vocabulary),
+        ):
+            path = run / "passed_over" / f"update-{number:08d}.{language}"
+            expected = vocabulary.decode([side(pair).tolist() for pair in pairs])
+            assert path.read_text(encoding="utf-8").splitlines() == expected
+
+
+def test_a_run_that_diverges_again_after_going_back_fails(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, order[9:])
+    with pytest.raises(NMTError, match="updates 10 to 14, as after going back once already"):
+        train(data, tmp_path / "run")
+    assert status(tmp_path / "run")["status"] == "failed"
+    # What was saved before is still there.
+    assert (tmp_path / "run" / "checkpoints" / "update-00000008.safetensors").exists()
+
+
+# --- two processes, in one of which something goes wrong
+
+
+def train_with_fault(data: Path, run: Path, fault: str) -> subprocess.CompletedProcess[str]:
+    program = Path(__file__).with_name("faulty_rank.py")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [sys.executable, *torchrun, program, data, run, fault],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment() | {"PYTHONPATH": str(program.parents[1])},
+    )
+
+
+def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(
+    data: Path, tmp_path: Path
+) -> None:
+    expected = train(data, tmp_path / "expected", save_every=2, **PLAIN)
+    done = train_with_fault(data, tmp_path / "run", "memory")
+    assert done.returncode == 0, done.stderr
+    (event,) = metrics(tmp_path / "run", "event")
+    assert event["micro_batch_tokens"] == 60
+    torch.testing.assert_close(
+        flat(tmp_path / "run" / "last.safetensors"),
+        flat(expected / "last.safetensors"),
+        rtol=1e-3,
+        atol=2e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("error", "rank 1 failed: ValueError: a fault of the program"),
+        ("kill", "rank 1 is gone without a word"),
+    ],
+)
+def test_a_rank_that_fails_stops_the_other_which_says_why(
+    data: Path, tmp_path: Path, fault: str, cause: str
+) -> None:
+    run = tmp_path / "run"
+    done = train_with_fault(data, run, fault)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nmt: rank 0: error")]
+    assert cause in line
+    assert (status(run)["status"], cause in status(run)["reason"]) == ("failed", True)
+    # What was saved is whole, and the run goes on from there.
+    again = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
+    assert again.returncode == 0, again.stderr
+    assert status(run)["status"] == "finished"
