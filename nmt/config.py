@@ -132,6 +132,11 @@ class TrainingConfig:
         "CPU threads of each process; 0: the machine's cores divided by the processes.",
         minimum=0,
     )
+    compile: bool = _value(
+        False,
+        "Whether torch.compile makes the model's forward and backward pass: some minutes at the "
+        "start for faster updates on a GPU.",
+    )
     matmul: str = _value(
         "auto",
         "Library of fp32 matrix products on CPUs; auto: the faster of the two here, found by "

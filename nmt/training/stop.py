@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from nmt.errors import UsageError
+from nmt.errors import Stopped, UsageError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
@@ -49,6 +49,7 @@ class StopRequest:
         self.reason = ""
         self._deadline = deadline
         self._interrupted = math.inf  # when Ctrl-C was noted
+        self._at_once = False
 
     def __call__(self) -> bool:
         if not self.reason and time.monotonic() >= self._deadline:
@@ -57,12 +58,29 @@ class StopRequest:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.reason = signal.Signals(number).name
+        if self._at_once:
+            raise Stopped(
+                f"stopped ({self.reason}) before the first update was done, and nothing is lost; "
+                "run the same command again to go on"
+            )
         if number != signal.SIGINT:
             return
         now = time.monotonic()
         if now > self._interrupted + _SAME_CTRL_C:
             raise KeyboardInterrupt  # asked twice: whoever is at the keyboard does not want to wait
         self._interrupted = min(now, self._interrupted)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let signals raise `Stopped` right away, where there is nothing to save.
+
+        The first update may take minutes, when it compiles the model.
+        """
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

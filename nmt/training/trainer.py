@@ -7,6 +7,7 @@ is due every so many updates. A run that is stopped and started again does what 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -168,9 +169,10 @@ class Trainer:
                     if self.ranks.any(self.stop()):  # which may have cut a validation short
                         self._stop()
                     break
-                outcome = self.train_update(
-                    window.take(self.updates), window, save=self.saver.is_overdue()
-                )
+                with self._stoppable():
+                    outcome = self.train_update(
+                        window.take(self.updates), window, save=self.saver.is_overdue()
+                    )
                 save_is_due = outcome.save
                 if outcome.stop:
                     self._stop()
@@ -182,6 +184,20 @@ class Trainer:
                 else:
                     self.report.advance()
             self._finish(window)
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let a signal end the process right away while the model is compiled: nothing is lost."""
+        if not self.config.compile or self.saver.saved != self.progress.update:
+            yield
+            return
+        try:
+            with self.stop.at_once():
+                yield
+        except Stopped:
+            if self.ranks.is_first:
+                self.run.write_status("stopped", self.progress.update, self.stop.reason)
+            raise
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
@@ -228,6 +244,13 @@ class Trainer:
     def _begin(self) -> None:
         rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
         self.machine_rate = sum(self.ranks.gather(rate))
+        if self.config.precision != "fp32":
+            plain = matrix_product_rate(self.device, torch.float32)
+            if self.ranks.is_first and rate < plain:
+                self.run.warn(
+                    f"this {self.device.type} computes {self.config.precision} at "
+                    f"{rate / 1e9:,.0f} GFLOP/s and fp32 at {plain / 1e9:,.0f}: train in fp32 here"
+                )
         with self.ranks.together():
             if self.ranks.is_first:
                 self.run.cut_metrics(self.progress.update, self.progress.validated)

@@ -61,6 +61,8 @@ class UpdateRunner:
         self.config = config
         self.device = device
         self.stop = stop
+        # Lengths differ from batch to batch: compiled once for all of them.
+        self._forward = torch.compile(model, dynamic=True) if config.compile else model
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool) -> Outcome:
@@ -121,7 +123,7 @@ class UpdateRunner:
         summed.
         """
         loss, nll = smoothed_cross_entropy(
-            self.model(batch),
+            self._forward(batch),
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,

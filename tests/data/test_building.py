@@ -165,7 +165,7 @@ def test_a_disk_without_room_is_refused_with_both_figures(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     out = tmp_path / "new" / "data"
     check_space(out, 2_000_000)
-    with pytest.raises(NMTError, match=r"the disk has 2 MB free, and about 3 MB are needed"):
+    with pytest.raises(NMTError, match=r"the disk has 2.0 MB free, and about 3.0 MB are needed"):
         check_space(out, 3_000_000)
     # What an earlier run has left there need not be written again.
     left = tmp_path / "new" / "data.partial"
