@@ -74,8 +74,8 @@ def test_the_tour_runs_as_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "multi30k").mkdir()
     for path in text.glob("*.gz"):
         length = 6_000 if path.name.startswith("train") else 60
-        with gzip.open(path) as file, gzip.open(tmp_path / "multi30k" / path.name, "w") as short:
-            short.writelines(itertools.islice(file, length))
+        with gzip.open(path) as file, gzip.open(tmp_path / "multi30k" / path.name, "w") as part:
+            part.writelines(itertools.islice(file, length))
     tour = "\n".join(block for block in SHELL_BLOCKS if "nmt " in block and "make" not in block)
     assert "nmt train" in tour
     # The last checkpoints of the short run take the place of those of the long one.

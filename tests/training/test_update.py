@@ -26,7 +26,7 @@ from nmt.config import Value
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
-from nmt.training import micro_batch
+from nmt.training import memory, micro_batch
 from nmt.training.update import UpdateRunner
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
@@ -110,7 +110,7 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
 ) -> None:
     monkeypatch.setattr(micro_batch, "available_bytes", lambda: room)
     need: list[int] = []
-    measured = micro_batch.micro_batch_bytes
+    measured = memory.micro_batch_bytes
 
     def note(*arguments: Any) -> int:
         need.append(measured(*arguments))

@@ -54,11 +54,12 @@ def gradient_sums(ranks: Ranks, dtype: torch.dtype) -> list[bool]:
 
     The second time, rank 1 has no backward pass.
     """
-    sized = {"d_model": 32, "d_ff": 64, "num_heads": 2}
     found = []
     with mock.patch.object(gradient_sum, "_BUCKET_VALUES", 5_000):
         torch.manual_seed(1)
-        config = TransformerConfig(num_encoder_layers=2, num_decoder_layers=2, **sized)
+        config = TransformerConfig(
+            num_encoder_layers=2, num_decoder_layers=2, d_model=32, d_ff=64, num_heads=2
+        )
         model = build_model("transformer", config, 50, 50).eval()
         weights = FlatWeights(model, dtype)
         total = gradient_sum.GradientSum(weights, ranks)
