@@ -39,8 +39,11 @@ class Batch:
         return self.tgt_out.flatten().index_select(0, self.target_positions)
 
     def to(self, device: torch.device) -> Batch:
-        """Return the batch on another device."""
-        return Batch(*(t.to(device, non_blocking=True) for t in vars(self).values()))
+        """Return the batch on another device; a GPU copies it while the CPU goes on."""
+        tensors = list(vars(self).values())
+        if device.type == "cuda":  # which can only copy from memory that stays in its place
+            tensors = [t if t.is_cuda else t.pin_memory() for t in tensors]
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
 
 
 def collate(src: TokenRows, tgt: TokenRows) -> Batch:

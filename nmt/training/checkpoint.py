@@ -9,6 +9,7 @@ A state alone is enough to go on. It is written at every checkpoint, and in betw
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
@@ -42,7 +43,7 @@ class Progress:
     best: list[tuple[float, int]] = field(default_factory=list)  # (figure, update), best first
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not settled yet
-    micro_batch_asked: int = 0  # the recipe's value that it was settled for
+    micro_batch_for: str = ""  # what it was settled for: the recipe's value, device and ranks
     passed_over: list[Position] = field(default_factory=list)  # updates whose gradients diverge
     went_back_to: int = -1  # the update that a diverging run has gone back to last
 
@@ -104,7 +105,12 @@ def update_behind(path: Path) -> int | None:
 
 
 def restore(
-    run: RunFolder, optimizer: Optimizer, ranks: Ranks, *, update: int | None = None
+    run: RunFolder,
+    optimizer: Optimizer,
+    ranks: Ranks,
+    *,
+    update: int | None = None,
+    newest: int | None = None,
 ) -> Progress:
     """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
 
@@ -112,6 +118,7 @@ def restore(
 
     Args:
         update: whose state to restore, for looking on only: nothing in the folder is touched.
+        newest: the update whose state counts as the newest; later ones are removed.
 
     Raises:
         DataError: if there are states, but none that is whole, or not that one.
@@ -122,20 +129,31 @@ def restore(
             progress = _read_state(state_path(run, update), optimizer)
         elif ranks.is_first:
             _remove_half_written(run)
-            progress = _restore_newest(run, optimizer)
+            progress = _restore_newest(run, optimizer, newest)
     for vector in optimizer.vectors().values():
         ranks.broadcast_(vector)
     optimizer.weights.refresh()
     return _parse_progress(ranks.gather(asdict(progress))[0])
 
 
-def _restore_newest(run: RunFolder, optimizer: Optimizer) -> Progress:
+def newest_sound(run: RunFolder) -> int | None:
+    """Return the update of the newest whole state that no bad update came right before."""
+    for update in reversed(states_of(run)):
+        with contextlib.suppress(DataError):
+            if not open_state(state_path(run, update)).read("guard")[2]:
+                return update
+    return None
+
+
+def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) -> Progress:
     """Load the newest whole state; a damaged one is reported and the one before it used.
 
     What lies beyond the state that is used will be made again and is removed.
     """
     problems = []
     for update in reversed(states_of(run)):
+        if newest is not None and update > newest:
+            continue
         try:
             progress = _read_state(state_path(run, update), optimizer)
         except DataError as error:

@@ -146,31 +146,36 @@ class Ranks:
         A rank that fails for a reason of its own leaves word of it here. Those that are left hear
         it, or report, so that one that is silent can be named.
         """
-        if self.world_size == 1 or isinstance(error, NMTError):
+        if self.world_size == 1:
             return None
         (store,) = _stores
         if not _is_of_the_group(error):
-            store.set(_FAILURE, f"rank {self.rank} failed: {type(error).__name__}: {error}")
+            kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
+            store.set(_FAILURE, json.dumps([self.rank, f"{kind}{error}"]))
             return None
         store.set(f"left/{self.rank}", "")
         with contextlib.suppress(dist.DistStoreError):
             store.wait([_FAILURE], timedelta(seconds=2))
-            return RankLost(store.get(_FAILURE).decode())
-        silent = []
+            rank, reason = json.loads(store.get(_FAILURE).decode())
+            return RankLost(f"rank {rank} failed: {reason}", [rank])
+        silent: list[int] = []
         for rank in range(self.world_size):
             try:
                 store.wait([f"left/{rank}"], timedelta(seconds=1))
             except dist.DistStoreError:
-                silent.append(str(rank))
+                silent.append(rank)
         if silent:
-            return RankLost(f"rank {', '.join(silent)} is gone without a word")
-        return RankLost(f"the ranks have lost touch: {error}")
+            names = ", ".join(map(str, silent))
+            return RankLost(f"rank {names} is gone without a word", silent)
+        return RankLost(f"the ranks have lost touch: {error}", [])
 
 
 class RankLost(NMTError):
     """Another process of the run has failed."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, ranks: list[int]) -> None:
+        """Say what has become of which ranks."""
+        self.ranks = ranks
         super().__init__(f"{what}; run the same command again to go on from the last save")
 
 

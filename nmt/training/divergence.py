@@ -56,6 +56,8 @@ class Divergence:
 
         No later update would show it.
         """
+        if self._guard.fp16:  # where that is the search for a scale
+            return False
         return len(self._recent) > 1 and all(bool(one.bad) for one in list(self._recent)[-2:])
 
     def offending(self) -> list[Watched]:
@@ -67,9 +69,8 @@ class Divergence:
         self._recent.clear()
         self._guard.forgive()
 
-    def write_text(self, updates: list[Watched]) -> Path:
-        """Write the pairs of some updates as text in two files, line by line; return the folder."""
-        folder = self._run.path / "passed_over"
+    def write_text(self, updates: list[Watched], folder: Path) -> None:
+        """Write the pairs of each of some updates as text in two files, line by line."""
         folder.mkdir(exist_ok=True)
         for one in updates:
             data, train = self._data, self._data.train
@@ -80,7 +81,6 @@ class Divergence:
                 lines = vocabulary.decode([ids_of(pair).tolist() for pair in one.pairs.tolist()])
                 path = folder / f"update-{one.number:08d}.{language}"
                 write_text(path, "".join(f"{line}\n" for line in lines))
-        return folder
 
     def error(self, found: str) -> NMTError:
         """Return the failure of the run."""

@@ -17,7 +17,7 @@ from nmt.data.epochs import Epochs, Pairs, plan_pool
 from nmt.data.folder import DataFolder
 from nmt.data.permutation import Indices
 from nmt.data.stream import Position, Update
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
 from nmt.models.registry import count_parameters
@@ -141,7 +141,11 @@ def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
     next(trainer.updates)  # the first waits until the pool has been planned
     window = Window.empty(trainer.device)
     while not window.updates or time.monotonic() - window.started < TRIAL_SECONDS:
-        trainer.train_update(window.take(trainer.updates), window)
+        if trainer.train_update(window.take(trainer.updates), window).out_of_memory:
+            raise NMTError(
+                "out of memory: lower micro_batch_tokens from "
+                f"{trainer.progress.micro_batch_tokens:,}, or train a smaller model"
+            )
         window.loss.item()  # waits for a GPU to be done
     return window.figures(trainer.ranks, trainer.flops, machine_rate)
 

@@ -55,7 +55,6 @@ def launch(
     ranks = Ranks.from_environment()
     run = RunFolder(run_path)
     ranks.join()
-    keep_freed_memory()
     initial = InitialModel()
     try:
         with ranks.together():
@@ -69,7 +68,7 @@ def launch(
                 elif not run.exists:
                     raise UsageError(f"{run.path}: no run to verify; train one first")
                 run.lock()
-        _check_same_data(data, ranks)
+        _check_same(data, device, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
         recipe = settle(recipe, data, run, initial, ranks)
         if verify_resume:
@@ -89,6 +88,8 @@ def launch(
 def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.device, DataFolder]:
     """Return the device to train on and the data; UsageError where the recipe does not fit them."""
     device = choose_device(recipe.training.device, ranks.local_rank)
+    if device.type == "cpu":
+        keep_freed_memory()
     data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
     _check_fit(recipe, data)
     return device, data
@@ -99,22 +100,23 @@ def settle(
 ) -> Recipe:
     """Settle what the recipe leaves open: by the run if there is one, else for this machine.
 
-    Threads and the library of matrix products then are those of this process.
+    The first rank, which alone may have the run folder, settles it for all. Threads and the library
+    of matrix products then are those of this process.
     """
     training = recipe.training
     with ranks.together():
-        if run.exists:
+        if ranks.is_first and run.exists:
             training = run.settled(training)
-        if not training.threads:
-            cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
-            training = dataclasses.replace(training, threads=cores)
-        torch.set_num_threads(training.threads)
-    if training.matmul == "auto":
-        training = dataclasses.replace(training, matmul=ranks.gather(fastest_library())[0])
-    use_library(training.matmul)
+    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+    threads, matmul = ranks.gather([training.threads or cores, training.matmul])[0]
+    torch.set_num_threads(threads)
+    if matmul == "auto":
+        matmul = ranks.gather(fastest_library())[0]
+    use_library(matmul)
+    training = dataclasses.replace(recipe.training, threads=threads, matmul=matmul)
     recipe = dataclasses.replace(recipe, training=training)
     with ranks.together():
-        if run.exists:
+        if ranks.is_first and run.exists:
             run.refuse_changes(recipe, data.fingerprint, initial)
     return recipe
 
@@ -152,8 +154,8 @@ def _train(
         # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
         with StopRequest().listening():
             lost = ranks.lost_by(error)
-        if ranks.is_first:
-            _leave_word(run, "failed", update, str(lost or error))
+            if ranks.is_first or (lost and 0 in lost.ranks):
+                _leave_word(run, "failed", update, str(lost or error))
         if lost is None:
             raise
         raise lost from error
@@ -177,8 +179,10 @@ def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     return InitialModel(str(init_from), model_checksum(init_from))
 
 
-def _check_same_data(data: DataFolder, ranks: Ranks) -> None:
-    """Refuse copies of the data that differ between machines."""
+def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
+    """Refuse copies of the data, or kinds of device, that differ between machines."""
+    if len(set(ranks.gather(device.type))) > 1:
+        raise UsageError("some processes have a GPU and others have none; give --device cpu")
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise UsageError(f"{data.path}: not the same data folder on all machines; copy one to all")
 

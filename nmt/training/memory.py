@@ -122,7 +122,10 @@ def available_bytes() -> int:
         available = 1024 * int(fields["MemAvailable"].split()[0])
         with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is "max"
             limit, used = (int((_CGROUP / name).read_text()) for name in _LIMIT_AND_USE)
-            available = min(available, limit - used)
+            lines = (_CGROUP / "memory.stat").read_text().splitlines()
+            counts = dict(line.split() for line in lines)
+            cached = int(counts["inactive_file"]) + int(counts["active_file"])
+            available = min(available, limit - used + cached)
         return available
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

@@ -109,7 +109,7 @@ class Window:
             grad_norm=grad_norm,
             tokens_per_second=(self.lengths.src + self.lengths.tgt) / seconds,
             updates_per_second=self.updates / seconds,
-            mfu=flops(self.lengths) / (seconds * machine_rate),
+            mfu=flops(self.lengths) / (seconds * machine_rate) if machine_rate else 0.0,
             data_wait=self.waited / seconds,
             padding=1 - self.own_tokens / max(1, self.padded_tokens),
             skipped_updates=int(self.skipped),

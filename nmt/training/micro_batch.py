@@ -2,7 +2,7 @@
 
 On a GPU a batch of that size and of the longest sentences is tried before the first update. On a
 CPU, where the system kills whoever takes too much, its memory is computed beforehand, and more than
-2,048 tokens at once make nothing faster.
+2,048 tokens of fp32 at once make nothing faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.memory import available_bytes, micro_batch_bytes
 from nmt.training.update import UpdateRunner
 
-_CPU_TOKENS = 2_048
+_CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
 
 
 def longest_pair(data: DataFolder) -> int:
@@ -38,7 +38,7 @@ def fitting_tokens(
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
-    share = _CPU_TOKENS if cpu else -(-config.batch_tokens // ranks.world_size)
+    share = _CPU_TOKENS[config.precision] if cpu else -(-config.batch_tokens // ranks.world_size)
     tokens = max(longest, config.micro_batch_tokens or share)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 

@@ -211,14 +211,14 @@ class RunFolder:
     def _append(self, path: Path, line: str) -> None:
         """Add a whole line or none."""
         data = line.encode()
-        with self._dispensable(path), path.open("ab", buffering=0) as file:
+        with self.dispensable(path), path.open("ab", buffering=0) as file:
             end = file.tell()
             if file.write(data) < len(data):  # the disk has room for a part of it
                 file.truncate(end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextlib.contextmanager
-    def _dispensable(self, path: Path) -> Iterator[None]:
+    def dispensable(self, path: Path) -> Iterator[None]:
         """Let the run go on where a line or a picture cannot be written; warn once a file."""
         try:
             yield
@@ -251,7 +251,7 @@ class RunFolder:
     def draw_curves(self) -> None:
         """Draw metrics.jsonl as curves.svg."""
         path = self.path / "curves.svg"
-        with self._dispensable(path):
+        with self.dispensable(path):
             write_text(path, curves_from_metrics(self.metrics()))
 
 

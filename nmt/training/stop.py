@@ -1,5 +1,5 @@
 """A request to stop, by Ctrl-C, SIGTERM, SIGUSR1 or the clock: noted, and answered where training
-asks for it: between two updates, two batches of validation, two steps of its beam search."""
+asks for it: between two micro-batches, two batches of validation, two steps of its beam search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from nmt.errors import Stopped, UsageError
+from nmt.errors import UsageError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
@@ -59,10 +59,7 @@ class StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.reason = signal.Signals(number).name
         if self._at_once:
-            raise Stopped(
-                f"stopped ({self.reason}) before the first update was done, and nothing is lost; "
-                "run the same command again to go on"
-            )
+            raise KeyboardInterrupt
         if number != signal.SIGINT:
             return
         now = time.monotonic()
@@ -72,10 +69,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let signals raise `Stopped` right away, where there is nothing to save.
-
-        The first update may take minutes, when it compiles the model.
-        """
+        """Let signals end the process right away, where there is nothing to save."""
         self._at_once = True
         try:
             yield

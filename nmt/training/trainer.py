@@ -7,12 +7,12 @@ is due every so many updates. A run that is stopped and started again does what 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,7 @@ class Trainer:
         self.progress = checkpoint.Progress()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
         self.divergence = Divergence(run, data, self.optimizer.guard)
+        self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
 
     def restore(self, update: int | None = None) -> None:
         """Go to where the run folder's newest state is; a fresh run stays at its beginning.
@@ -126,15 +127,19 @@ class Trainer:
         """
         found = checkpoint.restore(self.run, self.optimizer, self.ranks, update=update)
         self.progress.become(found)
-        self.settle_micro_batch()
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, self.progress)
+        self.settle_micro_batch()
         self.report = Report(self.run, self.config, self.progress)
 
     def settle_micro_batch(self) -> None:
         """Settle the size of micro-batches, if it is not, and begin the stream of updates."""
-        asked, progress = self.config.micro_batch_tokens, self.progress
-        if not progress.micro_batch_tokens or progress.micro_batch_asked != asked:
-            progress.micro_batch_asked = asked
+        progress = self.progress
+        wanted = (
+            f"{self.config.micro_batch_tokens} on {self.device.type}, {self.ranks.world_size} x "
+            f"{self.ranks.local_world_size}"
+        )
+        if progress.micro_batch_for != wanted:
+            progress.micro_batch_for = wanted
             progress.micro_batch_tokens = fitting_tokens(
                 self.recipe, self.data, self.runner, self.ranks, self.device
             )
@@ -148,10 +153,10 @@ class Trainer:
             NMTError: when the loss is no longer a number, or there is no memory for a single pair.
         """
         config, progress = self.config, self.progress
-        window = Window.empty(self.device)
-        save_is_due = False
+        save_is_due, first = False, True
         with self.stop.listening(), self.report:
             self._begin()
+            window = Window.empty(self.device)
             while True:
                 update = progress.update
                 if update and update % config.log_every == 0 and window.has_figures():
@@ -169,10 +174,12 @@ class Trainer:
                     if self.ranks.any(self.stop()):  # which may have cut a validation short
                         self._stop()
                     break
-                with self._stoppable():
+                # The first update may take minutes to compile the model; nothing needs saving.
+                with self.stop.at_once() if first and config.compile else nullcontext():
                     outcome = self.train_update(
                         window.take(self.updates), window, save=self.saver.is_overdue()
                     )
+                first = False
                 save_is_due = outcome.save
                 if outcome.stop:
                     self._stop()
@@ -184,20 +191,6 @@ class Trainer:
                 else:
                     self.report.advance()
             self._finish(window)
-
-    @contextlib.contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Let a signal end the process right away while the model is compiled: nothing is lost."""
-        if not self.config.compile or self.saver.saved != self.progress.update:
-            yield
-            return
-        try:
-            with self.stop.at_once():
-                yield
-        except Stopped:
-            if self.ranks.is_first:
-                self.run.write_status("stopped", self.progress.update, self.stop.reason)
-            raise
 
     def _is_due(self, every: int) -> bool:
         return self.progress.update > 0 and self.progress.update % every == 0
@@ -311,9 +304,19 @@ class Trainer:
                     self.config, self.recipe.model.d_model, progress.update
                 ),
                 "seconds": progress.seconds,
-                "checksum": checksum(self.weights.master),
+                "checksum": self._checksum(),
             }
         )
+
+    def _checksum(self) -> str:
+        """Return the checksum of the weights, which have to be the same on all ranks."""
+        found = self.ranks.gather(checksum(self.weights.master))
+        if len(set(found)) > 1:
+            raise NMTError(
+                f"the weights of the ranks differ at update {self.progress.update:,}: {found}; "
+                "train on machines of one kind"
+            )
+        return str(found[0])
 
     def _log(self, window: Window) -> None:
         """Report the window's figures."""
@@ -342,6 +345,7 @@ class Trainer:
         is_among_best = progress.update in [update for _, update in progress.best]
         if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
             progress.best = best_before
+        self.saver.saved = -1  # a state of this update, if there is one, knows nothing of this
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
@@ -373,38 +377,44 @@ class Trainer:
             self.run.record(
                 {"kind": "event", "update": progress.update, "micro_batch_tokens": size}
             )
+        self.saver.save_state()  # the split is part of what the run's bits depend on
 
     def _go_back(self) -> None:
         """Go back to the newest state, and leave out the updates that have diverged."""
         progress, offending = self.progress, self.divergence.offending()
         passed_over, went_back_to = progress.passed_over, progress.went_back_to
-        found = checkpoint.restore(self.run, self.optimizer, self.ranks)
-        if not found.update or found.update == went_back_to:
+        with self.ranks.together():
+            sound = checkpoint.newest_sound(self.run) if self.ranks.is_first else None
+        target = self.ranks.gather(sound)[0]
+        if target is None or target == went_back_to:
             raise self.divergence.error(
                 f"no finite gradient in updates {offending[0].number:,} to "
                 f"{offending[-1].number:,}, "
-                + ("as after going back once already" if found.update else "and no state is saved")
+                + ("and no state is saved" if target is None else "as after going back once")
             )
-        progress.become(found)
-        progress.went_back_to = found.update
+        progress.become(checkpoint.restore(self.run, self.optimizer, self.ranks, newest=target))
+        progress.went_back_to = target
         progress.passed_over = passed_over + [one.position for one in offending]
         self.divergence.forget()
         self._begin_stream()
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
         self.saver.save_state()  # or a run that is killed now would forget what to pass over
         if self.ranks.is_first:
-            text = self.divergence.write_text(offending)
-            self.run.cut_metrics(progress.update, progress.validated)
+            folder = self.run.path / "passed_over"
+            with self.run.dispensable(folder):
+                self.divergence.write_text(offending, folder)
+                self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
                 f"no finite gradient in {len(offending)} updates in a row: back at update "
-                f"{progress.update:,}, and passing over their pairs, which are in {text}",
+                f"{target:,}, and passing over their pairs, which are in {folder}",
             )
 
     def _stop(self) -> None:
         self.saver.save_at_the_end(self._present_card())
         reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
-            self.run.write_status("stopped", self.progress.update, reason)
+            with self.run.dispensable(self.run.path / "status.json"):
+                self.run.write_status("stopped", self.progress.update, reason)
         raise Stopped(
             f"stopped at update {self.progress.update:,} ({reason}), everything saved; run the "
             "same command again to go on"

@@ -141,7 +141,8 @@ class UpdateRunner:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an error says that there is no memory, of the GPU or of the machine."""
-    # What torch's allocator of CPU memory raises has no type of its own.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        "DefaultCPUAllocator" in str(error)
+    # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error)
+        for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
     )

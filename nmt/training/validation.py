@@ -139,7 +139,7 @@ class Validator:
     def _translate(
         self, model: TranslationModel, sources: list[str], stop_requested: Callable[[], bool]
     ) -> list[str]:
-        """Translate lines by beam search, as `nmt translate` would; each rank does a share."""
+        """Translate lines by beam search, in the precision of training; each rank does a share."""
         translator = Translator(
             model,
             self.data.src_vocabulary,
@@ -156,12 +156,8 @@ class Validator:
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
-        stopped = False
-        try:
+        with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
             texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
-        except Stopped:
-            stopped = True
-        self._agree(stopped)
         translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part

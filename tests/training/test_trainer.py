@@ -143,6 +143,27 @@ def test_micro_batches_add_up_to_the_same_update(
     compare_figures(whole, parts)
 
 
+@pytest.mark.parametrize(("ranks", "micro_batch_tokens"), [(2, 80), (4, 10_000)])
+def test_ranks_and_micro_batches_come_to_the_same_update(
+    data: Path, tmp_path: Path, ranks: int, micro_batch_tokens: int
+) -> None:
+    values = COMPARABLE | {"batch_tokens": 300}
+    whole = train(data, tmp_path / "whole", **values | {"micro_batch_tokens": 10_000})
+    settings = settings_of(**values | {"micro_batch_tokens": micro_batch_tokens})
+    done = nmt("train", data, "--out", tmp_path / "parts", *settings, ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    assert 0 < difference(whole, tmp_path / "parts") < 1e-4
+    compare_figures(whole, tmp_path / "parts")
+
+
+@pytest.mark.slow  # compiling takes a minute or two
+def test_a_compiled_model_learns_the_same(data: Path, tmp_path: Path) -> None:
+    plain = train(data, tmp_path / "plain", **COMPARABLE)
+    compiled = train(data, tmp_path / "compiled", **COMPARABLE, compile=True)
+    assert difference(plain, compiled) < 1e-4
+    compare_figures(plain, compiled)
+
+
 def compare_figures(run: Path, other: Path) -> None:
     for kind, keys in (
         ("train", ("update", "epoch", "loss", "nll", "grad_norm", "learning_rate")),

@@ -205,7 +205,7 @@ def test_a_run_that_diverges_again_after_going_back_fails(
 ) -> None:
     order = pairs_of_updates(data, tmp_path)
     poison(monkeypatch, order[9:])
-    with pytest.raises(NMTError, match="updates 10 to 14, as after going back once already"):
+    with pytest.raises(NMTError, match="updates 10 to 14, as after going back once"):
         train(data, tmp_path / "run")
     assert status(tmp_path / "run")["status"] == "failed"
     # What was saved before is still there.
