@@ -74,6 +74,14 @@ def train(
             rich_help_panel=_SHORTHAND,
         ),
     ] = None,
+    micro_batch_tokens: Annotated[
+        str | None,
+        typer.Option(
+            help="Tokens that go through the model at once: a number, or auto for what fits.",
+            show_default=_FROM_PRESET,
+            rich_help_panel=_SHORTHAND,
+        ),
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(
@@ -142,6 +150,7 @@ def train(
     shorthand = {
         "max_updates": max_updates,
         "batch_tokens": batch_tokens,
+        "micro_batch_tokens": "0" if micro_batch_tokens == "auto" else micro_batch_tokens,
         "precision": precision,
         "device": device,
         "seed": seed,

@@ -27,13 +27,11 @@ from nmt.errors import NMTError, Stopped
 from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
-from nmt.models.tied import first_few
 from nmt.training import checkpoint
 from nmt.training.checksum import checksum
 from nmt.training.distributed import Ranks
 from nmt.training.divergence import Divergence
-from nmt.training.flat_weights import FlatWeights
-from nmt.training.freezing import freeze
+from nmt.training.first_weights import card_of, first_weights
 from nmt.training.machine_rate import device_name, matrix_product_rate
 from nmt.training.meter import Window
 from nmt.training.micro_batch import fitting_tokens, longest_pair
@@ -45,7 +43,6 @@ from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
 from nmt.training.validation import ValidationResult, Validator
-from nmt.training.warm_start import warm_start
 
 # What is waiting takes little memory, and evens out what the machine does beside.
 _UPDATES_AHEAD = 4
@@ -72,34 +69,13 @@ class Trainer:
         self.ranks = ranks
         self.device = device
         self.stop = stop
-        self.card = ModelCard(
-            architecture=recipe.architecture,
-            config=recipe.model,
-            src_lang=data.src_lang,
-            tgt_lang=data.tgt_lang,
-            src_vocabulary=data.src_vocabulary,
-            tgt_vocabulary=data.tgt_vocabulary,
-            max_src_tokens=data.info.settings.max_length,
-            data=data.fingerprint,
-            update=0,
-            valid={},
+        self.card = card_of(recipe, data)
+        # A run that goes on has its weights in its state.
+        warm_from = Path(initial.path) if initial.path and not checkpoint.has_state(run) else None
+        self.model, self.weights, self.remarks = first_weights(
+            self.card, self.config, ranks, device, warm_from=warm_from
         )
-        torch.manual_seed(self.config.seed)
-        self.model = self.card.build().to(device)
-        self.remarks: list[str] = []  # on the weights that training starts with, for the log
-        with ranks.together():
-            if ranks.is_first and initial.path and not checkpoint.has_state(run):
-                self.remarks += warm_start(self.model, self.card, Path(initial.path))
-        frozen = freeze(self.model, self.config.freeze)
-        self.weights = FlatWeights(self.model, DTYPES[self.config.precision])
-        if frozen:
-            trained, count = len(self.weights.trainable), len(self.weights.master)
-            self.remarks.append(
-                f"{count - trained:,} of {count:,} parameters are frozen: {first_few(frozen)}"
-            )
-        ranks.broadcast_(self.weights.master)
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
-        self.weights.refresh()
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, self.config, device, stop)
         self.validator = Validator(
             data,
@@ -380,7 +356,7 @@ class Trainer:
         self.saver.save_state()  # the split is part of what the run's bits depend on
 
     def _go_back(self) -> None:
-        """Go back to the newest state, and leave out the updates that have diverged."""
+        """Go back to the newest sound state, and leave out the updates that have diverged."""
         progress, offending = self.progress, self.divergence.offending()
         passed_over, went_back_to = progress.passed_over, progress.went_back_to
         with self.ranks.together():

@@ -264,3 +264,18 @@ def test_a_rank_that_fails_stops_the_other_which_says_why(
     again = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
     assert again.returncode == 0, again.stderr
     assert status(run)["status"] == "finished"
+
+
+@pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
+def test_the_command_takes_a_size_or_auto(
+    data: Path, tmp_path: Path, given: str, asked: int, used: int
+) -> None:
+    run, settings = tmp_path / "run", settings_of(max_updates=1)
+    settings = [one for one in settings if "micro_batch_tokens" not in one]
+    done = nmt("train", data, "--out", run, "--micro-batch-tokens", given, *settings)
+    assert done.returncode == 0, done.stderr
+    assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
+    assert metrics(run, "start")[0]["micro_batch_tokens"] == used
+    wrong = nmt("train", data, "--out", run, "--micro-batch-tokens", "many", *settings)
+    assert wrong.returncode == 2
+    assert "micro_batch_tokens is 'many', not a whole number" in wrong.stderr
