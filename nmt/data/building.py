@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import DataError, NMTError, Stopped, UsageError
-from nmt.files import megabytes, sync_folder
+from nmt.files import TEMPORARY_SUFFIX, megabytes, sync_folder
 
 PROGRESS_FOLDER = "progress"
 """What tells our unfinished folders from anything else of that name."""
@@ -119,6 +119,8 @@ def _locked(partial: Path) -> Iterator[None]:
         except OSError:
             pass  # this file system has no locks
         (partial / PROGRESS_FOLDER).mkdir(exist_ok=True)
+        for half_written in partial.rglob(f"*{TEMPORARY_SUFFIX}"):  # by a process that was killed
+            half_written.unlink()
         yield
     finally:
         os.close(lock)

@@ -93,6 +93,19 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def test_what_was_half_written_when_a_run_was_killed_does_not_stay(
+    text: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    progress = tmp_path / "data.partial" / "progress"
+    progress.mkdir(parents=True)
+    for folder in (progress, progress.parent):
+        (folder / "train-00006.bin.9480.partial").write_bytes(b"half a shard")
+    with start(text, tmp_path / "data") as process:
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert content(tmp_path / "data") == whole
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 16 MiB, which has room for what is asked for but not for what is there."""
