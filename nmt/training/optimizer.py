@@ -7,7 +7,8 @@ device: nothing waits for the GPU inside an update.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.adam import adam
 
 from nmt.config import TrainingConfig
 from nmt.training.flat_weights import FlatWeights
@@ -82,19 +83,9 @@ class Optimizer:
         self.d_model = d_model
         self.guard = Guard(config.precision == "fp16", weights.master.device)
         self.ema = weights.master.clone() if config.ema_decay else None
-        self._parameter = nn.Parameter(weights.trainable)
-        self._parameter.grad = weights.gradient
-        self._adam = torch.optim.Adam(
-            [self._parameter],
-            betas=(config.adam_beta1, config.adam_beta2),
-            eps=config.adam_epsilon,
-            fused=True,
-        )
-        self._adam.state[self._parameter] = {
-            "step": torch.zeros((), device=weights.master.device),
-            "exp_avg": torch.zeros_like(weights.trainable),
-            "exp_avg_sq": torch.zeros_like(weights.trainable),
-        }
+        self._mean = torch.zeros_like(weights.trainable)
+        self._mean_square = torch.zeros_like(weights.trainable)
+        self._updates = torch.zeros((), device=weights.master.device)  # without the bad ones
 
     @property
     def kept_weights(self) -> Tensor:
@@ -115,10 +106,24 @@ class Optimizer:
             gradient /= self.guard.scale
         if self.config.clip_norm:
             gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-        for group in self._adam.param_groups:
-            group["lr"] = learning_rate(self.config, self.d_model, update)
-        self._adam.found_inf = bad  # type: ignore[attr-defined]  # where it is 1, Adam does nothing
-        self._adam.step()
+        # The function, and not torch.optim.Adam, whose import of the compiler takes two seconds.
+        adam(
+            [self.weights.trainable],
+            [gradient],
+            [self._mean],
+            [self._mean_square],
+            [],
+            [self._updates],
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+            weight_decay=0.0,
+            lr=learning_rate(self.config, self.d_model, update),
+            beta1=self.config.adam_beta1,
+            beta2=self.config.adam_beta2,
+            eps=self.config.adam_epsilon,
+            found_inf=bad,  # where it is 1, nothing is done
+        )
         gradient.zero_()
         self.weights.refresh()
         if self.ema is not None:
@@ -130,12 +135,11 @@ class Optimizer:
 
     def vectors(self) -> dict[str, Tensor]:
         """Return every vector that a resumed run needs, by name; loading writes into them."""
-        state = self._adam.state[self._parameter]
         vectors = {
             "weights": self.weights.master,
-            "adam_mean": state["exp_avg"],
-            "adam_mean_square": state["exp_avg_sq"],
-            "adam_updates": state["step"],
+            "adam_mean": self._mean,
+            "adam_mean_square": self._mean_square,
+            "adam_updates": self._updates,
             "guard": self.guard.state,
         }
         return vectors if self.ema is None else vectors | {"ema": self.ema}
