@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LIBRARIES = ("torch", "onednn")
-
 
 @dataclass
 class _Choice:
@@ -34,7 +32,7 @@ def use_library(name: str) -> None:
 
 
 def _onednn_serves(x: Tensor) -> bool:
-    return _choice.library == "onednn" and x.dtype == torch.float32 and not x.is_cuda
+    return _choice.library == "onednn" and x.dtype == torch.float32 and x.device.type == "cpu"
 
 
 def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -68,7 +66,7 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors  # (n, i), (o, i)
-        gradient = gradients[0]  # (n, o)
+        gradient = gradients[0].contiguous()  # (n, o)
         wanted = ctx.needs_input_grad
         return (
             _onednn_product(gradient, weight.t()) if wanted[0] else None,

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from typing import Any
 import torch
 
 from nmt.config import Recipe
-from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Update, prefetched, updates_from
-from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.stream import Update
 from nmt.errors import NMTError, Stopped
 from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
@@ -42,10 +39,8 @@ from nmt.training.saving import Saver
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
+from nmt.training.updates import updates_an_epoch, updates_of_run
 from nmt.training.validation import ValidationResult, Validator
-
-# What is waiting takes little memory, and evens out what the machine does beside.
-_UPDATES_AHEAD = 4
 
 
 class Trainer:
@@ -188,27 +183,9 @@ class Trainer:
         return outcome
 
     def _begin_stream(self) -> None:
-        """Begin the stream of updates at the next one; a thread makes them ready."""
+        """Begin the stream of updates at the next one, with micro-batches of the present size."""
         self.validator.micro_batch_tokens = self.progress.micro_batch_tokens
-        config, progress = self.config, self.progress
-        check_budget(config.batch_tokens, longest_pair(self.data))
-        dropouts = None
-        if config.subword_dropout:
-            src, tgt = (
-                SubwordDropout(vocabulary, config.subword_dropout)
-                for vocabulary in (self.data.src_vocabulary, self.data.tgt_vocabulary)
-            )
-            dropouts = src, tgt
-        updates = updates_from(
-            progress.position,
-            self.data.train,
-            Cut(progress.micro_batch_tokens, self.ranks.rank, self.ranks.world_size),
-            batch_tokens=config.batch_tokens,
-            seed=config.seed,
-            dropouts=dropouts,
-            passed_over=frozenset(progress.passed_over),
-        )
-        self.updates: Iterator[Update] = prefetched(updates, ahead=_UPDATES_AHEAD)
+        self.updates = updates_of_run(self.data, self.config, self.progress, self.ranks)
 
     def _begin(self) -> None:
         rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
@@ -226,11 +203,11 @@ class Trainer:
                 self.run.write_status("running", self.progress.update)
         if not self.ranks.is_first:
             return
-        count = len(self.weights.master)
+        count, epoch = len(self.weights.master), updates_an_epoch(self.data, self.config)
         self.report.started(
             f"{self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
             f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
-            f"{len(self.data.train):,} pairs, about {self._updates_an_epoch():,} updates an epoch; "
+            f"{len(self.data.train):,} pairs, about {epoch:,} updates an epoch; "
             f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
         )
         if self._is_finished():  # which leaves the metrics as they are
@@ -251,12 +228,6 @@ class Trainer:
         )
         for remark in self.remarks:
             self.run.log(remark)
-
-    def _updates_an_epoch(self) -> int:
-        train = self.data.info.train
-        tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs
-        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
-        return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     def replay(self, update: int) -> dict[str, Any]:
         """Train up to an update and return what its line of metrics.jsonl would be, unwritten."""
