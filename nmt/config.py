@@ -96,8 +96,8 @@ class TrainingConfig:
     )
     micro_batch_tokens: int = _value(
         0,
-        "Tokens of one forward pass on either side, padding counted: a matter of memory that "
-        "never changes which pairs make up an update. 0: as many as fit, up to 2048 on a CPU "
+        "Tokens of one forward pass on either side: a matter of memory that never changes which "
+        "pairs make up an update. 0: as many as fit, up to 2048 on a CPU "
         "(4096 in bf16 and fp16) and a process's share of the update on a GPU; halved when memory "
         "runs out.",
         minimum=0,

@@ -28,7 +28,8 @@ _RATE_SECONDS = 600.0  # over which a live view measures its rate, which also co
 
 def _write_line(line: str) -> None:
     # Through tqdm, which lifts a live progress line out of the way first.
-    tqdm.write(line, file=sys.stderr)
+    # In one piece: under torchrun several processes write to one stderr, unbuffered.
+    tqdm.write(f"{line}\n", file=sys.stderr, end="")
     sys.stderr.flush()
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from toy_training import metrics, prepare_toy, train, weights
 
-from nmt.config import TransformerConfig
+from nmt.config import TransformerConfig, Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
+from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
@@ -19,6 +21,8 @@ from nmt.search.translator import Translator
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="this machine has no GPU that torch can use"
 )
+
+GPU = torch.device("cuda")
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +52,58 @@ def test_translations_are_those_of_the_cpu(model_file: Path) -> None:
     assert [t.text for line in found for t in line] == [t.text for line in expected for t in line]
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_flash_attention_is_that_in_tables(data: Path, causal: bool) -> None:
+    packed = collate(*DataFolder.open(data).train.rows(np.arange(40))).tgt_in.to(GPU)
+    torch.manual_seed(1)
+    qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
+    assert takes_packed(qkv.bfloat16(), 16)
+    results = []
+    for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
+        leaf = qkv.to(dtype).requires_grad_()
+        sentences = Sentences.of(packed, as_packed=as_packed)
+        attended = attend_packed(leaf, None, sentences, sentences, causal=causal)
+        (attended.float() * attended.detach().float().sign()).sum().backward()  # type: ignore[no-untyped-call]
+        assert leaf.grad is not None
+        results.append((attended.float(), leaf.grad.float()))
+    for found, expected in zip(*results, strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
+def test_flash_attention_finds_the_source_of_each_target(data: Path) -> None:
+    batch = collate(*DataFolder.open(data).train.rows(np.arange(40))).to(GPU)
+    torch.manual_seed(2)
+    query = torch.randn(len(batch.tgt_in.tokens), 1, 4, 16, device=GPU)
+    key_value = torch.randn(len(batch.src.tokens), 2, 4, 16, device=GPU)
+    found, expected = (
+        attend_packed(
+            query.to(dtype),
+            key_value.to(dtype),
+            Sentences.of(batch.tgt_in, as_packed=as_packed),
+            Sentences.of(batch.src, as_packed=as_packed),
+        ).float()
+        for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False))
+    )
+    assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_training_learns(data: Path, tmp_path: Path, precision: str) -> None:
-    run = train(data, tmp_path / "run", device="cuda", precision=precision, max_updates=40)
+def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: bool) -> None:
+    values: dict[str, Value] = {"precision": precision, "compile": compiled, "max_updates": 40}
+    run = train(data, tmp_path / "run", device="cuda", **values)
     nll = [record["nll"] for record in metrics(run, "train")]
     assert nll[-1] < nll[0] - 0.5
+
+
+def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_path: Path) -> None:
+    torch.compiler.reset()
+    counters.clear()
+    values: dict[str, Value] = {"precision": "bf16", "compile": True, "max_updates": 20}
+    run = train(data, tmp_path / "run", device="cuda", **values, d_model=64, num_heads=4)
+    assert all(record["padding"] > 0.0 for record in metrics(run, "train"))
+    # The model, once; what is done to logits, at most for a whole chunk and for a rest.
+    assert counters["stats"]["unique_graphs"] <= 3
 
 
 def test_one_update_is_that_of_the_cpu(data: Path, tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def data(
         typer.Option(
             metavar="TOKENS",
             min=1,
-            help="Show how much of updates of this size would be padding, and how many there are.",
+            help="Show how many updates of this size there are, and how much of them would be "
+            "padding if sentences were laid out in tables.",
         ),
     ] = None,
     svg: Annotated[

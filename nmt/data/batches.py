@@ -18,42 +18,91 @@ from nmt.data.permutation import Indices
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
+_NONE: Indices = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Sentences one after the other, with no padding between them."""
+
+    tokens: Tensor  # (n,) int64
+    sentences: Tensor  # (n,) int64: the number of each token's sentence
+    positions: Tensor  # (n,) int64: where each token stands in its sentence
+    starts: Tensor  # (B + 1,) int32: where each sentence begins, and where the last one ends
+    longest: int
+    """Tokens of the longest sentence, or more."""
+
+    def to(self, device: torch.device) -> Packed:
+        """Return the sentences on another device; a GPU copies them while the CPU goes on."""
+        fields = self.tokens, self.sentences, self.positions, self.starts
+        tokens, sentences, positions, starts = (_moved(tensor, device) for tensor in fields)
+        return Packed(tokens, sentences, positions, starts, self.longest)
+
 
 @dataclass(frozen=True)
 class Batch:
-    """The tensors of one forward pass (a micro-batch)."""
+    """The tensors of one forward pass (a micro-batch) over B pairs."""
 
-    src: Tensor  # (B, S) int64: tokens, eos, padding
-    tgt_in: Tensor  # (B, T) int64: bos, tokens, padding
-    tgt_out: Tensor  # (B, T) int64: tokens, eos, padding
-    target_positions: Tensor  # (num_tokens,) int64: where tgt_out, flattened, is real
+    src: Packed  # tokens, eos
+    tgt_in: Packed  # bos, tokens
+    targets: Tensor  # (num_tokens,) int64: tokens, eos
 
     @property
     def num_tokens(self) -> int:
         """Real target tokens, eos counted."""
-        return len(self.target_positions)
+        return len(self.targets)
 
     @property
-    def targets(self) -> Tensor:
-        """The real target tokens (num_tokens,), row by row."""
-        return self.tgt_out.flatten().index_select(0, self.target_positions)
+    def padded_tokens(self) -> int:
+        """Tokens of both sides with what `FixedShape` has added."""
+        return len(self.src.tokens) + len(self.tgt_in.tokens)
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device; a GPU copies it while the CPU goes on."""
-        tensors = list(vars(self).values())
-        if device.type == "cuda":  # which can only copy from memory that stays in its place
-            tensors = [t if t.is_cuda else t.pin_memory() for t in tensors]
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+        return Batch(self.src.to(device), self.tgt_in.to(device), _moved(self.targets, device))
 
 
-def collate(src: TokenRows, tgt: TokenRows) -> Batch:
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and not tensor.is_cuda:  # copies only from memory that stays put
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class FixedShape:
+    """Makes every batch one of so many tokens a side, by pairs of padding behind the real ones.
+
+    What is compiled for one shape is compiled once.
+    """
+
+    tokens: int
+    longest: int  # tokens that a sentence may have
+
+    @classmethod
+    def for_up_to(cls, tokens: int, longest: int) -> FixedShape:
+        """Return the shape that takes up to so many real tokens on either side."""
+        # One token in `longest` more, so that each pair of padding has one on both sides.
+        roomy = (tokens + 1) * longest // (longest - 1) + 1
+        return cls(-(-roomy // 64) * 64, longest)  # GPUs like multiples of 64
+
+    def padding(self, src_tokens: int, tgt_tokens: int) -> tuple[Indices, Indices]:
+        """Return the lengths of the pairs of padding beside so many real tokens."""
+        missing = [self.tokens - tokens for tokens in (src_tokens, tgt_tokens)]
+        pairs = -(-max(missing) // self.longest)
+        src, tgt = (np.diff(np.arange(pairs + 1) * tokens // max(1, pairs)) for tokens in missing)
+        return src, tgt
+
+
+def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> Batch:
     """Make the batch of some pairs, in their order."""
-    tgt_out = _padded(tgt, None, EOS_ID)
+    sizes = [len(rows.ids) + len(rows) for rows in (src, tgt)]
+    src_padding, tgt_padding = shape.padding(*sizes) if shape else (_NONE, _NONE)
+    longest = shape.longest if shape else 0
+    targets = _packed(tgt, EOS_ID, _NONE, 0).tokens
     return Batch(
-        src=torch.from_numpy(_padded(src, None, EOS_ID)),
-        tgt_in=torch.from_numpy(_padded(tgt, BOS_ID, None)),
-        tgt_out=torch.from_numpy(tgt_out),
-        target_positions=torch.from_numpy(np.flatnonzero(tgt_out != PAD_ID)),
+        src=_packed(src, EOS_ID, src_padding, longest),
+        tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest),
+        targets=targets,
     )
 
 
@@ -84,23 +133,35 @@ class LengthSums:
         )
 
 
-def pad_sources(sources: list[list[int]]) -> Tensor:
-    """Return encoded source lines as `encode` takes them: (B, S), closed by eos and padded."""
-    return torch.from_numpy(_padded(TokenRows.of(sources, token_bytes=4), None, EOS_ID))
+def pack_sources(sources: list[list[int]]) -> Packed:
+    """Return encoded source lines as `encode` takes them, each closed by eos."""
+    return _packed(TokenRows.of(sources, token_bytes=4), EOS_ID, _NONE, 0)
 
 
-def _padded(rows: TokenRows, first: int | None, last: int | None) -> Indices:
-    """Stack rows of ids (B, longest + 1), with `first` before or `last` behind each."""
-    offset = 0 if first is None else 1
-    lengths = rows.lengths.astype(np.int64)
-    table = np.full((len(rows), int(lengths.max()) + 1), PAD_ID, dtype=np.int64)
-    columns = np.arange(table.shape[1]) - offset
-    table[(columns >= 0) & (columns < lengths[:, None])] = rows.ids
-    if first is not None:
-        table[:, 0] = first
-    if last is not None:
-        table[np.arange(len(rows)), lengths] = last
-    return table
+def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed:
+    """Pack rows with bos before or eos behind each, then sentences of padding.
+
+    Args:
+        rows: token ids.
+        end: the bos or eos.
+        padding: lengths of the sentences of padding.
+        longest: at least so much is what the result calls longest.
+    """
+    own = np.arange(len(rows))
+    lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    tokens = np.full(starts[-1], PAD_ID, dtype=np.int64)
+    at_start = int(end == BOS_ID)
+    tokens[np.arange(len(rows.ids)) + np.repeat(own, rows.lengths) + at_start] = rows.ids
+    tokens[starts[own] if at_start else starts[own + 1] - 1] = end
+    sentences = np.repeat(np.arange(len(lengths)), lengths)
+    return Packed(
+        tokens=torch.from_numpy(tokens),
+        sentences=torch.from_numpy(sentences),
+        positions=torch.from_numpy(np.arange(len(tokens)) - starts[sentences]),
+        starts=torch.from_numpy(starts.astype(np.int32)),
+        longest=max(longest, int(lengths.max())),
+    )
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> list[Indices]:
@@ -118,20 +179,20 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> l
 def micro_batches(
     src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
 ) -> list[Indices]:
-    """Cut pairs into runs whose padded size fits on either side; a longer pair stands alone.
+    """Cut pairs into runs of at most so many tokens on either side; a longer pair stands alone.
 
-    There are as few runs as can be, and they are about equal: products over a small rest would be
-    slow.
+    Attention on CPUs pads sentences to the longest of a run, which may add a quarter. There are as
+    few runs as can be, and they are about equal: products over a small rest would be slow.
 
     Returns the places that each run holds.
     """
-    lengths = (np.maximum(src_lengths, tgt_lengths) + 1).tolist()
-    cuts = _cut_by_padded_size(lengths, micro_batch_tokens)
+    lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
+    cuts = _cut(lengths, micro_batch_tokens)
     # Find the smallest bound that takes no more runs: too_small < bound <= enough.
-    too_small, enough = max(lengths, default=1) - 1, micro_batch_tokens
+    too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut_by_padded_size(lengths, bound)
+        tried = _cut(lengths, bound)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -139,15 +200,16 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut_by_padded_size(lengths: list[int], bound: int) -> list[int]:
+def _cut(lengths: list[tuple[int, int]], bound: int) -> list[int]:
     """Return the places where a run of pairs has to end, because one more would exceed a bound."""
     cuts: list[int] = []
-    start, longest = 0, 0
-    for index, length in enumerate(lengths):
-        longest = max(longest, length)
-        if index > start and longest * (index - start + 1) > bound:
+    start = src_tokens = tgt_tokens = longest = 0
+    for index, (src, tgt) in enumerate(lengths):
+        src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
+        padded = longest * (index - start + 1)
+        if index > start and (max(src_tokens, tgt_tokens) > bound or padded > 1.25 * bound):
             cuts.append(index)
-            start, longest = index, length
+            start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
     return cuts
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nmt.data.batches import Batch, LengthSums, collate, micro_batches, split_update
+from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Pairs, PoolPlan, plan_pool
 from nmt.data.permutation import Indices
 from nmt.data.shards import TokenRows
@@ -59,16 +59,17 @@ class Update:
     @property
     def padded_tokens(self) -> int:
         """Tokens of this rank's micro-batches, both sides, with their padding."""
-        return sum(batch.src.numel() + batch.tgt_out.numel() for batch in self.batches)
+        return sum(batch.padded_tokens for batch in self.batches)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of an update a rank gets, and in what parts."""
+    """How much of an update a rank gets, and in what parts, and of what shape if of one."""
 
     micro_batch_tokens: int
     rank: int = 0
     ranks: int = 1
+    shape: FixedShape | None = None
 
 
 def updates_from(
@@ -103,7 +104,7 @@ def updates_from(
             yield Update(
                 pairs=plan.update(index),
                 batches=[
-                    collate(own_src.take(part), own_tgt.take(part))
+                    collate(own_src.take(part), own_tgt.take(part), cut.shape)
                     for part in micro_batches(
                         own_src.lengths, own_tgt.lengths, cut.micro_batch_tokens
                     )

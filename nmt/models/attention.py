@@ -1,19 +1,19 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2), for training and step by step.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), over sentences and step by step.
 
-Legend: B sentences, T queries, S keys, D d_model, H heads, K = D / H the width of a head.
+Legend: B sentences, T queries, S keys, D d_model, H heads, K = D / H the width of a head, n and m
+tokens of packed sentences.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt.models.initial import input_projections, output_projection
 from nmt.models.linear import linear
+from nmt.models.packed_attention import Sentences, attend_packed
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -27,47 +27,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
     Returns:
         (B, H, T, K).
     """
-    if query.is_cuda:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    # On CPUs the fused kernel's backward pass costs several times these plain products at the
-    # lengths of sentences, most of all in bf16.
-    attended: Tensor = _PlainAttention.apply(query, key, value, mask)  # type: ignore[no-untyped-call]
-    return attended
-
-
-class _PlainAttention(torch.autograd.Function):
-    """Equation 1 product by product, in place where it can be: nothing is kept but the inputs and
-    the weights, and no pass is made over them that autograd alone would make."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        scaled = _contiguous(query).mul_(query.shape[-1] ** -0.5)  # (B * H, T, K)
-        key, value = _contiguous(key), _contiguous(value)  # (B * H, S, K)
-        scores = torch.bmm(scaled, key.transpose(1, 2))  # (B * H, T, S)
-        if mask is not None:
-            scores.view(*query.shape[:3], -1).masked_fill_(~mask, -math.inf)
-        weights = scores.softmax(dim=-1)  # (B * H, T, S)
-        ctx.save_for_backward(scaled, key, value, weights)
-        ctx.heads = query.shape[:2]
-        return torch.bmm(weights, value).view(*ctx.heads, *scaled.shape[1:])  # (B, H, T, K)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        scaled, key, value, weights = ctx.saved_tensors
-        gradient = gradients[0].reshape(scaled.shape)  # (B * H, T, K)
-        for_value = torch.bmm(weights.transpose(1, 2), gradient)  # (B * H, S, K)
-        for_scores = torch.bmm(gradient, value.transpose(1, 2))  # (B * H, T, S)
-        for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
-        for_query = torch.bmm(for_scores, key).mul_(scaled.shape[-1] ** -0.5)  # (B * H, T, K)
-        for_key = torch.bmm(for_scores.transpose(1, 2), scaled)  # (B * H, S, K)
-        split = (x.view(*ctx.heads, *x.shape[1:]) for x in (for_query, for_key, for_value))
-        return *split, None
-
-
-def _contiguous(heads: Tensor) -> Tensor:
-    """(B, H, T, K) of any strides -> (B * H, T, K), a copy that may be written."""
-    copy = torch.empty(heads.shape, dtype=heads.dtype, device=heads.device)
-    return copy.copy_(heads).flatten(0, 1)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # (B, H, T, S)
+    if mask is not None:
+        scores.masked_fill_(~mask, -math.inf)
+    attended: Tensor = scores.softmax(dim=-1) @ value
+    return attended  # (B, H, T, K)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -100,9 +64,11 @@ class SelfAttention(nn.Module):
         heads = self.num_heads
         return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend within x (B, T, D) where `mask` (broadcastable to (B, H, T, T)) allows it."""
-        return linear(merge_heads(attend(*self.project(x), mask)), self.output)  # (B, T, D)
+    def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
+        """Attend within each sentence of x (n, D), or only to what stands before: (n, D)."""
+        qkv = linear(x, self.qkv).view(len(x), 3, self.num_heads, -1)  # (n, 3, H, K)
+        attended = attend_packed(qkv, None, sentences, sentences, causal=causal)  # (n, H, K)
+        return linear(attended.flatten(1), self.output)  # (n, D)
 
 
 class CrossAttention(nn.Module):
@@ -120,7 +86,14 @@ class CrossAttention(nn.Module):
         key, value = linear(memory, self.key_value).chunk(2, dim=-1)  # each (B, S, D)
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
+        """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
+        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
+        key_value = linear(memory, self.key_value).view(len(memory), 2, self.num_heads, -1)
+        attended = attend_packed(query, key_value, own, others)  # (n, H, K)
+        return linear(attended.flatten(1), self.output)  # (n, D)
+
+    def step(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend from x (B, T, D) to projected memory (B, H, S, K): (B, T, D)."""
         query = split_heads(linear(x, self.query), self.num_heads)  # (B, H, T, K)
         attended = merge_heads(attend(query, key, value, mask))  # (B, T, D)

@@ -1,7 +1,8 @@
 """What training and search may ask of any model, and nothing else.
 
 Shapes, here and in every model: B sentences, S source length, T target length, W beam width,
-N = B * W hypotheses (the W of a sentence are neighbours), D d_model, V target vocabulary.
+N = B * W hypotheses (the W of a sentence are neighbours), D d_model, V target vocabulary, n tokens
+of packed sentences.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from nmt.data.batches import Batch
+from nmt.data.batches import Batch, Packed
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,23 @@ class TranslationModel(nn.Module, ABC):
     output_projection: nn.Parameter
     """(V, D). Training applies it together with the loss, so that all logits never exist."""
 
+    @property
+    def is_padding_free(self) -> bool:
+        """Whether all work goes by the number of tokens, as the model is now, whatever sentences
+        they make up: then batches of one shape waste nothing."""
+        return False
+
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """Return the last states (num_tokens, D) of the batch's real target tokens, teacher-forced.
+        """Return the last states (n, D) of the batch's target tokens, teacher-forced.
 
-        Rows stand in the order of `batch.targets`; their product with the output projection's
-        transpose are the logits.
+        The first num_tokens rows belong to `batch.targets`, and their product with the output
+        projection's transpose are the logits; the others are padding.
         """
 
     @abstractmethod
-    def encode(self, src: Tensor) -> Memory:
-        """Encode `src` (B, S), each row closed by eos and padded."""
+    def encode(self, src: Packed) -> Memory:
+        """Encode B sources, each closed by eos."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

@@ -37,12 +37,20 @@ class TokenEmbedding(nn.Module):
         self.dropout = dropout
         self._positions = torch.empty(0, d_model)
 
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Embed `tokens` (B, T), the first of which stands at position `start`: (B, T, D)."""
-        end = start + tokens.shape[1]
+    def forward(self, tokens: Tensor, positions: Tensor, end: int) -> Tensor:
+        """Embed tokens that stand at some positions, all of them below `end`.
+
+        Args:
+            tokens: (..., ) int64.
+            positions: int64, of a shape that broadcasts to that of tokens.
+            end: a bound, so that no device has to be asked for the largest.
+
+        Returns:
+            (..., D).
+        """
         scale = math.sqrt(self.weight.shape[1])
-        embedded = F.embedding(tokens, self.weight) * scale  # (B, T, D)
-        summed = embedded + self._positions_until(end)[start:]  # (B, T, D)
+        embedded = F.embedding(tokens, self.weight) * scale  # (..., D)
+        summed = embedded + F.embedding(positions, self._positions_until(end))  # (..., D)
         return dropout(summed, self.dropout, self.training)
 
     def _positions_until(self, end: int) -> Tensor:

@@ -1,8 +1,9 @@
 """The Transformer exactly as in "Attention Is All You Need" (Vaswani et al. 2017).
 
 Post-norm layers, sinusoidal positions, ReLU, attention projections without bias, embeddings that
-may be shared three ways. Training runs all positions at once; search runs one position at a time
-with cached keys and values, the memory's computed once per sentence and not per hypothesis.
+may be shared three ways. Training runs all positions of packed sentences at once; search runs one
+position at a time with cached keys and values, the memory's computed once per sentence and not per
+hypothesis.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.config import TransformerConfig
-from nmt.data.batches import Batch
-from nmt.data.vocabulary import PAD_ID
+from nmt.data.batches import Batch, Packed
 from nmt.models.attention import CrossAttention, KeyValueCache, SelfAttention, attend, merge_heads
 from nmt.models.contract import Memory, TranslationModel
 from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.initial import output_projection
 from nmt.models.linear import linear
+from nmt.models.packed_attention import Sentences, Table, takes_packed
 
 
 class FeedForward(nn.Module):
@@ -65,9 +66,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.after_feed_forward = Residual(config.d_model, config.dropout)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Encode x (B, S, D); `mask` (B, 1, 1, S)."""
-        x = self.after_attention(x, self.attention(x, mask))
+    def forward(self, x: Tensor, sentences: Sentences) -> Tensor:
+        """Encode x (n, D)."""
+        x = self.after_attention(x, self.attention(x, sentences))
         return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
 
 
@@ -83,10 +84,11 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.after_feed_forward = Residual(config.d_model, config.dropout)
 
-    def forward(self, x: Tensor, causal: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        """Decode x (B, T, D); `causal` (T, T), `memory` (B, S, D), `memory_mask` (B, 1, 1, S)."""
-        x = self.after_attention(x, self.attention(x, causal))
-        return self._from_memory(x, *self.cross_attention.project_memory(memory), memory_mask)
+    def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
+        """Decode x (n, D) with the memory (m, D) of its sentences."""
+        x = self.after_attention(x, self.attention(x, own, causal=True))
+        x = self.after_cross_attention(x, self.cross_attention(x, own, memory, others))
+        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
 
     def step(
         self, x: Tensor, cache: KeyValueCache, key: Tensor, value: Tensor, memory_mask: Tensor
@@ -98,11 +100,10 @@ class DecoderLayer(nn.Module):
         # The W hypotheses of a sentence stand as W queries before its one memory.
         sentences = key.shape[0]
         grouped = x.view(sentences, -1, x.shape[-1])  # (B, W, D)
-        return self._from_memory(grouped, key, value, memory_mask).view_as(x)  # (N, 1, D)
-
-    def _from_memory(self, x: Tensor, key: Tensor, value: Tensor, memory_mask: Tensor) -> Tensor:
-        x = self.after_cross_attention(x, self.cross_attention(x, key, value, memory_mask))
-        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+        attended = self.cross_attention.step(grouped, key, value, memory_mask)  # (B, W, D)
+        grouped = self.after_cross_attention(grouped, attended)
+        result: Tensor = self.after_feed_forward(grouped, self.feed_forward(grouped))
+        return result.view_as(x)  # (N, 1, D)
 
 
 class TransformerState:
@@ -120,7 +121,8 @@ class TransformerState:
     def step(self, tokens: Tensor) -> Tensor:
         """Append `tokens` (N,) to the hypotheses and return the next token's logits (N, V)."""
         position = self.caches[0].length
-        x = self.model.tgt_embedding(tokens[:, None], start=position)  # (N, 1, D)
+        positions = torch.full((1,), position, device=tokens.device)
+        x = self.model.tgt_embedding(tokens[:, None], positions, position + 1)  # (N, 1, D)
         for layer, cache, (key, value) in zip(
             self.model.decoder_layers(), self.caches, self.memory, strict=True
         ):
@@ -144,6 +146,7 @@ class Transformer(TranslationModel):
 
     def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
+        self.config = config
         width = config.d_model
         self.tgt_embedding = TokenEmbedding(tgt_vocab_size, width, config.dropout)
         self.src_embedding = (
@@ -159,26 +162,38 @@ class Transformer(TranslationModel):
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return the last states (num_tokens, D) of the batch's real target tokens."""
-        memory = self.encode(batch.src)
-        memory_mask = memory.mask[:, None, None]  # (B, 1, 1, S)
-        length = batch.tgt_in.shape[1]
-        # Padding stands at the end, so the causal mask alone keeps it from every real position.
-        causal = torch.ones(length, length, dtype=torch.bool, device=batch.src.device).tril()
-        x = self.tgt_embedding(batch.tgt_in)  # (B, T, D)
-        for layer in self.decoder:
-            x = layer(x, causal, memory.states, memory_mask)  # (B, T, D)
-        states: Tensor = x.flatten(0, 1).index_select(0, batch.target_positions)
-        return states  # (num_tokens, D)
+    @property
+    def is_padding_free(self) -> bool:
+        """Whether the attention at hand takes packed sentences."""
+        return takes_packed(self.output_projection, self.config.d_model // self.config.num_heads)
 
-    def encode(self, src: Tensor) -> Memory:
-        """Encode `src` (B, S), each row closed by eos and padded."""
-        mask = src != PAD_ID  # (B, S)
-        x = self.src_embedding(src)  # (B, S, D)
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the last states (n, D) of the batch's target tokens."""
+        sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
+        memory = self._encode(sources)  # (m, D)
+        x = self._embed(self.tgt_embedding, batch.tgt_in)  # (n, D)
+        for layer in self.decoder:
+            x = layer(x, targets, memory, sources)  # (n, D)
+        return x
+
+    def encode(self, src: Packed) -> Memory:
+        """Encode B sources, each closed by eos."""
+        table = Table.of(src)
+        states = self._encode(self._sentences(src))  # (n, D)
+        return Memory(table.rows(states), table.mask)
+
+    def _encode(self, sources: Sentences) -> Tensor:
+        x = self._embed(self.src_embedding, sources.packed)  # (n, D)
         for layer in self.encoder:
-            x = layer(x, mask[:, None, None])  # (B, S, D)
-        return Memory(x, mask)
+            x = layer(x, sources)  # (n, D)
+        return x
+
+    def _embed(self, embedding: TokenEmbedding, packed: Packed) -> Tensor:
+        embedded: Tensor = embedding(packed.tokens, packed.positions, packed.longest)
+        return embedded  # (n, D)
+
+    def _sentences(self, packed: Packed) -> Sentences:
+        return Sentences.of(packed, as_packed=self.is_padding_free)
 
     def start(self, memory: Memory) -> TransformerState:
         """Return the state before the first target token of the memory's B sentences."""

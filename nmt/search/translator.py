@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.data.batches import pad_sources
+from nmt.data.batches import pack_sources
 from nmt.data.vocabulary import Vocabulary
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import load_model
@@ -138,7 +138,7 @@ class Translator:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in self._batches(sources):
             ids = [sources[index] for index in batch]
-            memory = self.model.encode(pad_sources(ids).to(self.device))
+            memory = self.model.encode(pack_sources(ids).to(self.device))
             state = self.model.start(memory)
             limits = [len(source) + self.options.max_extra_tokens for source in ids]
             found = beam_search(state, limits, self.options, self.device, on_step=on_step)

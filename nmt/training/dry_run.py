@@ -51,7 +51,7 @@ def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Sur
     """Plan a pool, and look at all of its updates.
 
     The largest micro-batches are that of the most tokens and that of the most products of
-    attention, padding counted; which of them takes more memory depends on the model.
+    attention, its padding counted; which of them takes more memory depends on the model.
     """
     epochs = Epochs(pairs.shares, seed=config.seed)
     plan = plan_pool(
@@ -66,7 +66,7 @@ def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Sur
         for part in micro_batches(src, tgt, micro_batch_tokens):
             count += 1
             longest_src, longest_tgt = (int(side[part].max()) + 1 for side in lengths)
-            tokens = len(part) * (longest_src + longest_tgt)
+            tokens = sum(int(side[part].sum()) for side in lengths) + 2 * len(part)
             if tokens > by_tokens[0]:
                 by_tokens = tokens, update[part]
             products = longest_src**2 + longest_tgt**2 + longest_src * longest_tgt
@@ -182,7 +182,7 @@ def _schedule(recipe: Recipe) -> str:
 
 def _update_rows(config: TrainingConfig, found: Survey, largest: Batch) -> list[Row]:
     src, tgt = (tokens / found.updates for tokens in (found.lengths.src, found.lengths.tgt))
-    pairs, src_length = largest.src.shape
+    pairs = len(largest.src.starts) - 1
     return [
         ("tokens an update", f"at most {config.batch_tokens:,} a side"),
         ("tokens an update, mean", f"{src:,.0f} source, {tgt:,.0f} target"),
@@ -191,7 +191,7 @@ def _update_rows(config: TrainingConfig, found: Survey, largest: Batch) -> list[
         ("micro-batches an update, mean", f"{found.micro_batches / found.updates:.1f}"),
         (
             "largest micro-batch",
-            f"{pairs:,} pairs, {src_length} and {largest.tgt_out.shape[1]} tokens long",
+            f"{pairs:,} pairs of up to {largest.src.longest} and {largest.tgt_in.longest} tokens",
         ),
     ]
 

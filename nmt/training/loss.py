@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,11 +12,19 @@ from torch import Tensor
 from nmt.models.linear import matmul
 
 _CHUNK_LOGITS = 1 << 25
-"""How many logits exist at once; products over fewer tokens would be slower."""
+"""How many logits exist at once, on a GPU four times as many; products over fewer tokens would be
+slower."""
+
+OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
 
 def smoothed_cross_entropy(
-    states: Tensor, projection: Tensor, targets: Tensor, label_smoothing: float
+    states: Tensor,
+    projection: Tensor,
+    targets: Tensor,
+    label_smoothing: float,
+    *,
+    compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss and the plain negative log-likelihood, each summed over tokens.
 
@@ -23,15 +33,18 @@ def smoothed_cross_entropy(
     states projection^T.
 
     Args:
-        states: (n, D), the model's last states before its output projection, of n target tokens.
+        states: (n, D), the model's last states before its output projection, of n target tokens;
+            rows beyond those are padding.
         projection: (V, D).
         targets: (n,) int64.
         label_smoothing: eps.
+        compiled: whether torch.compile makes one kernel of what is done to logits.
 
     Returns:
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
-    loss, nll = _SmoothedCrossEntropy.apply(states, projection, targets, label_smoothing)  # type: ignore[no-untyped-call]
+    of_chunk = _compiled_chunk() if compiled else _of_chunk
+    loss, nll = _SmoothedCrossEntropy.apply(states, projection, targets, label_smoothing, of_chunk)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -46,47 +59,83 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, projection: Tensor, targets: Tensor, label_smoothing: float
+        ctx: Any,
+        states: Tensor,
+        projection: Tensor,
+        targets: Tensor,
+        label_smoothing: float,
+        of_chunk: OfChunk,
     ) -> tuple[Tensor, Tensor]:
-        types = len(projection)
+        types, tokens = len(projection), len(targets)
         loss, nll = torch.zeros(2, dtype=torch.float32, device=states.device)
         mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
         wanted = any(ctx.needs_input_grad[:2])
         if wanted:
             for_states = torch.empty_like(states)
             for_projection = torch.zeros(projection.shape, device=states.device)  # fp32
-        rows = max(256, _CHUNK_LOGITS // types)
-        for start in range(0, len(states), rows):
-            chunk, column = states[start : start + rows], targets[start : start + rows, None]
-            logits = matmul(chunk, projection.t()).float()  # (rows, V)
-            probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
-            # log of the sum of exp(logits), by the largest logit, whose probability never is 0
-            normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
-            chunk_nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
+        rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
+        for start in range(0, tokens, rows):
+            part = slice(start, min(start + rows, tokens))
+            chunk = states[part]  # (rows, D)
+            chunk_nll, normaliser, gradient = of_chunk(
+                matmul(chunk, projection.t()), targets[part, None], label_smoothing, wanted
+            )
             nll += chunk_nll
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
-                loss += label_smoothing * (normaliser - chunk.float() @ mean_row).sum()
-            if not wanted:
-                continue
-            del logits
-            at_target = probabilities.new_full(column.shape, label_smoothing - 1)
-            gradient = probabilities.scatter_add_(1, column, at_target).to(states.dtype)
-            for_states[start : start + rows] = matmul(gradient, projection)
-            for_projection += matmul(gradient.t(), chunk)
+                loss += label_smoothing * (normaliser - (chunk.float() @ mean_row).sum())
+            if gradient is not None:
+                for_states[part] = matmul(gradient, projection)
+                for_projection += matmul(gradient.t(), chunk)
         if wanted:
+            for_states[tokens:] = 0.0
             if label_smoothing:
-                for_states -= (label_smoothing * mean_row).to(states.dtype)
-                for_projection -= states.sum(0, dtype=torch.float32) * (label_smoothing / types)
+                for_states[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
+                summed = states[:tokens].sum(0, dtype=torch.float32)  # (D,)
+                for_projection -= summed * (label_smoothing / types)
             ctx.save_for_backward(for_states, for_projection)
             ctx.dtype = projection.dtype
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         for_states, for_projection = ctx.saved_tensors
         scale = gradients[0]
         for_states *= scale.to(for_states.dtype)
         for_projection *= scale
-        return for_states, for_projection.to(ctx.dtype), None, None
+        return for_states, for_projection.to(ctx.dtype), None, None, None
+
+
+def _of_chunk(
+    logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return what concerns each logit.
+
+    Args:
+        logits: (rows, V); no more needed afterwards.
+        column: (rows, 1), the targets.
+        label_smoothing: eps.
+        wanted: whether the gradient is.
+
+    Returns:
+        The negative log-likelihood and the logarithm of the sum of exp(logits), each summed over
+        rows; p - (1 - eps) at the target (rows, V), in the type of the logits.
+    """
+    dtype = logits.dtype
+    logits = logits.float()
+    probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
+    # log of the sum of exp(logits), by the largest logit, whose probability never is 0
+    normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
+    nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
+    if not wanted:
+        return nll, normaliser.sum(), None
+    del logits
+    at_target = probabilities.new_full(column.shape, label_smoothing - 1)
+    gradient = probabilities.scatter_add_(1, column, at_target).to(dtype)
+    return nll, normaliser.sum(), gradient
+
+
+@functools.cache
+def _compiled_chunk() -> OfChunk:
+    return torch.compile(_of_chunk)

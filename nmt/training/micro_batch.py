@@ -7,11 +7,15 @@ CPU, where the system kills whoever takes too much, its memory is computed befor
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 
 from nmt.config import Recipe
-from nmt.data.batches import Batch
+from nmt.data.batches import Batch, FixedShape, collate
 from nmt.data.folder import DataFolder
+from nmt.data.shards import TokenRows
 from nmt.errors import NMTError
 from nmt.training.distributed import Ranks
 from nmt.training.memory import available_bytes, micro_batch_bytes
@@ -38,12 +42,12 @@ def fitting_tokens(
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
-    share = _CPU_TOKENS[config.precision] if cpu else -(-config.batch_tokens // ranks.world_size)
+    share = _CPU_TOKENS[config.precision] if cpu else _share(config.batch_tokens, ranks.world_size)
     tokens = max(longest, config.micro_batch_tokens or share)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
     def fits() -> bool:
-        batch = _largest(tokens, longest, min(sizes))
+        batch = _largest(tokens, longest, min(sizes), runner.shape(tokens, longest))
         if not cpu:
             return runner.fits(batch)
         if config.micro_batch_tokens:  # whoever asks for a number knows the machine
@@ -59,8 +63,15 @@ def fitting_tokens(
     return tokens
 
 
-def _largest(tokens: int, longest: int, types: int) -> Batch:
+def _share(batch_tokens: int, ranks: int) -> int:
+    """Return the most tokens that a rank's share of an update may have on either side."""
+    # Shares are equal in the sum of both sides, and nearly so in each.
+    return batch_tokens if ranks == 1 else math.ceil(1.1 * batch_tokens / ranks)
+
+
+def _largest(tokens: int, longest: int, types: int, shape: FixedShape | None) -> Batch:
     """Return a batch of so many tokens in sentences of the greatest length."""
     rows = tokens // longest
-    ids = torch.arange(rows * longest).view(rows, longest) % types
-    return Batch(ids, ids, ids, torch.arange(rows * longest))
+    ids = (np.arange(rows * (longest - 1)) % types).astype(np.uint32)
+    lines = TokenRows(ids, np.full(rows, longest - 1, dtype=np.int32))
+    return collate(lines, lines, shape)

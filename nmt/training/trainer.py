@@ -185,7 +185,8 @@ class Trainer:
     def _begin_stream(self) -> None:
         """Begin the stream of updates at the next one, with micro-batches of the present size."""
         self.validator.micro_batch_tokens = self.progress.micro_batch_tokens
-        self.updates = updates_of_run(self.data, self.config, self.progress, self.ranks)
+        shape = self.runner.shape(self.progress.micro_batch_tokens, longest_pair(self.data))
+        self.updates = updates_of_run(self.data, self.config, self.progress, self.ranks, shape)
 
     def _begin(self) -> None:
         rate = matrix_product_rate(self.device, DTYPES[self.config.precision])

@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import TrainingConfig
-from nmt.data.batches import Batch
+from nmt.data.batches import Batch, FixedShape
 from nmt.data.stream import Update
 from nmt.models.contract import TranslationModel
 from nmt.models.dropout import seed_dropout
@@ -61,8 +62,11 @@ class UpdateRunner:
         self.config = config
         self.device = device
         self.stop = stop
-        # Lengths differ from batch to batch: compiled once for all of them.
-        self._forward = torch.compile(model, dynamic=True) if config.compile else model
+        # Subword dropout makes sentences longer than any that the data has.
+        self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
+        self._forward: Callable[[Batch], Tensor] = model
+        if config.compile:  # once for all batches: of one number of tokens, or of any
+            self._forward = torch.compile(model, dynamic=None if self._fixed else True)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool) -> Outcome:
@@ -104,6 +108,15 @@ class UpdateRunner:
             bad=bad,
         )
 
+    def shape(self, micro_batch_tokens: int, longest: int) -> FixedShape | None:
+        """Return the shape that batches must have, if it is to be one.
+
+        Args:
+            micro_batch_tokens: real tokens of a batch on either side.
+            longest: of a sentence.
+        """
+        return FixedShape.for_up_to(micro_batch_tokens, longest) if self._fixed else None
+
     def fits(self, batch: Batch) -> bool:
         """Try whether a batch goes through; nothing changes."""
         try:
@@ -122,11 +135,15 @@ class UpdateRunner:
         The number of the update's tokens is known beforehand on every rank, so gradients are only
         summed.
         """
+        if self._fixed:  # but for the number of sentences
+            for side in (batch.src, batch.tgt_in):
+                torch._dynamo.mark_dynamic(side.starts, 0)
         loss, nll = smoothed_cross_entropy(
             self._forward(batch),
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,
+            compiled=self.config.compile,
         )
         scaled: Tensor = loss * (self.optimizer.guard.scale / num_tokens)
         scaled.backward()  # type: ignore[no-untyped-call]

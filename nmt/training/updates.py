@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nmt.config import TrainingConfig
+from nmt.data.batches import FixedShape
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Update, prefetched, updates_from
@@ -18,9 +19,15 @@ _UPDATES_AHEAD = 4
 
 
 def updates_of_run(
-    data: DataFolder, config: TrainingConfig, progress: Progress, ranks: Ranks
+    data: DataFolder,
+    config: TrainingConfig,
+    progress: Progress,
+    ranks: Ranks,
+    shape: FixedShape | None,
 ) -> Iterator[Update]:
     """Return the updates that come next, which a thread makes ready.
+
+    shape: of all micro-batches, if it is to be one.
 
     Raises:
         UsageError: if one pair alone is above the budget of an update.
@@ -36,7 +43,7 @@ def updates_of_run(
     updates = updates_from(
         progress.position,
         data.train,
-        Cut(progress.micro_batch_tokens, ranks.rank, ranks.world_size),
+        Cut(progress.micro_batch_tokens, ranks.rank, ranks.world_size, shape),
         batch_tokens=config.batch_tokens,
         seed=config.seed,
         dropouts=dropouts,

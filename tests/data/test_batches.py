@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from made_up_pairs import Lengths, TextPairs, like_wmt, with_eos
 from numpy.typing import NDArray
+from pairs import batch_of
 
 from nmt.data.batches import (
     Batch,
+    FixedShape,
+    Packed,
     batches_by_length,
     collate,
     micro_batches,
-    pad_sources,
+    pack_sources,
     split_update,
 )
 from nmt.data.epochs import Epochs, plan_pool
@@ -57,21 +62,23 @@ def test_more_ranks_than_pairs_leave_some_without() -> None:
 
 
 @pytest.mark.parametrize("budget", [300, 1_000, 8_192])
-def test_micro_batches_stay_within_the_padded_bound_complete_and_in_order(budget: int) -> None:
+def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int) -> None:
     pairs = like_wmt(1_000)
     update = np.random.default_rng(0).permutation(1_000)
     parts = [update[part] for part in micro_batches(*pairs.lengths(update), budget)]
     assert np.concatenate(parts).tolist() == update.tolist()
     for part in parts:
-        assert len(part) * (pairs.src[part].max() + 1) <= budget
-        assert len(part) * (pairs.tgt[part].max() + 1) <= budget
+        for side in (pairs.src[part] + 1, pairs.tgt[part] + 1):
+            assert side.sum() <= budget
+            assert len(part) * side.max() <= 1.25 * budget
 
 
 def test_micro_batches_are_cut_by_hand_as_expected() -> None:
-    # The longer side counts: 4 5 9 2 2. 2 * 5 <= 10, 3 * 9 > 10; 9 stands alone, since 2 * 9 > 10.
-    pairs = with_eos((4, 3), (1, 5), (9, 2), (2, 2), (2, 1))
-    parts = micro_batches(*pairs.lengths(np.arange(5)), 10)
-    assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4]]
+    # Sums of either side: 4 + 1 and 3 + 5 are within 10, and with 9 no more. 9 + 2 is above it;
+    # 2 + 2 + 2 is not, but three of 5, with padding, are above 12.5.
+    pairs = with_eos((4, 3), (1, 5), (9, 2), (2, 2), (2, 2), (5, 2))
+    parts = micro_batches(*pairs.lengths(np.arange(6)), 10)
+    assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4], [5]]
 
 
 def test_micro_batches_are_few_and_about_equal() -> None:
@@ -95,38 +102,75 @@ def test_a_rank_without_pairs_has_no_micro_batches() -> None:
 # ---------------------------------------------------------------------------- tensors
 
 
+def sentences(packed: Packed) -> list[list[int]]:
+    bounds = packed.starts.tolist()
+    return [packed.tokens[a:b].tolist() for a, b in pairwise(bounds)]
+
+
 def test_collate_makes_the_tensors_of_two_pairs() -> None:
     pairs = TextPairs([([7, 8, 9], [11]), ([5], [12, 13, 14])])
     batch = collate(*pairs.rows(np.array([0, 1])))
-    assert batch.src.tolist() == [[7, 8, 9, EOS], [5, EOS, PAD, PAD]]
-    assert batch.tgt_in.tolist() == [[BOS, 11, PAD, PAD], [BOS, 12, 13, 14]]
-    assert batch.tgt_out.tolist() == [[11, EOS, PAD, PAD], [12, 13, 14, EOS]]
-    assert batch.target_positions.tolist() == [0, 1, 4, 5, 6, 7]
+    assert batch.src.tokens.tolist() == [7, 8, 9, EOS, 5, EOS]
+    assert batch.src.sentences.tolist() == [0, 0, 0, 0, 1, 1]
+    assert batch.src.positions.tolist() == [0, 1, 2, 3, 0, 1]
+    assert batch.src.starts.tolist() == [0, 4, 6]
+    assert batch.src.longest == 4
+    assert batch.tgt_in.tokens.tolist() == [BOS, 11, BOS, 12, 13, 14]
+    assert batch.tgt_in.sentences.tolist() == [0, 0, 1, 1, 1, 1]
+    assert batch.tgt_in.positions.tolist() == [0, 1, 0, 1, 2, 3]
+    assert batch.tgt_in.starts.tolist() == [0, 2, 6]
+    assert batch.tgt_in.longest == 4
     assert batch.targets.tolist() == [11, EOS, 12, 13, 14, EOS]
     assert batch.num_tokens == 6
-    assert {tensor.dtype for tensor in vars(batch).values()} == {torch.int64}
+    assert batch.padded_tokens == 12
 
 
 def test_collate_keeps_the_order_that_it_is_given() -> None:
     pairs = TextPairs([([7], [8]), ([9, 10], [11])])
-    assert collate(*pairs.rows(np.array([1, 0]))).src.tolist() == [[9, 10, EOS], [7, EOS, PAD]]
+    assert sentences(collate(*pairs.rows(np.array([1, 0]))).src) == [[9, 10, EOS], [7, EOS]]
 
 
-def test_pad_sources_closes_and_pads_lines_that_are_translated() -> None:
-    assert pad_sources([[7, 8], [], [9]]).tolist() == [[7, 8, EOS], [EOS, PAD, PAD], [9, EOS, PAD]]
+def test_pack_sources_closes_lines_that_are_translated() -> None:
+    assert sentences(pack_sources([[7, 8], [], [9]])) == [[7, 8, EOS], [EOS], [9, EOS]]
+
+
+@pytest.mark.parametrize("longest", [2, 3, 9, 100])
+@pytest.mark.parametrize("room", [20, 50, 1_000])
+def test_a_fixed_shape_is_reached_by_pairs_of_padding(longest: int, room: int) -> None:
+    shape = FixedShape.for_up_to(room, longest)
+    random = np.random.default_rng(longest)
+    for count in range(1, 20):
+        src, tgt = ([[7] * n for n in random.integers(0, longest, count)] for _ in range(2))
+        if max(sum(map(len, side)) + count for side in (src, tgt)) > room:
+            break
+        batch, plain = batch_of(src, tgt, shape), batch_of(src, tgt)
+        for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
+            assert len(found.tokens) == shape.tokens
+            assert found.longest == longest
+            assert sentences(found)[:count] == sentences(own)
+            padding = sentences(found)[count:]
+            assert all(set(row) == {PAD} and len(row) <= longest for row in padding)
+        assert len(batch.src.starts) == len(batch.tgt_in.starts)
+        assert batch.targets.tolist() == plain.targets.tolist()
+
+
+def test_a_fixed_shape_adds_little() -> None:
+    assert FixedShape.for_up_to(25_000, 256).tokens < 1.01 * 25_000
 
 
 def test_a_batch_moves_as_a_whole() -> None:
     batch = collate(*TextPairs([([7], [8])]).rows(np.array([0]))).to(torch.device("meta"))
+    tensors = [t for side in (batch.src, batch.tgt_in) for t in vars(side).values()]
+    devices = {t.device.type for t in [*tensors, batch.targets] if isinstance(t, torch.Tensor)}
     assert isinstance(batch, Batch)
-    assert {tensor.device.type for tensor in vars(batch).values()} == {"meta"}
+    assert devices == {"meta"}
 
 
 def test_validation_batches_cover_all_pairs_once_without_randomness() -> None:
     rows = [([4 + n] * (1 + n % 5), [4 + n] * (1 + n % 7)) for n in range(40)]
     found = list(batches_by_length(TextPairs(rows), 30))
-    assert sorted(int(row[0]) - 4 for batch in found for row in batch.src) == list(range(40))
+    assert sorted(row[0] - 4 for batch in found for row in sentences(batch.src)) == list(range(40))
     assert sum(batch.num_tokens for batch in found) == sum(len(tgt) + 1 for _, tgt in rows)
-    assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 30 for batch in found)
+    assert all(max(len(batch.src.tokens), batch.num_tokens) <= 30 for batch in found)
     again = list(batches_by_length(TextPairs(rows), 30))
-    assert [batch.src.tolist() for batch in again] == [batch.src.tolist() for batch in found]
+    assert [sentences(batch.src) for batch in again] == [sentences(batch.src) for batch in found]

@@ -12,6 +12,7 @@ import pytest
 from made_up_pairs import like_wmt
 
 from nmt.data import epochs
+from nmt.data.batches import FixedShape
 from nmt.data.stream import Cut, Position, Update, prefetched, updates_from
 
 PAIRS = like_wmt(700)
@@ -73,7 +74,7 @@ def test_any_number_of_ranks_sees_the_same_updates(ranks: int) -> None:
         assert all(part.pairs.tolist() == whole.pairs.tolist() for part in parts)
         assert all(part.tgt_tokens == whole.tgt_tokens for part in parts)
         assert sum(part.own_tokens for part in parts) == whole.src_tokens + whole.tgt_tokens
-        rows = sum(len(batch.src) for part in parts for batch in part.batches)
+        rows = sum(len(batch.src.starts) - 1 for part in parts for batch in part.batches)
         assert rows == len(whole.pairs)
 
 
@@ -83,7 +84,17 @@ def test_an_update_says_what_is_in_it() -> None:
     assert (update.src_tokens, update.tgt_tokens) == ((src + 1).sum(), (tgt + 1).sum())
     assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
     assert len(update.batches) > 1
-    assert max(batch.src.numel() for batch in update.batches) <= 400
+    assert max(len(batch.src.tokens) for batch in update.batches) <= 400
+    assert update.padded_tokens == update.own_tokens
+
+
+def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
+    shape = FixedShape.for_up_to(400, longest=100)
+    cut = Cut(micro_batch_tokens=400, shape=shape)
+    updates = updates_from(Position(), PAIRS, cut, batch_tokens=1_000, seed=1)
+    for update in itertools.islice(updates, 10):
+        assert {batch.padded_tokens for batch in update.batches} == {2 * shape.tokens}
+        assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
 
 
 # -------------------------------------------------------------------------------- ahead

@@ -32,9 +32,11 @@ def test_an_embedding_is_scaled_and_its_position_added() -> None:
     tokens = torch.tensor([[3, 7, 3], [0, 1, 2]])
     positions = torch.from_numpy(positions_by_formula(8, 16)).float()
     expected = embedding.weight[tokens] * 4.0 + positions[:3]  # sqrt(16) = 4
-    torch.testing.assert_close(embedding(tokens), expected)
-    later = embedding.weight[tokens] * 4.0 + positions[5:8]
-    torch.testing.assert_close(embedding(tokens, start=5), later)
+    torch.testing.assert_close(embedding(tokens, torch.arange(3), 3), expected)
+    places = torch.tensor([[5, 6, 7], [0, 7, 2]])
+    mixed = embedding.weight[tokens] * 4.0 + positions[places]
+    found = embedding(tokens, places, 8)
+    torch.testing.assert_close(found, mixed)
 
 
 def test_positions_go_on_beyond_any_length_seen_before() -> None:
@@ -42,24 +44,26 @@ def test_positions_go_on_beyond_any_length_seen_before() -> None:
     tokens = torch.zeros(1, 3, dtype=torch.int64)
     for start in (0, 254, 1_000, 5):
         wanted = positions_by_formula(start + 3, 8)[start:]
-        found = embedding(tokens, start=start) - embedding.weight[0] * math.sqrt(8)
+        places = torch.arange(start, start + 3)
+        found = embedding(tokens, places, start + 3) - embedding.weight[0] * math.sqrt(8)
         np.testing.assert_allclose(found.detach().numpy()[0], wanted, atol=2e-6)
 
 
 def test_positions_follow_the_weights_type() -> None:
     embedding = TokenEmbedding(4, 8, dropout=0.0)
     tokens = torch.zeros(1, 3, dtype=torch.int64)
-    assert embedding(tokens).dtype == torch.float32
-    assert embedding.bfloat16()(tokens).dtype == torch.bfloat16
-    assert embedding.double()(tokens).dtype == torch.float64
+    place = torch.arange(3), 3
+    assert embedding(tokens, *place).dtype == torch.float32
+    assert embedding.bfloat16()(tokens, *place).dtype == torch.bfloat16
+    assert embedding.double()(tokens, *place).dtype == torch.float64
 
 
 def test_training_goes_on_with_positions_that_translating_made() -> None:
     embedding = TokenEmbedding(4, 8, dropout=0.1)
     tokens = torch.zeros(1, 3, dtype=torch.int64)
     with torch.inference_mode():
-        embedding(tokens)
-    torch.autograd.backward(embedding(tokens).sum())
+        embedding(tokens, torch.arange(3), 3)
+    torch.autograd.backward(embedding(tokens, torch.arange(3), 3).sum())
     assert embedding.weight.grad is not None
 
 
@@ -74,7 +78,8 @@ def test_dropout_falls_on_the_sum_while_training() -> None:
     torch.manual_seed(1)
     embedding = TokenEmbedding(4, 64, dropout=0.5)
     tokens = torch.ones(1, 50, dtype=torch.int64)
-    plain, dropped = embedding.eval()(tokens), embedding.train()(tokens)
+    place = torch.arange(50), 50
+    plain, dropped = embedding.eval()(tokens, *place), embedding.train()(tokens, *place)
     kept = dropped != 0
     assert 0.4 < kept.float().mean() < 0.6
     torch.testing.assert_close(dropped[kept], 2 * plain[kept])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from pairs import batch_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.config import TransformerConfig
@@ -20,13 +21,8 @@ SENTENCES, SRC, TGT, VOCABULARY = 5, 7, 11, 97
 
 def batch_without_padding() -> Batch:
     """On torch's meta device, where a model runs without content."""
-    with torch.device("meta"):
-        return Batch(
-            src=torch.empty(SENTENCES, SRC, dtype=torch.int64),
-            tgt_in=torch.empty(SENTENCES, TGT, dtype=torch.int64),
-            tgt_out=torch.empty(SENTENCES, TGT, dtype=torch.int64),
-            target_positions=torch.empty(SENTENCES * TGT, dtype=torch.int64),
-        )
+    src, tgt = ([[4] * (length - 1)] * SENTENCES for length in (SRC, TGT))
+    return batch_of(src, tgt).to(torch.device("meta"))
 
 
 def lengths() -> LengthSums:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.config import TransformerConfig
-from nmt.data.batches import pad_sources
+from nmt.data.batches import pack_sources
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
@@ -39,7 +39,7 @@ def weights_of(model: TranslationModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def first_logits(model: TranslationModel) -> Tensor:
-    state = model.eval().start(model.encode(pad_sources([[5, 6, 7], [300]])))
+    state = model.eval().start(model.encode(pack_sources([[5, 6, 7], [300]])))
     return state.step(torch.tensor([2, 2]))
 
 
@@ -131,7 +131,7 @@ def test_anyone_can_read_the_file_as_safetensors(model_file: Path) -> None:
 
 def test_a_loaded_model_can_be_trained(model_file: Path) -> None:
     model, _ = load_model(model_file)
-    state = model.train().start(model.encode(pad_sources([[5, 6]])))
+    state = model.train().start(model.encode(pack_sources([[5, 6]])))
     torch.autograd.backward(state.step(torch.tensor([2])).sum())
     assert all(p.grad is not None for p in model.parameters() if p.dim() > 1)
 

@@ -12,7 +12,7 @@ import torch
 from reference import Ids, NextLogits, TableState, all_translations, greedy, log_softmax
 
 from nmt.config import TransformerConfig
-from nmt.data.batches import pad_sources
+from nmt.data.batches import pack_sources
 from nmt.errors import NMTError, UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
@@ -350,7 +350,7 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
 
     def next_logits(prefix: Ids) -> Sequence[float]:
         with torch.inference_mode():
-            state = model.start(model.encode(pad_sources([source])))
+            state = model.start(model.encode(pack_sources([source])))
             for token in (BOS, *prefix):
                 logits = state.step(torch.tensor([token]))
         values: list[float] = logits[0].tolist()
@@ -363,7 +363,7 @@ def translate(
     model: TranslationModel, options: SearchOptions, limit: int
 ) -> list[list[Hypothesis]]:
     with torch.inference_mode():
-        state = model.start(model.encode(pad_sources(SOURCES)))
+        state = model.start(model.encode(pack_sources(SOURCES)))
         return beam_search(state, [limit] * len(SOURCES), options, CPU)
 
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Batch
+from nmt.data.batches import Batch, Packed
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.models.contract import Memory, TranslationModel
+from nmt.models.packed_attention import Table
 from nmt.search.beam import SearchOptions
 from nmt.search.lines import LineReader
 from nmt.search.pieces import split_ids
@@ -58,9 +59,10 @@ class Copying(TranslationModel):
     def forward(self, batch: Batch) -> Tensor:
         raise NotImplementedError
 
-    def encode(self, src: Tensor) -> Memory:
-        self.shapes.append(tuple(src.shape))
-        return Memory(src[:, :, None].double(), src != 0)
+    def encode(self, src: Packed) -> Memory:
+        table = Table.of(src)
+        self.shapes.append(tuple(table.mask.shape))
+        return Memory(table.rows(src.tokens[:, None].double()), table.mask)
 
     def start(self, memory: Memory) -> CopyingState:
         return CopyingState(memory.states[:, :, 0].long(), self.vocab_size)

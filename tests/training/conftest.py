@@ -52,7 +52,7 @@ def two_ranks(data: Path, learnt: Path, tmp_path_factory: pytest.TempPathFactory
         capture_output=True,
         text=True,
         check=False,
-        env=environment(),
+        env=environment() | {"PYTHONPATH": str(program.parents[1])},
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(2)]

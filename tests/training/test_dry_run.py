@@ -49,10 +49,9 @@ def test_the_survey_finds_what_the_stream_brings(data: Path) -> None:
     assert found.lengths == sum((update.lengths for update in updates), LengthSums())
     batches = [batch for update in updates for batch in update.batches]
     assert found.micro_batches == len(batches)
-    padded = max(batch.src.numel() + batch.tgt_out.numel() for batch in batches)
     pairs, _ = found.largest
     src, tgt = folder.train.lengths(pairs)
-    assert len(pairs) * (src.max() + 1 + tgt.max() + 1) == padded
+    assert sum(src + 1) + sum(tgt + 1) == max(batch.padded_tokens for batch in batches)
 
 
 def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
@@ -65,7 +64,9 @@ def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
     assert found["learning rate"] == "up to 0.003 in 10 updates of 70, then inverse_sqrt"
     assert found["updates an epoch"] == "7"
     assert found["epochs"] == "10.0"
-    assert re.fullmatch(r"[1-9][\d,]* pairs, \d+ and \d+ tokens long", found["largest micro-batch"])
+    assert re.fullmatch(
+        r"[1-9][\d,]* pairs of up to \d+ and \d+ tokens", found["largest micro-batch"]
+    )
     assert {"memory: gradient", "memory, expected", "memory, measured"} <= found.keys()
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from pairs import batch_of
 from torch import Tensor, nn
 from toy_training import metrics, newest_state, recipe, train, weights
 
 from nmt.config import TrainingConfig, TransformerConfig, Value
-from nmt.data.batches import Batch
 from nmt.errors import UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader
@@ -46,8 +46,8 @@ def frozen_names(model: nn.Module) -> set[str]:
 def backward(model: TranslationModel, seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     src = torch.randint(4, VOCABULARY, (3, 5), generator=random)
-    tgt = torch.randint(4, VOCABULARY, (3, 5), generator=random)
-    batch = Batch(src, tgt[:, :4], tgt[:, 1:], torch.arange(12))
+    tgt = torch.randint(4, VOCABULARY, (3, 4), generator=random)
+    batch = batch_of(src.tolist(), tgt.tolist())
     loss, _ = smoothed_cross_entropy(model(batch), model.output_projection, batch.targets, 0.1)
     loss.backward()  # type: ignore[no-untyped-call]
 

@@ -104,6 +104,16 @@ def test_the_gradient_is_the_slope_of_the_formula() -> None:
     np.testing.assert_allclose(gradient(logits, targets, 0.1).numpy(), slopes, atol=1e-6)
 
 
+def test_states_beyond_the_targets_are_padding() -> None:
+    logits, targets = example(6)
+    longer = torch.cat((logits, torch.full((3, TYPES), 50.0)))
+    found, expected = (smoothed_cross_entropy(x, targets, 0.1) for x in (longer, logits))
+    assert torch.equal(torch.stack(found), torch.stack(expected))
+    for_longer = gradient(longer, targets, 0.1)
+    assert torch.equal(for_longer[:TOKENS], gradient(logits, targets, 0.1))
+    assert not for_longer[TOKENS:].any()
+
+
 def test_the_gradient_is_scaled_by_what_the_loss_is_scaled_by() -> None:
     logits, targets = example(5)
     leaf = logits.clone().requires_grad_()

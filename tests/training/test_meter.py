@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import LengthSums, collate
+from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Position, Update
 from nmt.training.distributed import Ranks
@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def update(*pairs: tuple[int, int], epoch: float = 0.5) -> Update:
+def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None = None) -> Update:
     """An update of one micro-batch, of pairs of so many source and target tokens without eos."""
     src, tgt = (
         TokenRows.of([[7] * length for length in side], token_bytes=2)
@@ -46,7 +46,7 @@ def update(*pairs: tuple[int, int], epoch: float = 0.5) -> Update:
     )
     return Update(
         pairs=np.arange(len(pairs)),
-        batches=[collate(src, tgt)],
+        batches=[collate(src, tgt, shape)],
         lengths=LengthSums.of(src.lengths, tgt.lengths),
         own_tokens=sum(s + t + 2 for s, t in pairs),
         following=Position(),
@@ -94,8 +94,10 @@ def test_speed_counts_real_tokens_of_both_sides_and_whole_updates(clock: Clock) 
 def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
     window = Window.empty(CPU)
     do(window, update((2, 3), (4, 1)))
-    # Sources of 3 and 5 take 2 x 5, targets of 4 and 2 take 2 x 4; 14 of these 18 are real.
-    assert figures(window).padding == pytest.approx(4 / 18)
+    assert figures(window).padding == 0.0
+    # With their eos, sources of 3 and 5 and targets of 4 and 2: 14 of twice 16 are real.
+    do(window := Window.empty(CPU), update((2, 3), (4, 1), shape=FixedShape(16, longest=8)))
+    assert figures(window).padding == pytest.approx(18 / 32)
 
 
 def test_the_wait_for_data_is_a_share_of_the_time(clock: Clock) -> None:

@@ -8,6 +8,7 @@ import math
 
 import pytest
 import torch
+from pairs import batch_of
 from torch import Tensor, nn
 
 from nmt.config import TrainingConfig, TransformerConfig
@@ -32,11 +33,11 @@ def build(**values: object) -> TranslationModel:
 
 
 def batch(seed: int) -> Batch:
-    """Three pairs of five source and four target tokens without padding."""
+    """Three pairs of five source and four target tokens."""
     random = torch.Generator().manual_seed(seed)
     src = torch.randint(4, VOCABULARY, (3, 5), generator=random)
-    tgt = torch.randint(4, VOCABULARY, (3, 5), generator=random)
-    return Batch(src, tgt[:, :4], tgt[:, 1:], torch.arange(12))
+    tgt = torch.randint(4, VOCABULARY, (3, 4), generator=random)
+    return batch_of(src.tolist(), tgt.tolist())
 
 
 def backward(model: TranslationModel, seed: int, factor: float = 1.0) -> None:

@@ -33,6 +33,7 @@ from toy_training import (
 
 from nmt.cli.train import train as train_command
 from nmt.config import Value, resumable_keys
+from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
@@ -42,6 +43,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
+from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
@@ -156,9 +158,31 @@ def test_ranks_and_micro_batches_come_to_the_same_update(
     compare_figures(whole, tmp_path / "parts")
 
 
-@pytest.mark.slow  # compiling takes a minute or two
-def test_a_compiled_model_learns_the_same(data: Path, tmp_path: Path) -> None:
+def fix_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all micro-batches be of one shape, as on a GPU for a compiled model."""
+    monkeypatch.setattr(UpdateRunner, "shape", lambda _, *bounds: FixedShape.for_up_to(*bounds))
+
+
+def test_micro_batches_of_one_shape_come_to_the_same_update(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = train(data, tmp_path / "plain", **COMPARABLE)
+    fix_shapes(monkeypatch)
+    fixed = train(data, tmp_path / "fixed", **COMPARABLE)
+    assert difference(plain, fixed) < 1e-4
+    compare_figures(plain, fixed)
+    assert all(record["padding"] == 0.0 for record in metrics(plain, "train"))
+    assert all(record["padding"] > 0.0 for record in metrics(fixed, "train"))
+
+
+@pytest.mark.slow  # compiling takes a minute or two
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_compiled_model_learns_the_same(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool
+) -> None:
+    plain = train(data, tmp_path / "plain", **COMPARABLE)
+    if fixed:
+        fix_shapes(monkeypatch)
     compiled = train(data, tmp_path / "compiled", **COMPARABLE, compile=True)
     assert difference(plain, compiled) < 1e-4
     compare_figures(plain, compiled)

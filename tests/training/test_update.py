@@ -40,7 +40,7 @@ def fail_at(
 
     def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
         result = backward(self, batch, num_tokens)
-        if batch.tgt_out.numel() > tokens and left[0] > 0:
+        if batch.num_tokens > tokens and left[0] > 0:
             left[0] -= 1
             raise error
         return result

@@ -66,7 +66,7 @@ def test_loss_and_nll_are_those_of_a_loop_over_single_pairs(
     for index in range(len(valid)):
         batch = collate(*valid.rows(np.array([index])))
         with torch.no_grad():
-            logits, targets = (model(batch) @ model.output_projection.T).double(), batch.tgt_out[0]
+            logits, targets = (model(batch) @ model.output_projection.T).double(), batch.targets
         loss += F.cross_entropy(logits, targets, label_smoothing=EPS, reduction="sum").item()
         nll += F.cross_entropy(logits, targets, reduction="sum").item()
         tokens += len(valid.tgt(index)) + 1

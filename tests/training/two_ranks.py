@@ -12,10 +12,10 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+from pairs import batch_of
 from torch import nn
 
 from nmt.config import TransformerConfig
-from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import load_model
@@ -63,8 +63,8 @@ def gradient_sums(ranks: Ranks, dtype: torch.dtype) -> list[bool]:
         model = build_model("transformer", config, 50, 50).eval()
         weights = FlatWeights(model, dtype)
         total = gradient_sum.GradientSum(weights, ranks)
-        ids = torch.arange(4, 4 + 12).view(2, 6) + 7 * ranks.rank
-        batch = Batch(ids, ids, ids, torch.arange(12))
+        ids = (torch.arange(4, 4 + 12).view(2, 6) + 7 * ranks.rank).tolist()
+        batch = batch_of(ids, ids)
         for working in (True, ranks.rank == 0):
             if working:
                 model(batch).float().square().mean().backward()

@@ -1,0 +1,140 @@
+"""Attention among packed sentences is equation 1 in each of them, forth and back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from pairs import batch_of
+from reference import attention as attention_by_loops
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from nmt.data.batches import Packed
+from nmt.models.attention import CrossAttention, SelfAttention
+from nmt.models.packed_attention import Sentences, Table, attend_packed
+
+H, K = 3, 4
+D = H * K
+BATCH = batch_of([[5] * n for n in (4, 1, 0, 3)], [[6] * n for n in (0, 5, 2, 5)])
+"""Sources of 5, 2, 1 and 4 tokens with their eos, targets of 1, 6, 3 and 6."""
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def in_tables(packed: Packed) -> Sentences:
+    return Sentences.of(packed, as_packed=False)
+
+
+def by_sentence(x: Tensor, packed: Packed) -> list[Tensor]:
+    """(n, H, K) -> (H, length, K) of each sentence."""
+    return [x[a:b].transpose(0, 1) for a, b in pairwise(packed.starts.tolist())]
+
+
+def by_loops(
+    query: Tensor, key: Tensor, value: Tensor, own: Packed, others: Packed, *, causal: bool
+) -> Tensor:
+    found = []
+    for q, k, v in zip(
+        by_sentence(query, own), by_sentence(key, others), by_sentence(value, others), strict=True
+    ):
+        mask = np.ones((1, H, q.shape[1], k.shape[1]), dtype=bool)
+        one = attention_by_loops(
+            q.numpy()[None], k.numpy()[None], v.numpy()[None], np.tril(mask) if causal else mask
+        )
+        found.append(torch.from_numpy(one[0]).transpose(0, 1))
+    return torch.cat(found)
+
+
+def test_a_table_has_a_row_for_each_sentence() -> None:
+    table = Table.of(batch_of([[7, 8], []], [[1], [1]]).src)
+    assert table.mask.tolist() == [[True, True, True], [True, False, False]]
+    laid_out = table.rows(torch.arange(4.0)[:, None])
+    assert laid_out[..., 0].tolist() == [[0, 1, 2], [3, 3, 3]]  # padding repeats the last token
+
+
+def test_heads_are_neighbouring_columns_and_come_back() -> None:
+    torch.manual_seed(1)
+    table, x = Table.of(BATCH.src), normal(12, 2, H, K)
+    heads = [table.heads(x, part) for part in range(2)]
+    assert heads[0].shape == (4 * H, 5, K)
+    assert torch.equal(heads[1][1 * H + 2, 1], x[6, 1, 2])  # of sentence 1, head 2, its token 1
+    assert torch.equal(table.packed(torch.stack(heads)), x)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_sentence_attends_to_itself_alone(causal: bool) -> None:
+    torch.manual_seed(2)
+    packed = BATCH.tgt_in
+    qkv = normal(len(packed.tokens), 3, H, K)
+    sentences = in_tables(packed)
+    found = attend_packed(qkv, None, sentences, sentences, causal=causal)
+    query, key, value = qkv.unbind(1)
+    expected = by_loops(query, key, value, packed, packed, causal=causal)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+def test_a_target_attends_to_its_own_source() -> None:
+    torch.manual_seed(3)
+    query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
+    key_value = normal(len(BATCH.src.tokens), 2, H, K)
+    found = attend_packed(query, key_value, in_tables(BATCH.tgt_in), in_tables(BATCH.src))
+    key, value = key_value.unbind(1)
+    expected = by_loops(query[:, 0], key, value, BATCH.tgt_in, BATCH.src, causal=False)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_gradient_within_sentences_is_that_of_differences(causal: bool) -> None:
+    torch.manual_seed(4)
+    sentences = in_tables(BATCH.tgt_in)
+    qkv = normal(len(BATCH.tgt_in.tokens), 3, H, K).requires_grad_()
+    assert gradcheck(lambda x: attend_packed(x, None, sentences, sentences, causal=causal), (qkv,))
+
+
+def test_the_gradient_between_sentences_is_that_of_differences() -> None:
+    torch.manual_seed(5)
+    own, others = in_tables(BATCH.tgt_in), in_tables(BATCH.src)
+    query = normal(len(BATCH.tgt_in.tokens), 1, H, K).requires_grad_()
+    key_value = normal(len(BATCH.src.tokens), 2, H, K).requires_grad_()
+    assert gradcheck(lambda q, kv: attend_packed(q, kv, own, others), (query, key_value))
+
+
+def test_what_stands_beside_a_sentence_moves_nothing_not_even_a_huge_value() -> None:
+    torch.manual_seed(6)
+    sentences = in_tables(BATCH.src)
+    qkv = normal(len(BATCH.src.tokens), 3, H, K)
+    before = attend_packed(qkv, None, sentences, sentences)
+    changed = qkv.clone()
+    changed[:5] = 1e30  # the first sentence, which is the longest
+    assert torch.equal(attend_packed(changed, None, sentences, sentences)[5:], before[5:])
+
+
+def test_self_attention_is_projections_around_it() -> None:
+    torch.manual_seed(7)
+    module, sentences = SelfAttention(D, H).double(), in_tables(BATCH.src)
+    x = normal(len(BATCH.src.tokens), D)
+    qkv = torch.stack([x @ w.T for w in module.qkv.detach().chunk(3)], dim=1).view(-1, 3, H, K)
+    for causal in (True, False):
+        merged = attend_packed(qkv, None, sentences, sentences, causal=causal).flatten(1)
+        found = module(x, sentences, causal=causal)
+        torch.testing.assert_close(found, merged @ module.output.detach().T)
+
+
+def test_cross_attention_is_projections_around_it() -> None:
+    torch.manual_seed(8)
+    module, own, others = (
+        CrossAttention(D, H).double(),
+        in_tables(BATCH.tgt_in),
+        in_tables(BATCH.src),
+    )
+    x, memory = normal(len(BATCH.tgt_in.tokens), D), normal(len(BATCH.src.tokens), D)
+    query = (x @ module.query.detach().T).view(-1, 1, H, K)
+    pair = [memory @ w.T for w in module.key_value.detach().chunk(2)]
+    key_value = torch.stack(pair, dim=1).view(-1, 2, H, K)
+    merged = attend_packed(query, key_value, own, others).flatten(1)
+    torch.testing.assert_close(module(x, own, memory, others), merged @ module.output.detach().T)
