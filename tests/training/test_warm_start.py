@@ -358,7 +358,7 @@ def test_a_run_without_a_state_starts_from_its_model_again(
     assert all(torch.equal(taken[name], given[name]) for name in given)
     for path in run.glob("checkpoints/*"):
         path.unlink()
-    shutil.copy(learnt / "checkpoints/update-00000100.safetensors", start)  # another by now
+    shutil.copy(learnt / "checkpoints/update-00000150.safetensors", start)  # another by now
     with pytest.raises(UsageError, match=r"init_from was '\w+' and is now '\w+'"):
         train(data, run, start, **LEARNT, **STILL)
 
