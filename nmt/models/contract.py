@@ -8,6 +8,7 @@ of packed sentences.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +51,16 @@ class TranslationModel(nn.Module, ABC):
         """Whether all work goes by the number of tokens, as the model is now, whatever sentences
         they make up: then batches of one shape waste nothing."""
         return False
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The parts that do most of the work, in the order in which forward goes through them.
+
+        Each is compiled for itself, and those of one kind once: a model that is compiled as a whole
+        takes longer, and gets all gradients at once, too late to sum them over ranks beside the
+        backward pass.
+        """
+        return [self]
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:

@@ -8,7 +8,7 @@ hypothesis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -161,6 +161,11 @@ class Transformer(TranslationModel):
         )
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The layers."""
+        return [*self.encoder, *self.decoder]
 
     @property
     def is_padding_free(self) -> bool:

@@ -43,7 +43,7 @@ def smoothed_cross_entropy(
     Returns:
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
-    of_chunk = _compiled_chunk() if compiled else _of_chunk
+    of_chunk = _compiled() if compiled else _of_chunk
     loss, nll = _SmoothedCrossEntropy.apply(states, projection, targets, label_smoothing, of_chunk)  # type: ignore[no-untyped-call]
     return loss, nll
 
@@ -136,6 +136,22 @@ def _of_chunk(
     return nll, normaliser.sum(), gradient
 
 
+def _of_chunk_for_the_compiler(
+    logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the same, in operations that fuse: one pass for the sum of exp(logits) and one for the
+    gradient, which as single operations would be several each."""
+    dtype = logits.dtype
+    logits = logits.float()
+    normaliser = logits.logsumexp(-1, keepdim=True)  # (rows, 1)
+    nll = (normaliser - logits.gather(1, column)).sum()
+    if not wanted:
+        return nll, normaliser.sum(), None
+    at_target = torch.arange(logits.shape[1], device=logits.device) == column  # (rows, V)
+    gradient = (logits - normaliser).exp() - (1 - label_smoothing) * at_target
+    return nll, normaliser.sum(), gradient.to(dtype)
+
+
 @functools.cache
-def _compiled_chunk() -> OfChunk:
-    return torch.compile(_of_chunk)
+def _compiled() -> OfChunk:
+    return torch.compile(_of_chunk_for_the_compiler)

@@ -277,7 +277,7 @@ class Trainer:
     def _validate(self) -> None:
         """Validate the weights that are kept, and write them if they are among the best."""
         progress, started = self.progress, time.monotonic()
-        with self.weights.replaced_by(self.optimizer.kept_weights):
+        with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
             result = self.validator.measure(self.model, self.stop)
         if result is None:  # asked to stop: this validation is done again on resuming
             return

@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +64,9 @@ class UpdateRunner:
         self.stop = stop
         # Subword dropout makes sentences longer than any that the data has.
         self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
-        self._forward: Callable[[Batch], Tensor] = model
-        if config.compile:  # once for all batches: of one number of tokens, or of any
-            self._forward = torch.compile(model, dynamic=None if self._fixed else True)
+        if config.compile:
+            for block in model.blocks:  # for batches of one number of tokens, or of any
+                block.compile(dynamic=None if self._fixed else True)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool) -> Outcome:
@@ -117,6 +117,10 @@ class UpdateRunner:
         """
         return FixedShape.for_up_to(micro_batch_tokens, longest) if self._fixed else None
 
+    def eager(self) -> AbstractContextManager[object]:
+        """Let the model work uncompiled, for batches of other kinds than those of updates."""
+        return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
+
     def fits(self, batch: Batch) -> bool:
         """Try whether a batch goes through; nothing changes."""
         try:
@@ -139,7 +143,7 @@ class UpdateRunner:
             for side in (batch.src, batch.tgt_in):
                 torch._dynamo.mark_dynamic(side.starts, 0)
         loss, nll = smoothed_cross_entropy(
-            self._forward(batch),
+            self.model(batch),
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,

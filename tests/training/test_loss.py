@@ -104,6 +104,23 @@ def test_the_gradient_is_the_slope_of_the_formula() -> None:
     np.testing.assert_allclose(gradient(logits, targets, 0.1).numpy(), slopes, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_is_compiled_is_the_same(dtype: torch.dtype, wanted: bool) -> None:
+    logits, targets = example(7)
+    logits = logits.to(dtype)
+    found, expected = (
+        of_chunk(logits.clone(), targets[:, None], 0.1, wanted)
+        for of_chunk in (loss_module._of_chunk_for_the_compiler, loss_module._of_chunk)
+    )
+    torch.testing.assert_close(found[:2], expected[:2])
+    if wanted:
+        assert found[2] is not None and expected[2] is not None
+        torch.testing.assert_close(found[2], expected[2])
+    else:
+        assert found[2] is expected[2] is None
+
+
 def test_states_beyond_the_targets_are_padding() -> None:
     logits, targets = example(6)
     longer = torch.cat((logits, torch.full((3, TYPES), 50.0)))
