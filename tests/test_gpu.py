@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
+from nmt.training.update import UpdateRunner
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="this machine has no GPU that torch can use"
@@ -104,6 +106,24 @@ def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_pat
     assert all(record["padding"] > 0.0 for record in metrics(run, "train"))
     # Each kind of layer, once; what is done to logits, at most for a whole chunk and for a rest.
     assert counters["stats"]["unique_graphs"] <= 4
+
+
+def test_nothing_waits_for_the_gpu_inside_an_update(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, numbers = UpdateRunner.run, []
+
+    def run_without_waiting(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            numbers.append(number)
+            return run(self, update, number, save=save)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(UpdateRunner, "run", run_without_waiting)
+    train(data, tmp_path / "run", device="cuda", precision="bf16", max_updates=4)
+    assert numbers == [1, 2, 3, 4]
 
 
 def test_one_update_is_that_of_the_cpu(data: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ never changes which pairs belong to it. Lengths here count the closing eos that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -177,22 +176,33 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> l
 
 
 def micro_batches(
-    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    micro_batch_tokens: int,
+    *,
+    padding: float = 0.25,
 ) -> list[Indices]:
     """Cut pairs into runs of at most so many tokens on either side; a longer pair stands alone.
 
-    Attention on CPUs pads sentences to the longest of a run, which may add a quarter. There are as
-    few runs as can be, and they are about equal: products over a small rest would be slow.
+    There are as few runs as can be, and they are about equal: products over a small rest would be
+    slow.
 
-    Returns the places that each run holds.
+    Args:
+        src_lengths, tgt_lengths: (pairs,), eos not counted.
+        micro_batch_tokens: the bound.
+        padding: by how much a run may be above it where its sentences stand in tables, as for
+            attention on CPUs.
+
+    Returns:
+        The places that each run holds.
     """
     lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens)
+    cuts = _cut(lengths, micro_batch_tokens, padding)
     # Find the smallest bound that takes no more runs: too_small < bound <= enough.
     too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound)
+        tried = _cut(lengths, bound, padding)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -200,22 +210,24 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut(lengths: list[tuple[int, int]], bound: int) -> list[int]:
+def _cut(lengths: list[tuple[int, int]], bound: int, padding: float) -> list[int]:
     """Return the places where a run of pairs has to end, because one more would exceed a bound."""
     cuts: list[int] = []
     start = src_tokens = tgt_tokens = longest = 0
     for index, (src, tgt) in enumerate(lengths):
         src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
         padded = longest * (index - start + 1)
-        if index > start and (max(src_tokens, tgt_tokens) > bound or padded > 1.25 * bound):
+        if index > start and (
+            max(src_tokens, tgt_tokens) > bound or padded > (1 + padding) * bound
+        ):
             cuts.append(index)
             start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
     return cuts
 
 
-def batches_by_length(pairs: Pairs, micro_batch_tokens: int) -> Iterator[Batch]:
-    """Iterate once over all pairs, without randomness: for validation."""
+def parts_by_length(pairs: Pairs, micro_batch_tokens: int) -> list[Indices]:
+    """Cut all pairs into micro-batches, without randomness: for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
     order = order_by_length(src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1)
-    for part in micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens):
-        yield collate(*pairs.rows(order[part]))
+    parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)
+    return [order[part] for part in parts]

@@ -7,6 +7,7 @@ position behind its last update, which costs the plan of one pool and no more.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 from collections.abc import Collection, Generator, Iterator
@@ -106,7 +107,11 @@ def updates_from(
                 batches=[
                     collate(own_src.take(part), own_tgt.take(part), cut.shape)
                     for part in micro_batches(
-                        own_src.lengths, own_tgt.lengths, cut.micro_batch_tokens
+                        own_src.lengths,
+                        own_tgt.lengths,
+                        cut.micro_batch_tokens,
+                        # Whoever asks for a shape has no tables.
+                        padding=math.inf if cut.shape else 0.25,
                     )
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),

@@ -34,9 +34,10 @@ class GradientSum:
                         lambda _, number=number: self._note(number)
                     )
 
-    def begin(self, *, last: bool) -> None:
-        """Make ready for a backward pass; `last`: the update's last on this rank."""
-        self._weights.collect_gradient()  # of the one before
+    def begin(self, *, first: bool, last: bool) -> None:
+        """Make ready for a backward pass; `first`, `last`: of the update's on this rank."""
+        if not first:
+            self._weights.collect_gradient()  # of the one before
         self._watching = last and self._ranks.world_size > 1
 
     def finish(self) -> None:

@@ -20,6 +20,7 @@ from nmt.training import checkpoint
 from nmt.training.allocator import keep_freed_memory
 from nmt.training.disk_space import check_space
 from nmt.training.distributed import RankLost, Ranks
+from nmt.training.memory import is_out_of_memory
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.surroundings import surroundings
@@ -110,6 +111,8 @@ def settle(
     cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
     threads, matmul = ranks.gather([training.threads or cores, training.matmul])[0]
     torch.set_num_threads(threads)
+    # Each process would start so many compilers as if it were alone.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(cores))
     if matmul == "auto":
         matmul = ranks.gather(fastest_library())[0]
     use_library(matmul)
@@ -133,21 +136,27 @@ def _train(
     """Train, and leave word of a failure in the run folder."""
     trainer = None
     try:
-        trainer = Trainer(recipe, data, run, initial, ranks, device, stop)
-        trainer.restore()
-        # Only now, so that a recipe that does not fit the data can be put right in this folder.
-        with ranks.together():
-            if ranks.is_first:
-                check_space(run, recipe.training, trainer.card, trainer.optimizer)
-                run.write_config(recipe, data.fingerprint, initial, surroundings(ranks, device))
-        trainer.train()
+        with stop.listening():
+            # Trying how much fits may take minutes to compile the model.
+            with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
+                trainer = Trainer(recipe, data, run, initial, ranks, device, stop)
+                trainer.restore()
+            # Only now, so that a recipe that does not fit the data can be put right in this folder.
+            with ranks.together():
+                if ranks.is_first:
+                    check_space(run, recipe.training, trainer.card, trainer.optimizer)
+                    tokens = trainer.progress.micro_batch_tokens
+                    found = surroundings(ranks, device, tokens)
+                    run.write_config(recipe, data.fingerprint, initial, found)
+            trainer.train()
     except Stopped:
         raise
     except KeyboardInterrupt:
         saved = trainer.saver.saved if trainer else run.last_update()
         if ranks.is_first:
-            reason = "interrupted: what came after the last save is lost"
-            _leave_word(run, "stopped", saved, reason)
+            is_lost = trainer is not None and trainer.progress.update > saved
+            loss = ": what came after the last save is lost" if is_lost else ""
+            _leave_word(run, "stopped", saved, f"interrupted ({stop.reason}){loss}")
         raise
     except Exception as error:
         update = trainer.progress.update if trainer else run.last_update()
@@ -156,13 +165,15 @@ def _train(
             lost = ranks.lost_by(error)
             if ranks.is_first or (lost and 0 in lost.ranks):
                 _leave_word(run, "failed", update, str(lost or error))
-        if lost is None:
-            raise
-        raise lost from error
+        if lost is not None:
+            raise lost from error
+        if is_out_of_memory(error):
+            raise MemoryError from error
+        raise
 
 
 def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:
-    if run.exists:
+    if run.path.is_dir():
         with contextlib.suppress(OSError):  # a full disk may be what there is to tell
             run.write_status(status, update, reason)
 

@@ -74,6 +74,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             for_states = torch.empty_like(states)
             for_projection = torch.zeros(projection.shape, device=states.device)  # fp32
         rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
+        rows = -(-tokens // max(1, -(-tokens // rows)))  # in as few chunks, but equal ones
         for start in range(0, tokens, rows):
             part = slice(start, min(start + rows, tokens))
             chunk = states[part]  # (rows, D)

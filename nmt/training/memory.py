@@ -130,6 +130,15 @@ def available_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that there is no memory, of the GPU or of the machine."""
+    # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error)
+        for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
+    )
+
+
 class PeakMemory:
     """The most memory that this process has held since the object was made.
 

@@ -7,6 +7,7 @@ curves.svg        the same as pictures
 tensorboard/      the same for TensorBoard, where it is asked for
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.training.checkpoint`
+passed_over/      the text of updates whose gradients were not finite, where the run went back
 best.safetensors, last.safetensors
 """
 
@@ -259,7 +260,7 @@ def _is_left_by_a_start(entry: Path) -> bool:
     """Tell whether a run that was killed before its config.toml was there leaves such an entry."""
     if entry.name == "checkpoints" and entry.is_dir():
         return not any(entry.iterdir())
-    return entry.name == "lock" or entry.name.endswith(TEMPORARY_SUFFIX)
+    return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)
 
 
 def _sections(

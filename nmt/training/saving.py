@@ -34,6 +34,7 @@ class Saver:
         progress: Progress,
     ) -> None:
         self.saved = progress.update  # the update whose state was written last
+        self._outdated = False
         self._run = run
         self._ranks = ranks
         self._config = config
@@ -48,6 +49,14 @@ class Saver:
         """Tell whether the clock asks for a safety save, by rank 0's: ranks must do the same."""
         waited = time.monotonic() - self._tried_at
         return self._ranks.is_first and waited > 60 * self._config.save_minutes
+
+    def outdate(self) -> None:
+        """Note that a state of the present update, if there is one, has missed a validation."""
+        self._outdated = True
+
+    def is_current(self) -> bool:
+        """Tell whether there is nothing to save."""
+        return self.saved == self._progress.update and not self._outdated
 
     def save_checkpoint(self, card: ModelCard) -> None:
         """Write a checkpoint that averaging may use, and the training state."""
@@ -89,23 +98,25 @@ class Saver:
         update = self._progress.update
         with self._ranks.together():  # and so no rank goes before all is saved
             if self._ranks.is_first:
-                if self.saved != update:
+                if not self.is_current():
                     self._write_state()
                 if checkpoint.update_behind(self._last) != update:
                     checkpoint.write_weights(self._last, card, self._optimizer)
-        self.saved = update
+        self.saved, self._outdated = update, False
 
     def _best(self) -> set[int]:
         return {update for _, update in self._progress.best}
 
     def _write_state(self) -> None:
         checkpoint.write_state(self._run, self._progress, self._optimizer)
-        checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)
+        # Amid bad updates nothing goes, or it might be the one sound state to go back to.
+        if not self._optimizer.guard.state[2]:
+            checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)
         self._best_of_state = self._best()
 
     def _save(self, write: Callable[[], None]) -> None:
         if self._attempt(write):
-            self.saved = self._progress.update
+            self.saved, self._outdated = self._progress.update, False
             if self._failed:
                 self._tell("")
         self._tried_at = time.monotonic()
@@ -127,5 +138,8 @@ class Saver:
             return
         if problem:
             self._run.warn(f"{problem}; training goes on, and the next save tries again")
+            self._run.record(
+                {"kind": "event", "update": self._progress.update, "not_saved": problem}
+            )
         with contextlib.suppress(OSError):  # there may be no room for this either
             self._run.write_status("running", self._progress.update, problem)

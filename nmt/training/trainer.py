@@ -125,7 +125,7 @@ class Trainer:
         """
         config, progress = self.config, self.progress
         save_is_due, first = False, True
-        with self.stop.listening(), self.report:
+        with self.report:
             self._begin()
             window = Window.empty(self.device)
             while True:
@@ -136,7 +136,7 @@ class Trainer:
                 paused = time.monotonic()
                 if self._is_due(config.validate_every) and progress.validated != update:
                     self._validate()
-                if self._is_due(config.save_every) and self.saver.saved != update:
+                if self._is_due(config.save_every) and not self.saver.is_current():
                     self.saver.save_checkpoint(self._present_card())
                 elif save_is_due:
                     self.saver.save_state()
@@ -145,7 +145,7 @@ class Trainer:
                     if self.ranks.any(self.stop()):  # which may have cut a validation short
                         self._stop()
                     break
-                # The first update may take minutes to compile the model; nothing needs saving.
+                # The first update may take minutes to compile the layers; nothing needs saving.
                 with self.stop.at_once() if first and config.compile else nullcontext():
                     outcome = self.train_update(
                         window.take(self.updates), window, save=self.saver.is_overdue()
@@ -293,7 +293,7 @@ class Trainer:
         is_among_best = progress.update in [update for _, update in progress.best]
         if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
             progress.best = best_before
-        self.saver.saved = -1  # a state of this update, if there is one, knows nothing of this
+        self.saver.outdate()
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""

@@ -22,6 +22,7 @@ from nmt.models.dropout import seed_dropout
 from nmt.training.distributed import Ranks
 from nmt.training.gradient_sum import GradientSum
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.memory import is_out_of_memory
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
 
@@ -64,6 +65,7 @@ class UpdateRunner:
         self.stop = stop
         # Subword dropout makes sentences longer than any that the data has.
         self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
+        self._shape: FixedShape | None = None
         if config.compile:
             for block in model.blocks:  # for batches of one number of tokens, or of any
                 block.compile(dynamic=None if self._fixed else True)
@@ -78,11 +80,11 @@ class UpdateRunner:
             if stopped:
                 break
             self._seed_dropout(number, index)
-            self._gradient_sum.begin(last=index == len(update.batches) - 1)
+            self._gradient_sum.begin(first=index == 0, last=index == len(update.batches) - 1)
             try:
                 batch_loss, batch_nll = self._backward(batch.to(self.device), update.tgt_tokens)
             except (RuntimeError, MemoryError) as error:
-                out_of_memory = _is_out_of_memory(error)
+                out_of_memory = is_out_of_memory(error)
                 if not out_of_memory:
                     raise
                 break
@@ -115,7 +117,13 @@ class UpdateRunner:
             micro_batch_tokens: real tokens of a batch on either side.
             longest: of a sentence.
         """
-        return FixedShape.for_up_to(micro_batch_tokens, longest) if self._fixed else None
+        if not self._fixed:
+            return None
+        shape = FixedShape.for_up_to(micro_batch_tokens, longest)
+        if shape != self._shape:
+            torch.compiler.reset()  # or it would compile for any number of tokens from here on
+            self._shape = shape
+        return shape
 
     def eager(self) -> AbstractContextManager[object]:
         """Let the model work uncompiled, for batches of other kinds than those of updates."""
@@ -126,7 +134,7 @@ class UpdateRunner:
         try:
             self._backward(batch.to(self.device), batch.num_tokens)
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             return False
         finally:
@@ -158,12 +166,3 @@ class UpdateRunner:
         state of random generators."""
         key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
         seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that there is no memory, of the GPU or of the machine."""
-    # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        words in str(error)
-        for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
-    )

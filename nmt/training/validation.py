@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from nmt.data.batches import batches_by_length
+from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
+from nmt.data.permutation import Indices
 from nmt.errors import Stopped
 from nmt.models.contract import TranslationModel
 from nmt.scoring.metrics import score
@@ -20,6 +22,7 @@ from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.memory import is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -97,20 +100,29 @@ class Validator:
     ) -> tuple[float, float]:
         sums = torch.zeros(3, dtype=torch.float64)  # loss, nll, tokens
         stopped = False
-        for index, batch in enumerate(batches_by_length(self.data.valid, self.micro_batch_tokens)):
-            if index % self.ranks.world_size != self.ranks.rank:
-                continue
+        parts = parts_by_length(self.data.valid, self.micro_batch_tokens)
+        for part in parts[self.ranks.rank :: self.ranks.world_size]:
             stopped = stop_requested()
             if stopped:
                 break
-            batch = batch.to(self.device)
-            loss, nll = smoothed_cross_entropy(
-                model(batch), model.output_projection, batch.targets, self.label_smoothing
-            )
-            sums += torch.tensor([loss.item(), nll.item(), batch.num_tokens])
+            sums += torch.tensor(self._sums(model, part), dtype=torch.float64)
         self._agree(stopped)
         loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()
         return loss_sum / tokens, nll_sum / tokens
+
+    def _sums(self, model: TranslationModel, part: Indices) -> list[float]:
+        """Return loss, nll and tokens of some pairs, by halves where there is no memory."""
+        try:
+            batch = collate(*self.data.valid.rows(part)).to(self.device)
+            loss, nll = smoothed_cross_entropy(
+                model(batch), model.output_projection, batch.targets, self.label_smoothing
+            )
+            return [loss.item(), nll.item(), batch.num_tokens]
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or len(part) == 1:
+                raise
+        halves = (self._sums(model, half) for half in np.array_split(part, 2))
+        return [sum(both) for both in zip(*halves, strict=True)]
 
     def _translations(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
@@ -155,9 +167,15 @@ class Validator:
 
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
-        texts: list[str] = []
+        texts: list[str] | None = None
         with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
-            texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
+            while texts is None:
+                try:
+                    texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error) or translator.batch_tokens == 1:
+                        raise
+                    translator.batch_tokens //= 2
         translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part

@@ -34,7 +34,6 @@ class _Plan:
     start: int  # the update whose state to start from
     records: list[dict[str, Any]]  # lines of metrics.jsonl to compare with, in order
     end_state: int | None  # the update whose state to compare with
-    changes: str  # what is no longer as it was when the run was trained
 
 
 def verify(
@@ -54,27 +53,31 @@ def verify(
     found: dict[str, Any] = {}
     with ranks.together():
         if ranks.is_first:
-            found = asdict(_plan(run, surroundings(ranks, device)))
+            found = asdict(_plan(run))
     plan = _Plan(**ranks.gather(found)[0])
     trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
     trainer.restore(plan.start)
+    now = surroundings(ranks, device, trainer.progress.micro_batch_tokens)
+    with ranks.together():
+        changes = _changes(run, now) if ranks.is_first else ""
+    changes = ranks.gather(changes)[0]
     for record in plan.records:
         update = int(record["update"])
         if plan.end_state is not None and update > plan.end_state:
-            _compare_state(trainer, plan.end_state, plan.changes)
+            _compare_state(trainer, plan.end_state, changes)
         differences = _differences(record, trainer.replay(update))
         if differences:
-            raise _differs(run, update, differences, plan.changes)
+            raise _differs(run, update, differences, changes)
         console.notice(f"update {update:,}: equal bit for bit")
     if plan.end_state is not None and trainer.progress.update <= plan.end_state:
-        _compare_state(trainer, plan.end_state, plan.changes)
+        _compare_state(trainer, plan.end_state, changes)
     console.notice(
         f"{run.path}: replayed from update {plan.start:,} to {trainer.progress.update:,}, equal "
         "bit for bit"
     )
 
 
-def _plan(run: RunFolder, now: dict[str, object]) -> _Plan:
+def _plan(run: RunFolder) -> _Plan:
     """Start from the newest state that a recorded update follows, else from the older one."""
     states = []
     for update in states_of(run):
@@ -89,7 +92,7 @@ def _plan(run: RunFolder, now: dict[str, object]) -> _Plan:
         later = [record for record in records if record["update"] > start]
         end_state = states[-1] if start < states[-1] else None
         if later or end_state:
-            return _Plan(start, later, end_state, _changes(run, now))
+            return _Plan(start, later, end_state)
     raise NMTError(
         f"{run.path}: nothing to verify yet: it takes a training state, and a later one or a "
         "later line of metrics.jsonl to compare with; train on"

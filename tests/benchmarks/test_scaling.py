@@ -25,7 +25,7 @@ from toy_training import nmt_command as launched
 pytestmark = pytest.mark.benchmark
 
 ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
-RANKS = (1, 2, 4)
+RANKS = (1, 2, 4, 8)
 # What is trained, the target tokens of an update, and the updates of warm-up and measurement.
 SMALL = ("transformer_small", 4096, 3, 8)
 BASE = ("transformer_base", 25_000, 20, 100)

@@ -15,10 +15,10 @@ from nmt.data.batches import (
     Batch,
     FixedShape,
     Packed,
-    batches_by_length,
     collate,
     micro_batches,
     pack_sources,
+    parts_by_length,
     split_update,
 )
 from nmt.data.epochs import Epochs, plan_pool
@@ -166,11 +166,11 @@ def test_a_batch_moves_as_a_whole() -> None:
     assert devices == {"meta"}
 
 
-def test_validation_batches_cover_all_pairs_once_without_randomness() -> None:
-    rows = [([4 + n] * (1 + n % 5), [4 + n] * (1 + n % 7)) for n in range(40)]
-    found = list(batches_by_length(TextPairs(rows), 30))
-    assert sorted(row[0] - 4 for batch in found for row in sentences(batch.src)) == list(range(40))
-    assert sum(batch.num_tokens for batch in found) == sum(len(tgt) + 1 for _, tgt in rows)
-    assert all(max(len(batch.src.tokens), batch.num_tokens) <= 30 for batch in found)
-    again = list(batches_by_length(TextPairs(rows), 30))
-    assert [sentences(batch.src) for batch in again] == [sentences(batch.src) for batch in found]
+def test_validation_takes_all_pairs_once_without_randomness() -> None:
+    pairs = TextPairs([([4 + n] * (1 + n % 5), [4 + n] * (1 + n % 7)) for n in range(40)])
+    parts = parts_by_length(pairs, 30)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(40))
+    for part in parts:
+        assert max(lengths.sum() + len(part) for lengths in pairs.lengths(part)) <= 30
+    again = parts_by_length(pairs, 30)
+    assert [part.tolist() for part in again] == [part.tolist() for part in parts]

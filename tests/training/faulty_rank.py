@@ -1,11 +1,13 @@
 """A training of two processes, in one of which something goes wrong; started by torchrun.
 
-Arguments: a data folder, a run folder, and what happens to rank 1 in its sixth update: `memory`
-(there is none, once), `error` (a fault of the program) or `kill`.
+Arguments: a data folder, a run folder, what happens in the sixth update, and to which rank:
+`memory` (there is none, once), `error` (a fault of the program), `kill`, or, in updates 10 to 14,
+`nan` (its gradient is no number, the first time).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -15,21 +17,31 @@ from toy_training import settings_of
 
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
-from nmt.training.update import UpdateRunner
+from nmt.data.stream import Update
+from nmt.training.update import Outcome, UpdateRunner
 
 
-def main(data: str, out: str, fault: str) -> None:
+def main(data: str, out: str, fault: str, rank: str) -> None:
     backward, left = UpdateRunner._backward, [12]
+    run, seen = UpdateRunner.run, set()
+
+    def poison(self: UpdateRunner, update: Update, number: int, *, save: bool) -> Outcome:
+        if fault == "nan" and number in range(10, 15) and number not in seen:
+            seen.add(number)
+            if self.ranks.rank == int(rank):
+                self.optimizer.weights.gradient[0] = math.nan
+        return run(self, update, number, save=save)
 
     def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
         left[0] -= 1
-        if left[0] == 0 and self.ranks.rank == 1:
+        if left[0] == 0 and self.ranks.rank == int(rank) and fault != "nan":
             if fault == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise MemoryError if fault == "memory" else ValueError("a fault of the program")
         return backward(self, batch, num_tokens)
 
     UpdateRunner._backward = fail  # type: ignore[method-assign]
+    UpdateRunner.run = poison  # type: ignore[method-assign]
     sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, save_every=2)]
     nmt()
 

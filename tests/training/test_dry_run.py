@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from nmt.errors import UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey
+from nmt.training.meter import Figures
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +71,27 @@ def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
     )
     assert {"memory: gradient", "memory, expected", "memory, measured"} <= found.keys()
     assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
+
+
+def test_what_it_foretells_follows_from_what_it_measures(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Figures(
+        **{field.name: 0.0 for field in fields(Figures)}  # type: ignore[arg-type]
+        | {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
+    )
+    monkeypatch.setattr(module, "_try", lambda *_: measured)
+    found = rows(data, tmp_path / "run", max_updates=3_000)
+    assert found["tokens an update"] == "at most 200 a side"
+    assert found["time an update"] == "2.5 s"
+    assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
+    assert found["tokens a second"] == "1,234"
+    assert found["model-FLOPs utilisation"] == "62%"
+    parts = [size for name, size in found.items() if re.match("memory: ", name)]
+    assert len(parts) == 4  # weights, gradient, Adam, the largest micro-batch
+    megabytes = [int(size.removesuffix(" MB").replace(",", "")) for size in parts]
+    expected = int(found["memory, expected"].removesuffix(" MB"))
+    assert abs(sum(megabytes) - expected) <= 2  # each is rounded
 
 
 def test_it_writes_nothing(data: Path, tmp_path: Path) -> None:

@@ -312,7 +312,6 @@ def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
 # --- two processes
 
 
-@pytest.mark.slow
 def test_two_processes_stop_together_and_go_on_bit_for_bit(data: Path, tmp_path: Path) -> None:
     def command(out: str, max_updates: int) -> list[str]:
         settings = settings_of(**FP32 | {"max_updates": max_updates})
@@ -320,7 +319,7 @@ def test_two_processes_stop_together_and_go_on_bit_for_bit(data: Path, tmp_path:
 
     with training_until(tmp_path / "run", 7, command("run", 1_000_000)) as started:
         started.terminate()
-        started.communicate()
+        started.communicate(timeout=20)  # what a preempted job has before it is killed
     found = status(tmp_path / "run")
     assert found["status"] == "stopped"
     end = found["update"] + 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,8 +178,25 @@ def test_extreme_logits_stay_finite() -> None:
     assert nll.item() == 2e4
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_logits_of_all_tokens_never_exist_at_once(
+    monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 300 * TYPES)
+    shapes, of_chunk = [], loss_module._of_chunk
+
+    def note(logits: Tensor, *rest: Any) -> Any:
+        shapes.append(tuple(logits.shape))
+        return of_chunk(logits, *rest)
+
+    monkeypatch.setattr(loss_module, "_of_chunk", note)
+    states = torch.randn(700, 5, requires_grad=wanted)
+    projected_cross_entropy(states, torch.randn(TYPES, 5), torch.zeros(700).long(), 0.1)
+    assert shapes == [(234, TYPES), (234, TYPES), (232, TYPES)]
+
+
 @pytest.mark.parametrize("eps", [0.0, 0.1])
-@pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in chunks of 256, 256 and 88
+@pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in three chunks
 def test_states_and_projection_get_the_gradient_of_torch(
     monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
 ) -> None:

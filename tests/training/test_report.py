@@ -47,7 +47,7 @@ def report(tmp_path: Path, clock: Clock) -> Iterator[Report]:
         yield report
 
 
-def figures(update: int) -> dict[str, Any]:
+def figures(update: int, skipped: int = 0) -> dict[str, Any]:
     return {
         "kind": "train",
         "update": update,
@@ -58,6 +58,10 @@ def figures(update: int) -> dict[str, Any]:
         "learning_rate": 1e-3,
         "grad_norm": 2.0,
         "tokens_per_second": 12_345.6,
+        "mfu": 0.625,
+        "data_wait": 0.001,
+        "padding": 0.03,
+        "skipped_updates": skipped,
     }
 
 
@@ -73,11 +77,16 @@ def test_training_figures_go_to_metrics_and_log(
     report.trained(figures(1_200))
     assert metrics(tmp_path) == [figures(1_200)]
     line = (
-        "update 1,200 epoch 0.50: loss 4.500, 12,346 tokens/s, perplexity 70.10, learning rate "
-        "0.001, gradient 2.000"
+        "update 1,200 epoch 0.50: loss 4.500, perplexity 70.10, learning rate 0.001, gradient "
+        "2.000; 12,346 tokens/s, mfu 62%, data wait 0.1%, padding 3.0%"
     )
     assert log_of(tmp_path) == ["starting: a model", line]
     assert capsys.readouterr().err.splitlines() == [f"nmt: {line}"]
+
+
+def test_the_log_tells_of_updates_that_were_passed_over(report: Report, tmp_path: Path) -> None:
+    report.trained(figures(1_300, skipped=2))
+    assert log_of(tmp_path)[-1].endswith("; 2 updates without a finite gradient passed over")
 
 
 def test_a_validation_is_on_record_with_its_samples(

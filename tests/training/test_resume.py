@@ -36,6 +36,7 @@ from nmt.models.model_file import ModelReader
 from nmt.search import beam
 from nmt.training import stop, validation
 from nmt.training.run_folder import RunFolder
+from nmt.training.update import UpdateRunner
 
 BF16: dict[str, Value] = {**FP32, "precision": "bf16", "clip_norm": 1.0}
 FP16: dict[str, Value] = {**FP32, "precision": "fp16"}
@@ -78,17 +79,33 @@ def test_every_signal_stops_with_everything_saved(
     assert signal.getsignal(number) == before
 
 
-def test_ctrl_c_twice_does_not_wait(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [(validation, "smoothed_cross_entropy"), (UpdateRunner, "run")],
+    ids=["in validation", "after it"],
+)
+def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: object, function: str
 ) -> None:
-    def hurried(*_: object) -> None:
+    # Update 2 is saved, update 4 validated.
+    run, plain = tmp_path / "run", getattr(module, function)
+
+    def hurried(*arguments: object, **options: object) -> object:
+        log = run / "train.log"
+        validated = "update 4 valid" in log.read_text()
+        if not (validated if function == "run" else "going on" in log.read_text()):
+            return plain(*arguments, **options)
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it waits")
 
     monkeypatch.setattr(stop, "_SAME_CTRL_C", -1.0)  # not one that torchrun passes on
-    monkeypatch.setattr(validation, "smoothed_cross_entropy", hurried)
+    train(data, run, max_updates=2)
+    monkeypatch.setattr(module, function, hurried)
     with pytest.raises(KeyboardInterrupt):
-        train(data, tmp_path / "run")
+        train(data, run, validate_every=4)
+    reason = "interrupted (SIGINT): what came after the last save is lost"
+    assert status(run) == {"status": "stopped", "update": 2, "reason": reason}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch import nn
 from toy_training import (
     FP32,
     assert_same_run,
@@ -24,9 +26,11 @@ from toy_training import (
 from nmt.config import Value
 from nmt.errors import Stopped, UsageError
 from nmt.search import beam
+from nmt.training import loss, trainer
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest, parse_time_limit
+from nmt.training.update import UpdateRunner
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,51 @@ def test_ctrl_c_that_torchrun_passes_on_is_still_one_request(
         now = 2.0
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_where_there_is_nothing_to_save_signals_and_the_clock_are_answered_at_once() -> None:
+    for deadline, late in ((math.inf, "SIGUSR1"), (time.monotonic(), "time limit")):
+        request = StopRequest(deadline)
+        with request.listening(), pytest.raises(KeyboardInterrupt), request.at_once():
+            if late == "SIGUSR1":
+                os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(10)  # no more than a moment of it
+        assert request.reason == late
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    with (request := StopRequest()).listening():
+        with request.at_once():
+            pass
+        os.kill(os.getpid(), signal.SIGUSR1)  # from here on it is noted
+    assert request()
+
+
+def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run believe that its model is compiled."""
+    monkeypatch.setattr(nn.Module, "compile", lambda *_, **__: None)
+    monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [(trainer, "fitting_tokens"), (UpdateRunner, "_backward")],
+    ids=["trying what fits", "the first update"],
+)
+def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: object, function: str
+) -> None:
+    without_compiling(monkeypatch)
+    run = tmp_path / "run"
+
+    def compile_for_long(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, function, compile_for_long)
+        train(data, run, **FP32, compile=True)
+    assert status(run) == {"status": "stopped", "update": 0, "reason": "interrupted (SIGTERM)"}
+    train(data, run, **FP32, compile=True)
+    assert status(run)["status"] == "finished"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import itertools
 import math
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,6 +22,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from toy_training import (
     content,
+    environment,
     flat,
     metrics,
     newest_state,
@@ -39,13 +42,14 @@ from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.model_file import ModelReader, load_model
+from nmt.training import launch as launch_module
 from nmt.training.average import select_checkpoints
 from nmt.training.distributed import Ranks
 from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 from nmt.training.update import UpdateRunner
-from nmt.training.validation import Validator
+from nmt.training.validation import ValidationResult, Validator
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
 # but rounding; it also lets a gradient of the wrong scale show.
@@ -234,6 +238,37 @@ def test_a_run_of_one_process_goes_on_with_two_and_back(
     assert difference(one_process, out) < 1e-4
 
 
+def test_a_run_goes_on_with_micro_batches_of_another_size(data: Path, tmp_path: Path) -> None:
+    values = COMPARABLE | {"batch_tokens": 300, "micro_batch_tokens": 120}
+    whole = train(data, tmp_path / "whole", **values)
+    out = train(data, tmp_path / "run", **values | {"max_updates": 4})
+    train(data, out, **values | {"micro_batch_tokens": 35})
+    assert [record["micro_batch_tokens"] for record in metrics(out, "start")] == [120, 35]
+    assert 0 < difference(whole, out) < 1e-4
+
+
+def test_two_machines_meet_and_come_to_what_one_comes_to(
+    data: Path, tmp_path: Path, one_process: Path
+) -> None:
+    with socket.create_server(("localhost", 0)) as free:
+        meeting = f"localhost:{free.getsockname()[1]}"
+    torchrun = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    arguments = ["-m", "nmt", "train", str(data), "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "torch.distributed.run", *torchrun, "--rdzv-endpoint", meeting]
+    machines = [
+        subprocess.Popen(
+            [*command, *arguments, *settings_of(**COMPARABLE)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        for _ in range(2)
+    ]
+    said = [machine.communicate(timeout=120)[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert difference(one_process, tmp_path / "run") < 1e-4
+
+
 # --- what it leaves
 
 
@@ -274,6 +309,20 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
         "threads": 1,
         "torch": torch.__version__,
     }
+
+
+def test_the_library_of_matrix_products_stays_that_of_the_start(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libraries = iter(["onednn", "torch"])
+    used: list[str] = []
+    monkeypatch.setattr(launch_module, "fastest_library", lambda: next(libraries))
+    monkeypatch.setattr(launch_module, "use_library", used.append)
+    for updates in (1, 2):
+        out = train(data, tmp_path / "run", matmul="auto", max_updates=updates)
+    assert used == ["onednn", "onednn"]
+    assert [record["matmul"] for record in metrics(out, "start")] == ["onednn", "onednn"]
+    assert next(libraries) == "torch"  # nobody has measured again
 
 
 def test_the_last_updates_are_logged_too(data: Path, tmp_path: Path) -> None:
@@ -387,15 +436,34 @@ def test_the_moving_average_is_what_is_validated_and_written(
     assert result.loss == pytest.approx(metrics(out, "valid")[-1]["loss"], rel=1e-6)
 
 
-def test_patience_ends_a_run_that_gets_no_better(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("metric", ["loss", "bleu"])
+def test_patience_ends_a_run_that_gets_no_better(data: Path, tmp_path: Path, metric: str) -> None:
     # So small a rate changes no weight: only the first validation is better than what was before.
-    out = train(data, tmp_path / "run", learning_rate=1e-30, validate_every=3, patience=2)
+    still: dict[str, Value] = {"learning_rate": 1e-30, "validate_every": 3, "best_metric": metric}
+    still["validate_bleu"] = metric == "bleu"
+    out = train(data, tmp_path / "run", **still, patience=2)
     assert [record["update"] for record in metrics(out, "valid")] == [3, 6, 9]
     assert status(out)["reason"] == "no better result in 2 validations"
     assert status(out)["update"] == 9
     assert ModelReader(out / "best.safetensors").card.update == 3
-    train(data, out, learning_rate=1e-30, validate_every=3, patience=4)  # more of it goes on
+    train(data, out, **still, patience=4)  # more of it goes on
     assert status(out)["update"] == 15
+
+
+def test_patience_goes_by_the_metric_that_is_asked_for(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = iter([(3.0, 10.0), (2.0, 9.0), (1.0, 8.0)])  # loss gets better, BLEU does not
+
+    def measured(*_: object) -> ValidationResult:
+        loss, bleu = next(figures)
+        return ValidationResult(loss, loss, bleu, "signature")
+
+    monkeypatch.setattr(Validator, "measure", measured)
+    values: dict[str, Value] = {"validate_bleu": True, "best_metric": "bleu", "patience": 2}
+    out = train(data, tmp_path / "run", **values, validate_every=3)
+    assert (status(out)["update"], status(out)["status"]) == (9, "finished")
+    assert ModelReader(out / "best.safetensors").card.update == 3
 
 
 # --- what it refuses

@@ -17,8 +17,10 @@ from toy_training import (
     metrics,
     newest_state,
     nmt,
+    recipe,
     settings_of,
     status,
+    stopped_after,
     train,
 )
 
@@ -27,6 +29,8 @@ from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.training import memory, micro_batch
+from nmt.training.distributed import Ranks
+from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
@@ -102,6 +106,70 @@ def test_another_error_is_not_taken_for_lack_of_memory(
     fail_at(monkeypatch, RuntimeError("shapes do not match"), tokens=0)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         train(data, tmp_path / "run")
+
+
+def test_a_batch_that_is_tried_leaves_nothing_behind(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = train(data, tmp_path / "expected", max_updates=3, **PLAIN)
+    run, found = UpdateRunner.run, []
+
+    def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        found.append(self.fits(update.batches[0]))
+        with monkeypatch.context() as patch:
+            fail_at(patch, MemoryError(), tokens=0)
+            found.append(self.fits(update.batches[0]))
+        assert not self.optimizer.weights.gradient.any()
+        return run(self, update, number, save=save)
+
+    monkeypatch.setattr(UpdateRunner, "run", try_first)
+    tried = train(data, tmp_path / "tried", max_updates=3, **PLAIN)
+    assert found == [True, False] * 3
+    assert torch.equal(flat(tried / "last.safetensors"), flat(expected / "last.safetensors"))
+
+
+@pytest.mark.parametrize(("room", "tokens"), [(10**6, 200), (150, 100), (40, 50)])
+def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, tokens: int) -> None:
+    tried: list[int] = []
+
+    class Runner:
+        def shape(self, *_: int) -> None:
+            return None
+
+        def fits(self, batch: Batch) -> bool:
+            tried.append(batch.num_tokens)
+            assert batch.src.longest == batch.tgt_in.longest == 31
+            return batch.num_tokens <= room
+
+    arguments = DataFolder.open(data), Runner(), Ranks(0, 0, 1, 1), torch.device("cuda")
+    found = micro_batch.fitting_tokens(recipe(micro_batch_tokens=0), *arguments)  # type: ignore[arg-type]
+    assert (found, tried[0]) == (tokens, 186)  # of 200 for an update, six of the longest sentences
+
+
+def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
+    class Runner:
+        def shape(self, *_: int) -> None:
+            return None
+
+        def fits(self, _: Batch) -> bool:
+            return False
+
+    arguments = DataFolder.open(data), Runner(), Ranks(0, 0, 1, 1), torch.device("cuda")
+    with pytest.raises(NMTError, match="not memory enough to train this model on one pair of 31"):
+        micro_batch.fitting_tokens(recipe(), *arguments)  # type: ignore[arg-type]
+
+
+def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(Optimizer, "step", fail)
+    with pytest.raises(MemoryError):  # which the command line has a line for
+        train(data, tmp_path / "run")
+    assert status(tmp_path / "run")["status"] == "failed"
+    assert "Tried to allocate" in status(tmp_path / "run")["reason"]
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
@@ -200,6 +268,20 @@ def test_several_in_a_row_are_left_out_after_going_back(
             assert path.read_text(encoding="utf-8").splitlines() == expected
 
 
+def test_a_run_that_went_back_is_stopped_and_goes_on_bit_for_bit(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, order[9:14])
+    whole = train(data, tmp_path / "whole", max_updates=20)
+    run = stopped_after(monkeypatch, 17, data, tmp_path / "run", max_updates=20)
+    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
+    train(data, run, max_updates=20)
+    assert torch.equal(flat(run / "last.safetensors"), flat(whole / "last.safetensors"))
+    (passed_over,) = {str(newest_state(one)[0]["progress"]["passed_over"]) for one in (run, whole)}
+    assert passed_over.count("epoch") == 5
+
+
 def test_a_run_that_diverges_again_after_going_back_fails(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,11 +297,13 @@ def test_a_run_that_diverges_again_after_going_back_fails(
 # --- two processes, in one of which something goes wrong
 
 
-def train_with_fault(data: Path, run: Path, fault: str) -> subprocess.CompletedProcess[str]:
+def train_with_fault(
+    data: Path, run: Path, fault: str, rank: int = 1
+) -> subprocess.CompletedProcess[str]:
     program = Path(__file__).with_name("faulty_rank.py")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
-        [sys.executable, *torchrun, program, data, run, fault],
+        [sys.executable, *torchrun, program, data, run, fault, str(rank)],
         capture_output=True,
         text=True,
         check=False,
@@ -244,26 +328,52 @@ def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(
     )
 
 
+def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
+    data: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    done = train_with_fault(data, run, "nan")
+    assert done.returncode == 0, done.stderr
+    # States were saved after updates 10, 12 and 14, too, but none of them is sound.
+    (event,) = [record for record in metrics(run) if "went_back" in record]
+    assert event["update"] == 8
+    assert len(newest_state(run)[0]["progress"]["passed_over"]) == 5
+    assert len(list(run.glob("checkpoints/*.state"))) == 2
+    assert status(run)["status"] == "finished"
+
+
+@pytest.fixture(scope="module")
+def of_two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing happens to."""
+    run = tmp_path_factory.mktemp("two") / "run"
+    done = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
 @pytest.mark.parametrize(
-    ("fault", "cause"),
+    ("fault", "rank", "cause"),
     [
-        ("error", "rank 1 failed: ValueError: a fault of the program"),
-        ("kill", "rank 1 is gone without a word"),
+        ("error", 1, "rank 1 failed: ValueError: a fault of the program"),
+        ("kill", 1, "rank 1 is gone without a word"),
+        ("kill", 0, "rank 0 is gone without a word"),
     ],
 )
 def test_a_rank_that_fails_stops_the_other_which_says_why(
-    data: Path, tmp_path: Path, fault: str, cause: str
+    data: Path, tmp_path: Path, of_two_processes: Path, fault: str, rank: int, cause: str
 ) -> None:
     run = tmp_path / "run"
-    done = train_with_fault(data, run, fault)
+    done = train_with_fault(data, run, fault, rank)
     assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nmt: rank 0: error")]
+    said = f"nmt: rank {1 - rank}: error"
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith(said)]
     assert cause in line
     assert (status(run)["status"], cause in status(run)["reason"]) == ("failed", True)
     # What was saved is whole, and the run goes on from there.
     again = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
     assert again.returncode == 0, again.stderr
-    assert status(run)["status"] == "finished"
+    found, expected = (flat(one / "last.safetensors") for one in (run, of_two_processes))
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from toy_training import metrics, pairs, recipe, train, weights
 
-from nmt.data.batches import batches_by_length, collate
+from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
 from nmt.search.translator import Translation, Translator
+from nmt.training import validation
 from nmt.training.distributed import Ranks
+from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.validation import Sample, ValidationResult, Validator, spread
 
 EPS = 0.1
@@ -109,7 +112,7 @@ def test_two_processes_find_what_one_finds(two_ranks: list[Any], result: Validat
 
 
 def test_two_processes_share_the_work(data: Path, two_ranks: list[Any]) -> None:
-    batches = len(list(batches_by_length(DataFolder.open(data).valid, 60)))
+    batches = len(parts_by_length(DataFolder.open(data).valid, 60))
     shares = [found["batches"] for found in two_ranks]
     assert sum(shares) == batches
     assert max(shares) - min(shares) <= 1
@@ -158,6 +161,29 @@ def test_two_processes_have_the_samples_of_one(
         assert (found["samples"], found["sample"]) == (three, one)
 
 
+def test_without_memory_it_goes_on_in_smaller_batches(
+    data: Path, model: TranslationModel, result: ValidationResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, translate, sizes = smoothed_cross_entropy, Translator.translate, list[int]()
+
+    def loss_of_few(states: Tensor, projection: Tensor, targets: Tensor, eps: float) -> Any:
+        if len(targets) > 20:
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+        return losses(states, projection, targets, eps)
+
+    def translate_few(self: Translator, lines: list[str], **options: Any) -> Any:
+        sizes.append(self.batch_tokens)
+        if self.batch_tokens > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return translate(self, lines, **options)
+
+    monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
+    monkeypatch.setattr(Translator, "translate", translate_few)
+    found = measure(data, model, with_bleu=True)
+    assert found.figures() == pytest.approx(result.figures(), rel=1e-5)
+    assert sizes == [4096 >> halvings for halvings in range(7)]
+
+
 @pytest.mark.parametrize(
     ("count", "total", "lines"),
     [(0, 5, []), (1, 5, [2]), (2, 8, [2, 6]), (3, 3, [0, 1, 2]), (9, 2, [0, 1])],
@@ -167,7 +193,7 @@ def test_spread(count: int, total: int, lines: list[int]) -> None:
 
 
 def test_a_stop_ends_it_before_samples(data: Path, model: TranslationModel) -> None:
-    batches = len(list(batches_by_length(DataFolder.open(data).valid, 60)))
+    batches = len(parts_by_length(DataFolder.open(data).valid, 60))
     answers = iter([*[False] * batches, True])
     validator = Validator(
         DataFolder.open(data),

@@ -72,7 +72,7 @@ def gradient_sums(ranks: Ranks, dtype: torch.dtype) -> list[bool]:
             plain = ranks.sum_(weights.gradient.clone())
             weights.clear_gradient()
             if working:
-                total.begin(last=True)
+                total.begin(first=True, last=True)
                 model(batch).float().square().mean().backward()
             early = len(total._started)
             total.finish()
