@@ -104,7 +104,8 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGUSR1):  # as schedulers send before they kill
+        signal.signal(number, _terminate)
     sys.exit(_run())
 
 

@@ -75,14 +75,19 @@ class _OneDNNLinear(torch.autograd.Function):
         )
 
 
-def fastest_library() -> str:
-    """Return the library whose three products of one linear layer take less time here.
+def fastest_library(width: int) -> str:
+    """Return the library whose three products of a linear layer take less time here.
 
-    oneDNN must also agree with torch to rounding. It takes about a tenth of a second.
+    oneDNN must also agree with torch to rounding. It takes some tenths of a second.
+
+    Args:
+        width: D, of the model.
     """
     random = torch.Generator().manual_seed(0)
+    rows, wider = max(256, (1 << 20) // width), 2 * width  # about as many tokens as are at work
     x, weight, gradient = (
-        torch.randn(shape, generator=random) for shape in ((2048, 512), (1024, 512), (2048, 1024))
+        torch.randn(shape, generator=random)
+        for shape in ((rows, width), (wider, width), (rows, wider))
     )
 
     def by_torch() -> list[Tensor]:

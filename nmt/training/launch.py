@@ -114,7 +114,7 @@ def settle(
     # Each process would start so many compilers as if it were alone.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(cores))
     if matmul == "auto":
-        matmul = ranks.gather(fastest_library())[0]
+        matmul = ranks.gather(fastest_library(recipe.model.d_model))[0]
     use_library(matmul)
     training = dataclasses.replace(recipe.training, threads=threads, matmul=matmul)
     recipe = dataclasses.replace(recipe, training=training)

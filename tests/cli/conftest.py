@@ -24,7 +24,8 @@ def nmt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Answer]]:
     """Run `nmt WORDS...` and return what it answers."""
-    handler = signal.getsignal(signal.SIGTERM)
+    numbers = signal.SIGTERM, signal.SIGUSR1
+    before = [signal.getsignal(number) for number in numbers]
 
     def run(*words: str | Path) -> Answer:
         monkeypatch.setattr(sys, "argv", ["nmt", *map(str, words)])
@@ -34,4 +35,5 @@ def nmt(
         return Answer(caught.value.code, *capsys.readouterr())
 
     yield run
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)

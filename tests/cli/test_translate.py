@@ -223,8 +223,9 @@ def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
-    model_file: Path, tmp_path: Path
+    model_file: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = subprocess.Popen(
         command(model_file, "--output", tmp_path / "out"),
@@ -237,7 +238,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
     while process.poll() is None and not any(p.stat().st_size for p in tmp_path.iterdir()):
         time.sleep(0.05)  # until the first line has been written under a temporary name
     assert not (tmp_path / "out").exists()
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     stderr = process.stderr.read()
     assert process.wait() == 75
     assert stderr.startswith(b"nmt: warning: stopped; ")

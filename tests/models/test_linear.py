@@ -71,7 +71,7 @@ def test_the_faster_library_is_chosen(monkeypatch: pytest.MonkeyPatch, faster: s
     monkeypatch.setattr(
         linear_module, "_shortest", lambda work: timed[work.__name__.removeprefix("by_")]
     )
-    assert fastest_library() == faster
+    assert fastest_library(64) == faster
 
 
 @pytest.mark.parametrize("fault", ["missing", "wrong"])
@@ -85,4 +85,4 @@ def test_an_operator_that_is_missing_or_wrong_is_not_used(
 
     monkeypatch.setattr(linear_module, "_onednn_product", operator)
     monkeypatch.setattr(linear_module, "_shortest", lambda work: float("torch" in work.__name__))
-    assert fastest_library() == "torch"
+    assert fastest_library(64) == "torch"

@@ -316,7 +316,7 @@ def test_the_library_of_matrix_products_stays_that_of_the_start(
 ) -> None:
     libraries = iter(["onednn", "torch"])
     used: list[str] = []
-    monkeypatch.setattr(launch_module, "fastest_library", lambda: next(libraries))
+    monkeypatch.setattr(launch_module, "fastest_library", lambda _: next(libraries))
     monkeypatch.setattr(launch_module, "use_library", used.append)
     for updates in (1, 2):
         out = train(data, tmp_path / "run", matmul="auto", max_updates=updates)
