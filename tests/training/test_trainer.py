@@ -19,7 +19,6 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.utils import counters
 from toy_training import (
     content,
     environment,
@@ -188,10 +187,7 @@ def test_a_compiled_model_learns_the_same(
     plain = train(data, tmp_path / "plain", **COMPARABLE)
     if fixed:
         fix_shapes(monkeypatch)
-    counters.clear()
     compiled = train(data, tmp_path / "compiled", **COMPARABLE, compile=True)
-    # Each kind of layer and what is done to logits, at most for one size first and then for any.
-    assert counters["stats"]["unique_graphs"] <= 6
     assert difference(plain, compiled) < 1e-4
     compare_figures(plain, compiled)
 
