@@ -312,6 +312,7 @@ def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
 # --- two processes
 
 
+@pytest.mark.slow
 def test_two_processes_stop_together_and_go_on_bit_for_bit(data: Path, tmp_path: Path) -> None:
     def command(out: str, max_updates: int) -> list[str]:
         settings = settings_of(**FP32 | {"max_updates": max_updates})

@@ -243,6 +243,7 @@ def test_a_run_goes_on_with_micro_batches_of_another_size(data: Path, tmp_path: 
     assert 0 < difference(whole, out) < 1e-4
 
 
+@pytest.mark.slow
 def test_two_machines_meet_and_come_to_what_one_comes_to(
     data: Path, tmp_path: Path, one_process: Path
 ) -> None:
