@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from nmt.data.batches import Batch, FixedShape, collate
+from nmt.data.batches import Batch, FixedShape, Packed, collate
 from nmt.data.shards import TokenRows
 
 Rows = Sequence[Sequence[int]]
+
+
+def sentences(packed: Packed) -> list[list[int]]:
+    """The token ids of each sentence."""
+    return [packed.tokens[a:b].tolist() for a, b in pairwise(packed.starts.tolist())]
 
 
 def batch_of(sources: Rows, targets: Rows, shape: FixedShape | None = None) -> Batch:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 from made_up_pairs import Lengths, TextPairs, like_wmt, with_eos
 from numpy.typing import NDArray
-from pairs import batch_of
+from pairs import batch_of, sentences
 
 from nmt.data.batches import (
     Batch,
     FixedShape,
-    Packed,
     collate,
     micro_batches,
     pack_sources,
@@ -100,11 +97,6 @@ def test_a_rank_without_pairs_has_no_micro_batches() -> None:
 
 
 # ---------------------------------------------------------------------------- tensors
-
-
-def sentences(packed: Packed) -> list[list[int]]:
-    bounds = packed.starts.tolist()
-    return [packed.tokens[a:b].tolist() for a, b in pairwise(bounds)]
 
 
 def test_collate_makes_the_tensors_of_two_pairs() -> None:

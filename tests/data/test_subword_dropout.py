@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 from made_up_pairs import TextPairs
+from pairs import sentences
 
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Cut, Position, updates_from
@@ -121,7 +122,7 @@ def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Voca
             for rank in range(ranks)
         ]
         return [
-            [row for update in updates for batch in update.batches for row in batch.src.tolist()]
+            [row for update in updates for batch in update.batches for row in sentences(batch.src)]
             for updates in zip(*(itertools.islice(stream, 3) for stream in streams), strict=True)
         ]
 
@@ -140,6 +141,4 @@ def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Voca
     )
     assert update.tgt_tokens == sum(batch.num_tokens for batch in update.batches)
     assert update.tgt_tokens > sum(map(len, ids)) + len(ids)
-    shared = sources(Position(), ranks=2)
-    trimmed = [[[t for t in row if t] for row in rows] for rows in (first[0], shared[0])]
-    assert trimmed[0] == trimmed[1]
+    assert sources(Position(), ranks=2)[0] == first[0]
