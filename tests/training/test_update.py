@@ -328,6 +328,7 @@ def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(
     )
 
 
+@pytest.mark.slow
 def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
     data: Path, tmp_path: Path
 ) -> None:
@@ -356,7 +357,7 @@ def of_two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     [
         ("error", 1, "rank 1 failed: ValueError: a fault of the program"),
         ("kill", 1, "rank 1 is gone without a word"),
-        ("kill", 0, "rank 0 is gone without a word"),
+        pytest.param("kill", 0, "rank 0 is gone without a word", marks=pytest.mark.slow),
     ],
 )
 def test_a_rank_that_fails_stops_the_other_which_says_why(
