@@ -97,11 +97,10 @@ def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> 
     sizes = [len(rows.ids) + len(rows) for rows in (src, tgt)]
     src_padding, tgt_padding = shape.padding(*sizes) if shape else (_NONE, _NONE)
     longest = shape.longest if shape else 0
-    targets = _packed(tgt, EOS_ID, _NONE, 0).tokens
     return Batch(
         src=_packed(src, EOS_ID, src_padding, longest),
         tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest),
-        targets=targets,
+        targets=torch.from_numpy(_with_ends(tgt, EOS_ID)),
     )
 
 
@@ -146,13 +145,10 @@ def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed
         padding: lengths of the sentences of padding.
         longest: at least so much is what the result calls longest.
     """
-    own = np.arange(len(rows))
     lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
     starts = np.concatenate(([0], np.cumsum(lengths)))
-    tokens = np.full(starts[-1], PAD_ID, dtype=np.int64)
-    at_start = int(end == BOS_ID)
-    tokens[np.arange(len(rows.ids)) + np.repeat(own, rows.lengths) + at_start] = rows.ids
-    tokens[starts[own] if at_start else starts[own + 1] - 1] = end
+    own = _with_ends(rows, end)
+    tokens = np.pad(own, (0, starts[-1] - len(own)), constant_values=PAD_ID)
     sentences = np.repeat(np.arange(len(lengths)), lengths)
     return Packed(
         tokens=torch.from_numpy(tokens),
@@ -160,6 +156,14 @@ def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed
         positions=torch.from_numpy(np.arange(len(tokens)) - starts[sentences]),
         starts=torch.from_numpy(starts.astype(np.int32)),
         longest=max(longest, int(lengths.max())),
+    )
+
+
+def _with_ends(rows: TokenRows, end: int) -> Indices:
+    """Return all ids with a bos before or an eos behind each row: (tokens + rows,)."""
+    closing = np.cumsum(rows.lengths, dtype=np.int64)  # where each row ends among the ids
+    return np.insert(
+        rows.ids.astype(np.int64), closing - rows.lengths if end == BOS_ID else closing, end
     )
 
 
@@ -180,7 +184,7 @@ def micro_batches(
     tgt_lengths: Lengths,
     micro_batch_tokens: int,
     *,
-    padding: float = 0.25,
+    in_tables: bool = True,
 ) -> list[Indices]:
     """Cut pairs into runs of at most so many tokens on either side; a longer pair stands alone.
 
@@ -190,19 +194,19 @@ def micro_batches(
     Args:
         src_lengths, tgt_lengths: (pairs,), eos not counted.
         micro_batch_tokens: the bound.
-        padding: by how much a run may be above it where its sentences stand in tables, as for
-            attention on CPUs.
+        in_tables: whether attention lays sentences out in tables; padding there may take a run
+            above the bound by a quarter.
 
     Returns:
         The places that each run holds.
     """
     lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens, padding)
+    cuts = _cut(lengths, micro_batch_tokens, in_tables)
     # Find the smallest bound that takes no more runs: too_small < bound <= enough.
     too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound, padding)
+        tried = _cut(lengths, bound, in_tables)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -210,16 +214,14 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut(lengths: list[tuple[int, int]], bound: int, padding: float) -> list[int]:
+def _cut(lengths: list[tuple[int, int]], bound: int, in_tables: bool) -> list[int]:
     """Return the places where a run of pairs has to end, because one more would exceed a bound."""
     cuts: list[int] = []
     start = src_tokens = tgt_tokens = longest = 0
     for index, (src, tgt) in enumerate(lengths):
         src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
-        padded = longest * (index - start + 1)
-        if index > start and (
-            max(src_tokens, tgt_tokens) > bound or padded > (1 + padding) * bound
-        ):
+        too_wide = in_tables and longest * (index - start + 1) > 1.25 * bound
+        if index > start and (too_wide or max(src_tokens, tgt_tokens) > bound):
             cuts.append(index)
             start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
     return cuts

@@ -7,7 +7,6 @@ position behind its last update, which costs the plan of one pool and no more.
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import threading
 from collections.abc import Collection, Generator, Iterator
@@ -70,7 +69,7 @@ class Cut:
     micro_batch_tokens: int
     rank: int = 0
     ranks: int = 1
-    shape: FixedShape | None = None
+    shape: FixedShape | None = None  # only for attention without tables
 
 
 def updates_from(
@@ -110,8 +109,7 @@ def updates_from(
                         own_src.lengths,
                         own_tgt.lengths,
                         cut.micro_batch_tokens,
-                        # Whoever asks for a shape has no tables.
-                        padding=math.inf if cut.shape else 0.25,
+                        in_tables=cut.shape is None,
                     )
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
