@@ -37,8 +37,9 @@ lint: install  ## Check style and types.
 	$(BIN)/ruff format --check nmt tests examples
 	$(BIN)/mypy
 
+# Idle workers take over tests from busy ones: most start processes, and take seconds each.
 test: lint  ## Check style and types, and run the tests.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test-slow: install  ## Run the tests that take longer.
 	$(BIN)/python -m pytest -m slow

@@ -37,16 +37,11 @@ def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
 
 
-def table_bytes(capacity: int) -> int:
-    """Return the memory of a table for so many hashes."""
-    return 8 * _slots(capacity)
-
-
 class SeenHashes:
     """The set of hashes seen so far, of which there are at most `capacity`."""
 
     def __init__(self, capacity: int) -> None:
-        self._table: Hashes = np.zeros(_slots(capacity), np.uint64)
+        self._table: Hashes = np.zeros(int(capacity * _SLOTS_PER_HASH) + 2, np.uint64)
 
     def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Add hashes in their order; return which of them were new: (len(hashes),)."""
@@ -71,7 +66,3 @@ class SeenHashes:
             waiting = waiting[~at_home]
             slots = (slots[~at_home] + np.uint64(1)) % size
         return is_new
-
-
-def _slots(capacity: int) -> int:
-    return int(capacity * _SLOTS_PER_HASH) + 2

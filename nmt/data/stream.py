@@ -47,11 +47,6 @@ class Update:
     """Epochs that are complete after this update."""
 
     @property
-    def src_tokens(self) -> int:
-        """Source tokens of all ranks, eos counted."""
-        return self.lengths.src
-
-    @property
     def tgt_tokens(self) -> int:
         """Target tokens of all ranks, eos counted."""
         return self.lengths.tgt

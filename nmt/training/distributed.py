@@ -98,10 +98,6 @@ class Ranks:
             return list(flags)
         return [bool(count) for count in self.sum_(torch.tensor(flags, dtype=torch.int64)).tolist()]
 
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        self.any(False)
-
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Let an expected error of any rank in this block be raised on all of them.

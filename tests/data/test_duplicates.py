@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmt.data.duplicates import SeenHashes, hash_lines, hash_pairs, table_bytes
+from nmt.data.duplicates import SeenHashes, hash_lines, hash_pairs
 
 
 def test_a_batch_may_repeat_itself_and_earlier_batches() -> None:
@@ -21,7 +21,7 @@ def test_a_batch_may_repeat_itself_and_earlier_batches() -> None:
 def test_a_table_agrees_with_a_set_until_it_is_full(factor: int) -> None:
     random = np.random.default_rng(5)
     seen, expected = SeenHashes(3000), set[int]()
-    assert table_bytes(3000) == 8 * 4002
+    assert seen._table.nbytes == 8 * 4002
     for _ in range(60):
         batch = (1 + random.integers(0, 3000, size=200)).astype(np.uint64) * np.uint64(factor)
         new = []

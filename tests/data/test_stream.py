@@ -73,7 +73,7 @@ def test_any_number_of_ranks_sees_the_same_updates(ranks: int) -> None:
         parts = [updates[number] for updates in shared]
         assert all(part.pairs.tolist() == whole.pairs.tolist() for part in parts)
         assert all(part.tgt_tokens == whole.tgt_tokens for part in parts)
-        assert sum(part.own_tokens for part in parts) == whole.src_tokens + whole.tgt_tokens
+        assert sum(part.own_tokens for part in parts) == whole.lengths.src + whole.lengths.tgt
         rows = sum(len(batch.src.starts) - 1 for part in parts for batch in part.batches)
         assert rows == len(whole.pairs)
 
@@ -81,7 +81,7 @@ def test_any_number_of_ranks_sees_the_same_updates(ranks: int) -> None:
 def test_an_update_says_what_is_in_it() -> None:
     update = next(stream())
     src, tgt = PAIRS.lengths(update.pairs)
-    assert (update.src_tokens, update.tgt_tokens) == ((src + 1).sum(), (tgt + 1).sum())
+    assert (update.lengths.src, update.tgt_tokens) == ((src + 1).sum(), (tgt + 1).sum())
     assert sum(batch.num_tokens for batch in update.batches) == update.tgt_tokens
     assert len(update.batches) > 1
     assert max(len(batch.src.tokens) for batch in update.batches) <= 400
