@@ -130,8 +130,10 @@ class TrainingConfig:
     )
     threads: int = _value(
         0,
-        "CPU threads of each process; 0: the machine's cores divided by the processes.",
+        "CPU threads of each process; 0: the machine's cores divided by the processes, kept when "
+        "as many processes go on.",
         minimum=0,
+        resumable=True,
     )
     compile: bool = _value(
         False,

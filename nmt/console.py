@@ -152,6 +152,11 @@ class LiveView:
         if self._visible:
             self._steps.advance(self._step)
 
+    def go_back(self, step: int) -> None:
+        """Count from an earlier step on."""
+        if self._visible:
+            self._steps.reset(self._step, completed=step)
+
     def _write_above(self, line: str) -> None:
         from rich.text import Text
 

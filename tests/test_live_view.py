@@ -20,6 +20,9 @@ with console.LiveView("working", total=10, unit="steps", initial=2) as view:
         view.advance()
         console.notice(f"notice {number} " + "long " * 30 + "[end]")
         time.sleep(0.6)
+    if "back" in sys.argv:
+        view.go_back(1)
+        time.sleep(0.6)
     if "warn" in sys.argv:
         warnings.warn("of a library")
     if "fail" in sys.argv:
@@ -51,6 +54,12 @@ def test_it_shows_bar_rate_time_left_and_rows() -> None:
     assert "left" in terminal.written
     assert "figure" in terminal.written
     assert r"a[b]\x1b[31mcddd" in terminal.written  # neither markup nor escape codes get through
+
+
+def test_it_counts_from_an_earlier_step_after_going_back() -> None:
+    terminal = on_terminal("back")
+    terminal.finish()
+    assert terminal.written.rindex("1/10") > terminal.written.rindex("5/10")
 
 
 def test_it_goes_with_an_error_too() -> None:

@@ -104,8 +104,11 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    for number in (signal.SIGTERM, signal.SIGUSR1):  # as schedulers send before they kill
-        signal.signal(number, _terminate)
+    # What schedulers send before they kill, and a terminal that is closed, unless nohup has been
+    # used.
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _terminate)
     sys.exit(_run())
 
 

@@ -167,7 +167,7 @@ def _with_ends(rows: TokenRows, end: int) -> Indices:
     )
 
 
-def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> list[Indices]:
+def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
     """Share an update's pairs among ranks: neighbours stay together, tokens are about equal.
 
     Returns the places in the update that each rank gets, and none where there are fewer pairs than
@@ -175,8 +175,8 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, ranks: int) -> l
     """
     costs = (src_lengths + tgt_lengths).astype(np.int64) + 2
     middles = np.cumsum(costs) - costs / 2
-    owners = (middles * ranks / costs.sum()).astype(np.int64)
-    return [np.flatnonzero(owners == rank) for rank in range(ranks)]
+    owners = (middles * world_size / costs.sum()).astype(np.int64)
+    return [np.flatnonzero(owners == rank) for rank in range(world_size)]
 
 
 def micro_batches(

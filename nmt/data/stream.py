@@ -18,7 +18,7 @@ import numpy as np
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Pairs, PoolPlan, plan_pool
 from nmt.data.permutation import Indices
-from nmt.data.shards import TokenRows
+from nmt.data.shards import Lengths, TokenRows
 from nmt.data.subword_dropout import SubwordDropout
 
 Item = TypeVar("Item")
@@ -59,12 +59,20 @@ class Update:
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of an update a rank gets, and in what parts, and of what shape if of one."""
+    """How much of an update a rank gets, in what parts, and of what shape if of one."""
 
     micro_batch_tokens: int
     rank: int = 0
-    ranks: int = 1
-    shape: FixedShape | None = None  # only for attention without tables
+    world_size: int = 1
+    in_tables: bool = True
+    """Whether attention lays sentences out in tables, so that padding there counts."""
+    shape: FixedShape | None = None
+
+    def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
+        """Return which of a rank's pairs each of its micro-batches holds."""
+        return micro_batches(
+            src_lengths, tgt_lengths, self.micro_batch_tokens, in_tables=self.in_tables
+        )
 
 
 def updates_from(
@@ -94,18 +102,13 @@ def updates_from(
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
-            share = split_update(src.lengths, tgt.lengths, ranks=cut.ranks)[cut.rank]
+            share = split_update(src.lengths, tgt.lengths, world_size=cut.world_size)[cut.rank]
             own_src, own_tgt = src.take(share), tgt.take(share)
             yield Update(
                 pairs=plan.update(index),
                 batches=[
                     collate(own_src.take(part), own_tgt.take(part), cut.shape)
-                    for part in micro_batches(
-                        own_src.lengths,
-                        own_tgt.lengths,
-                        cut.micro_batch_tokens,
-                        in_tables=cut.shape is None,
-                    )
+                    for part in cut.parts(own_src.lengths, own_tgt.lengths)
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),

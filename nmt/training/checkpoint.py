@@ -118,7 +118,8 @@ def restore(
 
     Args:
         update: whose state to restore, for looking on only: nothing in the folder is touched.
-        newest: the update whose state counts as the newest; later ones are removed.
+        newest: the update whose state counts as the newest; later ones are removed. Where that
+            is 0 and has no state, the vectors stay as they are.
 
     Raises:
         DataError: if there are states, but none that is whole, or not that one.
@@ -166,6 +167,8 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) ->
         return progress
     if problems:
         raise DataError(f"{run.path}: no training state is whole; choose another --out")
+    if newest is not None:
+        _remove_beyond(run, Progress())
     return Progress()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
@@ -13,30 +14,51 @@ from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 
 
-def check_space(
-    run: RunFolder, config: TrainingConfig, card: ModelCard, optimizer: Optimizer
-) -> None:
+@dataclass(frozen=True)
+class Need:
+    """The most that a run's checkpoints take at any time."""
+
+    states: int
+    state_bytes: int  # of each
+    models: int
+    model_bytes: int
+
+    @classmethod
+    def of(cls, config: TrainingConfig, card: ModelCard, optimizer: Optimizer) -> Need:
+        """Return what a run with these settings and vectors needs."""
+        vocabularies = {card.src_vocabulary.model, card.tgt_vocabulary.model}
+        # A file comes before another goes. Until the next state is written, the best of the last
+        # one stay beside the present ones. The last model and the best are links, or files of
+        # their own.
+        checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
+        best = min(2 * config.keep_best + 1, config.max_updates // config.validate_every)
+        return cls(
+            states=STATES_KEPT + 1,
+            state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
+            models=checkpoints + best + 2,
+            model_bytes=optimizer.weights.master.nbytes + sum(map(len, vocabularies)),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return self.states * self.state_bytes + self.models * self.model_bytes
+
+
+def check_space(run: RunFolder, need: Need) -> None:
     """Refuse a disk that has no room for the run's checkpoints beside those that are there.
 
     Raises:
         NMTError: saying what is needed, what is free and what to do.
     """
-    state = sum(vector.nbytes for vector in optimizer.vectors().values())
-    vocabularies = {card.src_vocabulary.model, card.tgt_vocabulary.model}
-    model = optimizer.weights.master.nbytes + sum(map(len, vocabularies))
-    # A file comes before another goes. Until the next state is written, the best of the last one
-    # stay beside the present ones. The last model and the best are links, or files of their own.
-    states = STATES_KEPT + 1
-    checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
-    best = min(2 * config.keep_best + 1, config.max_updates // config.validate_every)
-    models = checkpoints + best + 2
-    needed = states * state + models * model - _size_of_checkpoints(run)
+    missing = need.bytes - _size_of_checkpoints(run)
     free = shutil.disk_usage(run.checkpoints).free
-    if free < needed:
+    if free < missing:
         raise NMTError(
             f"{run.path}: the disk has {megabytes(free)} free, and the run needs "
-            f"{megabytes(needed)} for {states} training states of {megabytes(state)} and {models} "
-            f"models of {megabytes(model)}; make room, lower keep_last or keep_best, or choose "
+            f"{megabytes(missing)} for {need.states} training states of "
+            f"{megabytes(need.state_bytes)} and {need.models} models of "
+            f"{megabytes(need.model_bytes)}; make room, lower keep_last or keep_best, or choose "
             "another --out"
         )
 

@@ -136,7 +136,11 @@ class Ranks:
             for part, size in zip(parts, sizes, strict=True)
         ]
 
-    def lost_by(self, error: Exception) -> RankLost | None:
+    def stopped_at_once(self, reason: str) -> None:
+        """Leave word that this rank stops without waiting for the others."""
+        self._leave_word("stopped", reason)
+
+    def lost_by(self, error: Exception) -> RankLost | RankStopped | None:
         """Tell which rank has been lost, if that is what an error comes from.
 
         A rank that fails for a reason of its own leaves word of it here. Those that are left hear
@@ -144,15 +148,17 @@ class Ranks:
         """
         if self.world_size == 1:
             return None
-        (store,) = _stores
         if not _is_of_the_group(error):
             kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
-            store.set(_FAILURE, json.dumps([self.rank, f"{kind}{error}"]))
+            self._leave_word("failed", f"{kind}{error}")
             return None
+        (store,) = _stores
         store.set(f"left/{self.rank}", "")
         with contextlib.suppress(dist.DistStoreError):
-            store.wait([_FAILURE], timedelta(seconds=2))
-            rank, reason = json.loads(store.get(_FAILURE).decode())
+            store.wait([_WORD], timedelta(seconds=2))
+            rank, what, reason = json.loads(store.get(_WORD).decode())
+            if what == "stopped":
+                return RankStopped(f"rank {rank} was stopped ({reason}); {_AGAIN}")
             return RankLost(f"rank {rank} failed: {reason}", [rank])
         silent: list[int] = []
         for rank in range(self.world_size):
@@ -165,6 +171,17 @@ class Ranks:
             return RankLost(f"rank {names} is gone without a word", silent)
         return RankLost(f"the ranks have lost touch: {error}", [])
 
+    def _leave_word(self, what: str, reason: str) -> None:
+        for store in _stores:
+            store.set(_WORD, json.dumps([self.rank, what, reason]))
+
+
+_AGAIN = "run the same command again to go on from the last save"
+
+
+class RankStopped(Stopped):
+    """Another process of the run has been stopped at once."""
+
 
 class RankLost(NMTError):
     """Another process of the run has failed."""
@@ -172,10 +189,10 @@ class RankLost(NMTError):
     def __init__(self, what: str, ranks: list[int]) -> None:
         """Say what has become of which ranks."""
         self.ranks = ranks
-        super().__init__(f"{what}; run the same command again to go on from the last save")
+        super().__init__(f"{what}; {_AGAIN}")
 
 
-_FAILURE = "failure"
+_WORD = "word"  # of a rank that leaves
 _stores: list[Any] = []  # where ranks leave word for each other, once they have met
 
 

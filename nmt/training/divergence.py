@@ -1,9 +1,10 @@
 """What to do when gradients are no longer finite.
 
 One such update is passed over: Adam leaves everything as it is. Several in a row mean that the run
-has diverged, or that some pairs cannot be learnt from. The trainer then goes back to the newest
-training state and leaves out the updates that failed; their pairs are written out as text, to be
-looked at. If that does not help, the run fails.
+has diverged, or that some pairs cannot be learnt from; so does a validation without a finite loss.
+The pairs of those updates are written out as text, to be looked at, and the trainer goes back to
+the newest sound training state, or to the beginning, and leaves them out. If that does not help,
+the run fails.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Divergence:
             return False
         return len(self._recent) > 1 and all(bool(one.bad) for one in list(self._recent)[-2:])
 
-    def offending(self) -> list[Watched]:
-        """Return the updates that had none, as far as they are remembered, oldest first."""
-        return [one for one in self._recent if bool(one.bad)]
+    def suspects(self) -> list[Watched]:
+        """Return the last updates that had none, or else the very last ones, oldest first."""
+        return [one for one in self._recent if bool(one.bad)] or list(self._recent)
 
     def forget(self) -> None:
         """Begin anew, after going back."""

@@ -12,20 +12,21 @@ from pathlib import Path
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
-from nmt.data.batches import Batch, LengthSums, collate, micro_batches
+from nmt.data.batches import Batch, LengthSums, collate
 from nmt.data.epochs import Epochs, Pairs, plan_pool
 from nmt.data.folder import DataFolder
 from nmt.data.permutation import Indices
-from nmt.data.stream import Position, Update
+from nmt.data.stream import Cut, Position, Update
 from nmt.errors import NMTError, UsageError
+from nmt.files import megabytes
 from nmt.models.device import DTYPES
-from nmt.models.flops import training_flops
-from nmt.models.registry import count_parameters
+from nmt.training.disk_space import Need
 from nmt.training.distributed import Ranks
 from nmt.training.launch import initial_model, open_data, settle
 from nmt.training.machine_rate import device_name, matrix_product_rate
-from nmt.training.memory import PeakMemory, disk_bytes, micro_batch_bytes, weight_bytes
+from nmt.training.memory import PeakMemory, memory_errors, micro_batch_bytes
 from nmt.training.meter import Figures, Window
+from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
@@ -47,7 +48,7 @@ class Survey:
     largest: tuple[Indices, ...]  # pairs of the micro-batches that may take the most memory
 
 
-def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Survey:
+def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
     """Plan a pool, and look at all of its updates.
 
     The largest micro-batches are that of the most tokens and that of the most products of
@@ -63,7 +64,7 @@ def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Sur
         update = plan.update(index)
         lengths = src, tgt = pairs.lengths(update)
         total += LengthSums.of(src, tgt)
-        for part in micro_batches(src, tgt, micro_batch_tokens):
+        for part in cut.parts(src, tgt):
             count += 1
             longest_src, longest_tgt = (int(side[part].max()) + 1 for side in lengths)
             tokens = sum(int(side[part].sum()) for side in lengths) + 2 * len(part)
@@ -81,6 +82,7 @@ def survey(pairs: Pairs, config: TrainingConfig, micro_batch_tokens: int) -> Sur
     )
 
 
+@memory_errors()
 def dry_run(
     recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None
 ) -> list[Row]:
@@ -101,29 +103,29 @@ def dry_run(
     peak = PeakMemory(device)
     trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
     trainer.settle_micro_batch()
-    found = survey(data.train, recipe.training, trainer.progress.micro_batch_tokens)
+    found = survey(data.train, recipe.training, trainer.cut)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-    parameters = count_parameters(recipe.architecture, recipe.model, *sizes)
-    candidates = [_alone(data, pairs) for pairs in found.largest]
+    candidates = [_alone(data, pairs, trainer.cut) for pairs in found.largest]
     need, largest = max(
         ((micro_batch_bytes(recipe, sizes, update.batches[0]), update) for update in candidates),
         key=lambda sized: sized[0],
     )
-    flops = training_flops(recipe.architecture, recipe.model, sizes[1], found.lengths)
+    disk = Need.of(recipe.training, trainer.card, trainer.optimizer)
+    flops = trainer.flops(found.lengths) / found.updates
     rate = matrix_product_rate(device, DTYPES[recipe.training.precision])
     figures = _try(trainer, largest, rate)
     return [
         ("preset", recipe.preset),
-        ("parameters", f"{parameters:,}"),
+        ("parameters", f"{len(trainer.weights.master):,}"),
         ("device", f"{device_name(device)}, {recipe.training.threads} threads"),
         ("precision", recipe.training.precision),
         *_data_rows(data),
         ("learning rate", _schedule(recipe)),
         *_update_rows(recipe.training, found, largest.batches[0]),
-        *_memory_rows(recipe.training, parameters, need),
-        ("memory, measured", _megabytes(peak.bytes())),
-        ("checkpoints on disk", _megabytes(disk_bytes(recipe.training, parameters))),
-        ("model TFLOP an update", f"{flops / found.updates / 1e12:,.3g}"),
+        *_memory_rows(trainer.optimizer, need),
+        ("memory, measured", megabytes(peak.bytes())),
+        ("disk, at most", megabytes(disk.bytes)),
+        ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
         ("model-FLOPs utilisation", f"{figures.mfu:.0%}"),
         ("tokens a second", f"{figures.tokens_per_second:,.0f}"),
@@ -150,11 +152,11 @@ def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
     return window.figures(trainer.ranks, trainer.flops, machine_rate)
 
 
-def _alone(data: DataFolder, pairs: Indices) -> Update:
+def _alone(data: DataFolder, pairs: Indices, cut: Cut) -> Update:
     """Return one micro-batch as an update of its own."""
     return Update(
         pairs=pairs,
-        batches=[collate(*data.train.rows(pairs))],
+        batches=[collate(*data.train.rows(pairs), cut.shape)],
         lengths=LengthSums.of(*data.train.lengths(pairs)),
         own_tokens=0,
         following=Position(),
@@ -196,14 +198,10 @@ def _update_rows(config: TrainingConfig, found: Survey, largest: Batch) -> list[
     ]
 
 
-def _memory_rows(config: TrainingConfig, parameters: int, need: int) -> list[Row]:
-    held = weight_bytes(config, parameters) | {"largest micro-batch": need}
-    rows = [(f"memory: {name}", _megabytes(size)) for name, size in held.items()]
-    return [*rows, ("memory, expected", _megabytes(sum(held.values())))]
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"
+def _memory_rows(optimizer: Optimizer, micro_batch: int) -> list[Row]:
+    held = optimizer.held_bytes() | {"largest micro-batch": micro_batch}
+    rows = [(f"memory: {name}", megabytes(size)) for name, size in held.items()]
+    return [*rows, ("memory, expected", megabytes(sum(held.values())))]
 
 
 def _duration(seconds: float) -> str:

@@ -55,6 +55,13 @@ class FlatWeights:
                 self.trained.append((parameter, slice(offset, end)))
             offset = end
 
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory that the vectors take, by what they are."""
+        held = {"weights": self.master.nbytes, "gradient": self.gradient.nbytes}
+        if self._compute is not self.master:
+            held["rounded weights and gradient"] = self._compute.nbytes + self._partial.nbytes
+        return held
+
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Return views of a vector of n values under the parameters' names."""
         return {

@@ -18,17 +18,17 @@ from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.training import checkpoint
 from nmt.training.allocator import keep_freed_memory
-from nmt.training.disk_space import check_space
-from nmt.training.distributed import RankLost, Ranks
-from nmt.training.memory import is_out_of_memory
+from nmt.training.disk_space import Need, check_space
+from nmt.training.distributed import RankLost, Ranks, RankStopped
+from nmt.training.memory import memory_errors
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
-from nmt.training.surroundings import surroundings
 from nmt.training.tensorboard import require_tensorboard
 from nmt.training.trainer import Trainer
 from nmt.training.verify import verify
 
 
+@memory_errors()
 def launch(
     recipe: Recipe,
     data_path: Path,
@@ -76,10 +76,15 @@ def launch(
             verify(recipe, data, run, initial, ranks, device)
         else:
             _train(recipe, data, run, initial, ranks, device, StopRequest(deadline))
-    except RankLost:
+    except (RankLost, RankStopped):
         raise
     except NMTError:
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
+        raise
+    except Exception as error:
+        lost = ranks.lost_by(error)
+        if lost is not None:
+            raise lost from error
         raise
     finally:
         run.unlock()
@@ -105,10 +110,10 @@ def settle(
     of matrix products then are those of this process.
     """
     training = recipe.training
+    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
     with ranks.together():
         if ranks.is_first and run.exists:
-            training = run.settled(training)
-    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+            training = run.settled(training, ranks.world_size, cores)
     threads, matmul = ranks.gather([training.threads or cores, training.matmul])[0]
     torch.set_num_threads(threads)
     # Each process would start so many compilers as if it were alone.
@@ -144,32 +149,36 @@ def _train(
             # Only now, so that a recipe that does not fit the data can be put right in this folder.
             with ranks.together():
                 if ranks.is_first:
-                    check_space(run, recipe.training, trainer.card, trainer.optimizer)
-                    tokens = trainer.progress.micro_batch_tokens
-                    found = surroundings(ranks, device, tokens)
-                    run.write_config(recipe, data.fingerprint, initial, found)
+                    check_space(run, Need.of(recipe.training, trainer.card, trainer.optimizer))
+                    run.write_config(recipe, data.fingerprint, initial, ranks=ranks.world_size)
             trainer.train()
     except Stopped:
         raise
     except KeyboardInterrupt:
-        saved = trainer.saver.saved if trainer else run.last_update()
+        ranks.stopped_at_once(stop.reason)
         if ranks.is_first:
-            is_lost = trainer is not None and trainer.progress.update > saved
-            loss = ": what came after the last save is lost" if is_lost else ""
-            _leave_word(run, "stopped", saved, f"interrupted ({stop.reason}){loss}")
+            _leave_word_of_stop(run, trainer, stop.reason)
         raise
     except Exception as error:
         update = trainer.progress.update if trainer else run.last_update()
         # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
         with StopRequest().listening():
             lost = ranks.lost_by(error)
-            if ranks.is_first or (lost and 0 in lost.ranks):
+            if isinstance(lost, RankStopped):
+                if ranks.is_first:
+                    _leave_word_of_stop(run, trainer, str(lost))
+            elif ranks.is_first or (lost and 0 in lost.ranks):
                 _leave_word(run, "failed", update, str(lost or error))
         if lost is not None:
             raise lost from error
-        if is_out_of_memory(error):
-            raise MemoryError from error
         raise
+
+
+def _leave_word_of_stop(run: RunFolder, trainer: Trainer | None, reason: str) -> None:
+    saved = trainer.saver.saved if trainer else run.last_update()
+    is_lost = trainer is not None and trainer.progress.update > saved
+    loss = ": what came after the last save is lost" if is_lost else ""
+    _leave_word(run, "stopped", saved, f"interrupted ({reason}){loss}")
 
 
 def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +16,15 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from nmt.config import Recipe, TrainingConfig
+from nmt.config import Recipe
 from nmt.data.batches import Batch
 from nmt.models.device import DTYPES
 from nmt.models.registry import build_model
-from nmt.training.checkpoint import STATES_KEPT
 from nmt.training.loss import smoothed_cross_entropy
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT_AND_USE = ("memory.max", "memory.current")
-
-
-def weight_bytes(config: TrainingConfig, parameters: int) -> dict[str, int]:
-    """Return the bytes of everything that has a value for each weight, by what it is."""
-    fp32 = 4 * parameters
-    held = {"weights": fp32, "gradient": fp32, "Adam": 2 * fp32}
-    if config.precision != "fp32":
-        held[f"{config.precision} weights and gradient"] = fp32
-    if config.ema_decay:
-        held["moving average"] = fp32
-    return held
-
-
-def disk_bytes(config: TrainingConfig, parameters: int) -> int:
-    """Return the bytes of the checkpoints and training states that a whole run keeps."""
-    models = min(config.keep_last, config.max_updates // config.save_every)
-    models += min(config.keep_best, config.max_updates // config.validate_every)
-    models += config.max_updates % config.save_every > 0  # the last model is no checkpoint
-    state = 4 if config.ema_decay else 3  # weights, Adam's two means, the moving average
-    return 4 * parameters * (models + STATES_KEPT * state)
 
 
 def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> int:
@@ -130,13 +109,19 @@ def available_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that there is no memory, of the GPU or of the machine."""
-    # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        words in str(error)
-        for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
-    )
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Let every lack of memory, of a GPU or of the machine, be a MemoryError; also a decorator."""
+    try:
+        yield
+    except RuntimeError as error:
+        # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
+        if isinstance(error, torch.OutOfMemoryError) or any(
+            words in str(error)
+            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
+        ):
+            raise MemoryError(str(error)) from error
+        raise
 
 
 class PeakMemory:

@@ -133,6 +133,14 @@ class Optimizer:
         self.guard.note(bad)
         return norm
 
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory of all that has a value for each weight, by what it is."""
+        held = self.weights.held_bytes()
+        held["Adam"] = self._mean.nbytes + self._mean_square.nbytes
+        if self.ema is not None:
+            held["moving average"] = self.ema.nbytes
+        return held
+
     def vectors(self) -> dict[str, Tensor]:
         """Return every vector that a resumed run needs, by name; loading writes into them."""
         vectors = {

@@ -42,6 +42,7 @@ class Report:
         self._view = console.LiveView(
             "training", total=config.max_updates, unit="updates", initial=progress.update
         )
+        self._events = run.path / "tensorboard"
         self._tensorboard: TensorBoard | None = None
         self._train: dashboard.Record = {}
         self._valid: list[dashboard.Record] = []
@@ -58,8 +59,7 @@ class Report:
         trace: TracebackType | None,
     ) -> None:
         self._view.__exit__(kind, error, trace)
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        self._close_tensorboard()
 
     def advance(self) -> None:
         """Count one update."""
@@ -71,8 +71,7 @@ class Report:
         verb = f"going on at update {update:,}" if update else "starting"
         self.run.log(f"{verb}: {description}")
         self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
-        if self.config.tensorboard:
-            self._tensorboard = TensorBoard(self.run.path / "tensorboard", update)
+        self._open_tensorboard()
         self._draw_at = time.monotonic() + _CURVES_SECONDS
         self._show()
 
@@ -97,6 +96,8 @@ class Report:
         """Pass on a validation's figures and samples, and whether it is the best so far."""
         update = self.progress.update
         record: dict[str, Any] = {"kind": "valid", "update": update, **result.figures()}
+        if result.bleu_signature is not None:
+            record["bleu_signature"] = result.bleu_signature
         if result.samples:
             record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
         self._record(record)
@@ -119,6 +120,9 @@ class Report:
         self.run.warn(why)
         self.run.record({"kind": "event", "update": self.progress.update, "went_back": why})
         self._valid = [one for one in self._valid if one["update"] <= self.progress.update]
+        self._view.go_back(self.progress.update)
+        self._close_tensorboard()
+        self._open_tensorboard()
         self._show()
 
     def finished(self, reason: str) -> None:
@@ -134,7 +138,19 @@ class Report:
     def _record(self, record: dashboard.Record) -> None:
         self.run.record(record)
         if self._tensorboard is not None:
-            self._tensorboard.add(record)
+            with self.run.dispensable(self._events):
+                self._tensorboard.add(record)
+
+    def _open_tensorboard(self) -> None:
+        if self.config.tensorboard:
+            with self.run.dispensable(self._events):
+                self._tensorboard = TensorBoard(self._events, self.progress.update)
+
+    def _close_tensorboard(self) -> None:
+        if self._tensorboard is not None:
+            with self.run.dispensable(self._events):
+                self._tensorboard.close()
+            self._tensorboard = None
 
     def _show(self) -> None:
         best = self.progress.best[0][1] if self.progress.best else None

@@ -99,12 +99,22 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
-    def settled(self, training: TrainingConfig) -> TrainingConfig:
-        """Settle what is left open as the run in this folder has settled it."""
-        before = self._read_config()["training"]
+    def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
+        """Settle what is left open as the run in this folder has settled it.
+
+        Threads are left open where there are other processes now, or too few cores.
+
+        Args:
+            training: what is asked for now.
+            ranks: how many processes there are.
+            cores: that each of them has.
+        """
+        config = self._read_config()
+        before, threads = config["training"], int(config["training"]["threads"])
+        same = config["run"]["ranks"] == ranks and threads <= cores
         return dataclasses.replace(
             training,
-            threads=training.threads or int(before["threads"]),
+            threads=training.threads or (threads if same else 0),
             matmul=before["matmul"] if training.matmul == "auto" else training.matmul,
         )
 
@@ -120,10 +130,10 @@ class RunFolder:
             UsageError: naming every value that differs and may not, the old and the new one.
         """
         before = self._read_config()
-        may_change = resumable_keys() | {"init_path"}
+        may_change = resumable_keys() | {"init_path", "ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
-            for section, values in _sections(recipe, data, initial, {}).items()
+            for section, values in _sections(recipe, data, initial, ranks=0).items()
             for key, value in values.items()
             if key not in may_change and before.get(section, {}).get(key) != value
         ]
@@ -137,11 +147,6 @@ class RunFolder:
         """Return what the run's weights have started from."""
         run = self._read_config()["run"]
         return InitialModel(run.get("init_path", ""), run.get("init_from", ""))
-
-    def surroundings(self) -> dict[str, Any]:
-        """Return what `write_config` was told of processes, torch and machine."""
-        section: dict[str, Any] = self._read_config()["run"]
-        return section
 
     def best_metric(self) -> str:
         """Return what the run's best checkpoints are best by: loss or bleu."""
@@ -160,19 +165,9 @@ class RunFolder:
             )
         return document
 
-    def write_config(
-        self,
-        recipe: Recipe,
-        data: str,
-        initial: InitialModel,
-        surroundings: Mapping[str, object],
-    ) -> None:
-        """Write every value, so that the run can be repeated from it.
-
-        Args:
-            surroundings: what may change when a run goes on, but not if it is to go on bit for bit.
-        """
-        sections: dict[str, object] = dict(_sections(recipe, data, initial, surroundings))
+    def write_config(self, recipe: Recipe, data: str, initial: InitialModel, *, ranks: int) -> None:
+        """Write every value; `ranks`: how many processes the run has now."""
+        sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
         write_text(
             self._config,
             format_toml(sections | {"model": recipe.model, "training": recipe.training}),
@@ -240,6 +235,16 @@ class RunFolder:
                 continue
         return records
 
+    def last_start(self) -> dict[str, Any]:
+        """Return the record of the newest start, with what has become of its micro-batches."""
+        found: dict[str, Any] = {}
+        for record in self.metrics():
+            if record.get("kind") == "start":
+                found = record
+            elif "micro_batch_tokens" in record:
+                found |= {"micro_batch_tokens": record["micro_batch_tokens"]}
+        return found
+
     def cut_metrics(self, update: int, validated: int) -> None:
         """Drop the records beyond `update`, and validations beyond `validated`: they come again."""
         if not self._metrics.exists():
@@ -264,7 +269,7 @@ def _is_left_by_a_start(entry: Path) -> bool:
 
 
 def _sections(
-    recipe: Recipe, data: str, initial: InitialModel, surroundings: Mapping[str, object]
+    recipe: Recipe, data: str, initial: InitialModel, ranks: int
 ) -> dict[str, dict[str, object]]:
     run: dict[str, object] = {
         "format_version": FORMAT_VERSION,
@@ -273,7 +278,7 @@ def _sections(
         "data": data,
         "init_from": initial.checksum,
         "init_path": initial.path,
-        **surroundings,
+        "ranks": ranks,
     }
     return {
         "run": run,

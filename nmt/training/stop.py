@@ -1,4 +1,4 @@
-"""A request to stop, by Ctrl-C, SIGTERM, SIGUSR1 or the clock: noted, and answered where training
+"""A request to stop, by Ctrl-C, another signal or the clock: noted, and answered where training
 asks for it: between two micro-batches, two batches of validation, two steps of its beam search."""
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from types import FrameType
 
 from nmt.errors import UsageError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# SIGUSR1 is what schedulers send before they kill, SIGHUP what a closed terminal sends.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds
 _CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d))?")
@@ -88,8 +89,12 @@ class StopRequest:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Note signals for the length of a block."""
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        """Note signals for the length of a block; those ignored so far (nohup) remain so."""
+        before = {
+            number: signal.signal(number, self._note)
+            for number in SIGNALS
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
         try:
             yield
         finally:

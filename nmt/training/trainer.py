@@ -8,7 +8,6 @@ is due every so many updates. A run that is stopped and started again does what 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import time
 from contextlib import nullcontext
@@ -18,12 +17,13 @@ from typing import Any
 import torch
 
 from nmt.config import Recipe
+from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Update
+from nmt.data.stream import Cut, Update
 from nmt.errors import NMTError, Stopped
 from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
-from nmt.models.model_file import ModelCard
+from nmt.models.model_file import ModelCard, model_checksum
 from nmt.training import checkpoint
 from nmt.training.checksum import checksum
 from nmt.training.distributed import Ranks
@@ -64,6 +64,7 @@ class Trainer:
         self.ranks = ranks
         self.device = device
         self.stop = stop
+        self.initial = initial
         self.card = card_of(recipe, data)
         # A run that goes on has its weights in its state.
         warm_from = Path(initial.path) if initial.path and not checkpoint.has_state(run) else None
@@ -80,9 +81,6 @@ class Trainer:
             micro_batch_tokens=self.config.micro_batch_tokens,
             with_bleu=self.config.validate_bleu,
             sample_translations=self.config.sample_translations,
-        )
-        self.flops = functools.partial(
-            training_flops, recipe.architecture, recipe.model, len(data.tgt_vocabulary)
         )
         self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
         self.progress = checkpoint.Progress()
@@ -134,8 +132,13 @@ class Trainer:
                     self._log(window)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
-                if self._is_due(config.validate_every) and progress.validated != update:
-                    self._validate()
+                if (
+                    self._is_due(config.validate_every)
+                    and progress.validated != update
+                    and not self._validate()
+                ):
+                    window = Window.empty(self.device)
+                    continue
                 if self._is_due(config.save_every) and not self.saver.is_current():
                     self.saver.save_checkpoint(self._present_card())
                 elif save_is_due:
@@ -143,8 +146,11 @@ class Trainer:
                 window.started += time.monotonic() - paused
                 if self._is_finished():
                     if self.ranks.any(self.stop()):  # which may have cut a validation short
-                        self._stop()
-                    break
+                        self._stop(window)
+                    if not self.divergence.is_at_the_end():
+                        break
+                    self._go_back("no finite gradient in the last updates")
+                    window = Window.empty(self.device)
                 # The first update may take minutes to compile the layers; nothing needs saving.
                 with self.stop.at_once() if first and config.compile else nullcontext():
                     outcome = self.train_update(
@@ -153,11 +159,14 @@ class Trainer:
                 first = False
                 save_is_due = outcome.save
                 if outcome.stop:
-                    self._stop()
+                    self._stop(window)
                 elif outcome.out_of_memory:
                     self._halve_micro_batch()
                 elif self.divergence.is_there():
-                    self._go_back()
+                    first_bad, *_, last_bad = self.divergence.suspects()
+                    self._go_back(
+                        f"no finite gradient in updates {first_bad.number:,} to {last_bad.number:,}"
+                    )
                     window = Window.empty(self.device)
                 else:
                     self.report.advance()
@@ -169,6 +178,11 @@ class Trainer:
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
         return out_of_patience or self.progress.update >= self.config.max_updates
+
+    def flops(self, lengths: LengthSums) -> float:
+        """Return the operations of training on pairs of these lengths."""
+        recipe, types = self.recipe, len(self.data.tgt_vocabulary)
+        return training_flops(recipe.architecture, recipe.model, types, lengths)
 
     def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
         """Do one update, unless it has to be dropped; `save`: ask for a safety save."""
@@ -184,9 +198,16 @@ class Trainer:
 
     def _begin_stream(self) -> None:
         """Begin the stream of updates at the next one, with micro-batches of the present size."""
-        self.validator.micro_batch_tokens = self.progress.micro_batch_tokens
-        shape = self.runner.shape(self.progress.micro_batch_tokens, longest_pair(self.data))
-        self.updates = updates_of_run(self.data, self.config, self.progress, self.ranks, shape)
+        tokens = self.progress.micro_batch_tokens
+        self.validator.micro_batch_tokens = tokens
+        self.cut = Cut(
+            tokens,
+            self.ranks.rank,
+            self.ranks.world_size,
+            in_tables=not self.model.is_padding_free,
+            shape=self.runner.shape(tokens, longest_pair(self.data)),
+        )
+        self.updates = updates_of_run(self.data, self.config, self.progress, self.cut)
 
     def _begin(self) -> None:
         rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
@@ -214,21 +235,23 @@ class Trainer:
         if self._is_finished():  # which leaves the metrics as they are
             return
         self.run.record(
-            {
-                "kind": "start",
-                "update": self.progress.update,
-                "device": device_name(self.device),
-                "precision": self.config.precision,
-                "matmul": self.config.matmul,
-                "ranks": self.ranks.world_size,
-                "threads": self.config.threads,
-                "micro_batch_tokens": self.progress.micro_batch_tokens,
-                "torch": torch.__version__,
-                "matrix_product_flops_per_second": self.machine_rate,
-            }
+            {"kind": "start", "update": self.progress.update}
+            | self.surroundings()
+            | {"matrix_product_flops_per_second": self.machine_rate}
         )
         for remark in self.remarks:
             self.run.log(remark)
+
+    def surroundings(self) -> dict[str, object]:
+        """Return what is this machine's choice or fact, and what the bits of a run depend on."""
+        return {
+            "device": device_name(self.device),
+            "matmul": self.config.matmul,
+            "ranks": self.ranks.world_size,
+            "threads": self.config.threads,
+            "micro_batch_tokens": self.progress.micro_batch_tokens,
+            "torch": torch.__version__,
+        }
 
     def replay(self, update: int) -> dict[str, Any]:
         """Train up to an update and return what its line of metrics.jsonl would be, unwritten."""
@@ -269,20 +292,23 @@ class Trainer:
     def _log(self, window: Window) -> None:
         """Report the window's figures."""
         figures = self._figures(window)
-        if not math.isfinite(figures["loss"]):
-            raise self.divergence.error(f"loss {figures['loss']} at update {figures['update']:,}")
         if self.ranks.is_first:
             self.report.trained(figures)
 
-    def _validate(self) -> None:
-        """Validate the weights that are kept, and write them if they are among the best."""
+    def _validate(self) -> bool:
+        """Validate the weights that are kept, and write them if they are among the best.
+
+        Returns:
+            Whether the run goes on from here, and not from where it has gone back to.
+        """
         progress, started = self.progress, time.monotonic()
         with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
             result = self.validator.measure(self.model, self.stop)
         if result is None:  # asked to stop: this validation is done again on resuming
-            return
+            return True
         if not math.isfinite(result.loss):
-            raise self.divergence.error(f"valid loss {result.loss} at update {progress.update:,}")
+            self._go_back(f"valid loss {result.loss} at update {progress.update:,}")
+            return False
         self.valid = result.figures()
         progress.validated = progress.update
         best_before = progress.best
@@ -294,6 +320,7 @@ class Trainer:
         if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
             progress.best = best_before
         self.saver.outdate()
+        return True
 
     def _rank(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
@@ -327,37 +354,64 @@ class Trainer:
             )
         self.saver.save_state()  # the split is part of what the run's bits depend on
 
-    def _go_back(self) -> None:
-        """Go back to the newest sound state, and leave out the updates that have diverged."""
-        progress, offending = self.progress, self.divergence.offending()
+    def _go_back(self, found: str) -> None:
+        """Go back to the newest sound state or to the beginning, and leave out what has diverged.
+
+        Args:
+            found: what has been seen of it.
+        """
+        progress, suspects = self.progress, self.divergence.suspects()
         passed_over, went_back_to = progress.passed_over, progress.went_back_to
+        folder = self.run.path / "passed_over"
         with self.ranks.together():
             sound = checkpoint.newest_sound(self.run) if self.ranks.is_first else None
-        target = self.ranks.gather(sound)[0]
-        if target is None or target == went_back_to:
+        sound = self.ranks.gather(sound)[0]
+        if self.ranks.is_first:
+            with self.run.dispensable(folder):
+                self.divergence.write_text(suspects, folder)
+        target = sound or 0
+        if target == went_back_to:
             raise self.divergence.error(
-                f"no finite gradient in updates {offending[0].number:,} to "
-                f"{offending[-1].number:,}, "
-                + ("and no state is saved" if target is None else "as after going back once")
+                f"{found}, as after going back once (the pairs of these updates are in {folder})"
             )
+        if sound is None:
+            self._forget_all()
         progress.become(checkpoint.restore(self.run, self.optimizer, self.ranks, newest=target))
         progress.went_back_to = target
-        progress.passed_over = passed_over + [one.position for one in offending]
+        progress.passed_over = passed_over + [one.position for one in suspects]
         self.divergence.forget()
-        self._begin_stream()
+        self.settle_micro_batch()
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
         self.saver.save_state()  # or a run that is killed now would forget what to pass over
         if self.ranks.is_first:
-            folder = self.run.path / "passed_over"
-            with self.run.dispensable(folder):
-                self.divergence.write_text(offending, folder)
-                self.run.cut_metrics(target, progress.validated)
+            self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
-                f"no finite gradient in {len(offending)} updates in a row: back at update "
-                f"{target:,}, and passing over their pairs, which are in {folder}",
+                f"{found}: back at update {target:,}, and passing over the pairs of "
+                f"{len(suspects)} updates, which are in {folder}"
             )
 
-    def _stop(self) -> None:
+    def _forget_all(self) -> None:
+        """Make weights and optimiser what they were before the first update."""
+        warm_from = Path(self.initial.path) if self.initial.path else None
+        with self.ranks.together():
+            if (
+                self.ranks.is_first
+                and warm_from
+                and model_checksum(warm_from) != self.initial.checksum
+            ):
+                raise self.divergence.error(
+                    f"no state is saved, and {warm_from} is no longer what the run started from"
+                )
+        _, weights, _ = first_weights(
+            self.card, self.config, self.ranks, self.device, warm_from=warm_from
+        )
+        fresh = Optimizer(weights, self.config, self.recipe.model.d_model).vectors()
+        for name, vector in self.optimizer.vectors().items():
+            vector.copy_(fresh[name])
+
+    def _stop(self, window: Window) -> None:
+        if window.has_figures():
+            self._log(window)
         self.saver.save_at_the_end(self._present_card())
         reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
@@ -369,8 +423,6 @@ class Trainer:
         )
 
     def _finish(self, window: Window) -> None:
-        if self.divergence.is_at_the_end():
-            raise self.divergence.error("no finite gradient in the last updates")
         if window.has_figures():
             self._log(window)
         self.saver.save_at_the_end(self._present_card())

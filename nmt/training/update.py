@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from nmt.models.dropout import seed_dropout
 from nmt.training.distributed import Ranks
 from nmt.training.gradient_sum import GradientSum
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.memory import is_out_of_memory
+from nmt.training.memory import memory_errors
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
 
@@ -82,11 +83,10 @@ class UpdateRunner:
             self._seed_dropout(number, index)
             self._gradient_sum.begin(first=index == 0, last=index == len(update.batches) - 1)
             try:
-                batch_loss, batch_nll = self._backward(batch.to(self.device), update.tgt_tokens)
-            except (RuntimeError, MemoryError) as error:
-                out_of_memory = is_out_of_memory(error)
-                if not out_of_memory:
-                    raise
+                with memory_errors():
+                    batch_loss, batch_nll = self._backward(batch.to(self.device), update.tgt_tokens)
+            except MemoryError:
+                out_of_memory = True
                 break
             loss += batch_loss
             nll += batch_nll
@@ -132,10 +132,9 @@ class UpdateRunner:
     def fits(self, batch: Batch) -> bool:
         """Try whether a batch goes through; nothing changes."""
         try:
-            self._backward(batch.to(self.device), batch.num_tokens)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
+            with memory_errors():
+                self._backward(batch.to(self.device), batch.num_tokens)
+        except MemoryError:
             return False
         finally:
             self.optimizer.weights.clear_gradient()
@@ -157,7 +156,9 @@ class UpdateRunner:
             self.config.label_smoothing,
             compiled=self.config.compile,
         )
-        scaled: Tensor = loss * (self.optimizer.guard.scale / num_tokens)
+        # A loss that is not finite makes the gradient so, on all ranks: the update is passed over.
+        share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
+        scaled: Tensor = loss * share
         scaled.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), nll
 

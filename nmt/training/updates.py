@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nmt.config import TrainingConfig
-from nmt.data.batches import FixedShape
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Update, prefetched, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.training.checkpoint import Progress
-from nmt.training.distributed import Ranks
 from nmt.training.micro_batch import longest_pair
 
 # What is waiting takes little memory, and evens out what the machine does beside.
@@ -19,15 +17,9 @@ _UPDATES_AHEAD = 4
 
 
 def updates_of_run(
-    data: DataFolder,
-    config: TrainingConfig,
-    progress: Progress,
-    ranks: Ranks,
-    shape: FixedShape | None,
+    data: DataFolder, config: TrainingConfig, progress: Progress, cut: Cut
 ) -> Iterator[Update]:
     """Return the updates that come next, which a thread makes ready.
-
-    shape: of all micro-batches, if it is to be one.
 
     Raises:
         UsageError: if one pair alone is above the budget of an update.
@@ -43,7 +35,7 @@ def updates_of_run(
     updates = updates_from(
         progress.position,
         data.train,
-        Cut(progress.micro_batch_tokens, ranks.rank, ranks.world_size, shape),
+        cut,
         batch_tokens=config.batch_tokens,
         seed=config.seed,
         dropouts=dropouts,

@@ -22,7 +22,7 @@ from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.memory import is_out_of_memory
+from nmt.training.memory import memory_errors
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,14 @@ class Validator:
     def _sums(self, model: TranslationModel, part: Indices) -> list[float]:
         """Return loss, nll and tokens of some pairs, by halves where there is no memory."""
         try:
-            batch = collate(*self.data.valid.rows(part)).to(self.device)
-            loss, nll = smoothed_cross_entropy(
-                model(batch), model.output_projection, batch.targets, self.label_smoothing
-            )
-            return [loss.item(), nll.item(), batch.num_tokens]
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or len(part) == 1:
+            with memory_errors():
+                batch = collate(*self.data.valid.rows(part)).to(self.device)
+                loss, nll = smoothed_cross_entropy(
+                    model(batch), model.output_projection, batch.targets, self.label_smoothing
+                )
+                return [loss.item(), nll.item(), batch.num_tokens]
+        except MemoryError:
+            if len(part) == 1:
                 raise
         halves = (self._sums(model, half) for half in np.array_split(part, 2))
         return [sum(both) for both in zip(*halves, strict=True)]
@@ -171,9 +172,10 @@ class Validator:
         with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
             while texts is None:
                 try:
-                    texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
-                except (RuntimeError, MemoryError) as error:
-                    if not is_out_of_memory(error) or translator.batch_tokens == 1:
+                    with memory_errors():
+                        texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
+                except MemoryError:
+                    if translator.batch_tokens == 1:
                         raise
                     translator.batch_tokens //= 2
         translations = [""] * len(sources)

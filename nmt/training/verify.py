@@ -20,7 +20,6 @@ from nmt.training.checkpoint import open_state, state_path, states_of
 from nmt.training.distributed import Ranks
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
-from nmt.training.surroundings import surroundings
 from nmt.training.trainer import Trainer
 
 _OF_ONE_UPDATE = ("checksum", "grad_norm", "learning_rate")
@@ -57,10 +56,7 @@ def verify(
     plan = _Plan(**ranks.gather(found)[0])
     trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
     trainer.restore(plan.start)
-    now = surroundings(ranks, device, trainer.progress.micro_batch_tokens)
-    with ranks.together():
-        changes = _changes(run, now) if ranks.is_first else ""
-    changes = ranks.gather(changes)[0]
+    changes = ranks.gather(_changes(run, trainer.surroundings()) if ranks.is_first else "")[0]
     for record in plan.records:
         update = int(record["update"])
         if plan.end_state is not None and update > plan.end_state:
@@ -141,9 +137,9 @@ def _differs(run: RunFolder, update: int, differences: list[str], changes: str) 
 
 def _changes(run: RunFolder, now: dict[str, object]) -> str:
     """Tell what is no longer as it was when the run was last trained."""
-    before = run.surroundings()
+    before = run.last_start()
     return "; ".join(
-        f"{name} was {before.get(name)} and is {value}"
+        f"{name} was {before[name]} and is {value}"
         for name, value in now.items()
-        if before.get(name) != value
+        if before.get(name, value) != value
     )

@@ -24,7 +24,7 @@ def nmt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Answer]]:
     """Run `nmt WORDS...` and return what it answers."""
-    numbers = signal.SIGTERM, signal.SIGUSR1
+    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
     before = [signal.getsignal(number) for number in numbers]
 
     def run(*words: str | Path) -> Answer:

@@ -37,7 +37,7 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
 def test_ranks_share_an_update_disjoint_complete_and_in_order(ranks: int) -> None:
     pairs = like_wmt(400)
     for update in updates(pairs, batch_tokens=3_000):
-        shares = [update[share] for share in split_update(*pairs.lengths(update), ranks=ranks)]
+        shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
         assert len(shares) == ranks
         assert np.concatenate(shares).tolist() == update.tolist()
 
@@ -47,14 +47,14 @@ def test_ranks_get_about_equal_numbers_of_tokens(ranks: int) -> None:
     pairs = like_wmt(2_000)
     costs = pairs.src + pairs.tgt + 2
     for update in updates(pairs, batch_tokens=10_000):
-        shares = [update[share] for share in split_update(*pairs.lengths(update), ranks=ranks)]
+        shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
         fair = costs[update].sum() / ranks
         # A border lies within half a pair of its fair place, and a share has two borders.
         assert all(abs(costs[s].sum() - fair) <= costs[update].max() for s in shares)
 
 
 def test_more_ranks_than_pairs_leave_some_without() -> None:
-    shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), ranks=5)
+    shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
 
 

@@ -114,7 +114,7 @@ def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Voca
             updates_from(
                 position,
                 pairs,
-                Cut(micro_batch_tokens=1000, rank=rank, ranks=ranks),
+                Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
                 batch_tokens=1000,
                 seed=1,
                 dropouts=(dropout, dropout),

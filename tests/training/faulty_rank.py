@@ -1,8 +1,9 @@
 """A training of two processes, in one of which something goes wrong; started by torchrun.
 
 Arguments: a data folder, a run folder, what happens in the sixth update, and to which rank:
-`memory` (there is none, once), `error` (a fault of the program), `kill`, or, in updates 10 to 14,
-`nan` (its gradient is no number, the first time).
+`memory` (there is none, once), `error` (a fault of the program), `kill`, `interrupt` (Ctrl-C
+twice), or, in updates 10 to 14, `nan` (its gradient is no number, the first time). `early`: killed
+before training begins.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from toy_training import settings_of
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
 from nmt.data.stream import Update
+from nmt.training import launch, stop
 from nmt.training.update import Outcome, UpdateRunner
 
 
@@ -34,12 +36,22 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
 
     def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
         left[0] -= 1
-        if left[0] == 0 and self.ranks.rank == int(rank) and fault != "nan":
+        if left[0] == 0 and self.ranks.rank == int(rank) and fault not in ("nan", "early"):
             if fault == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if fault == "interrupt":
+                for _ in range(2):
+                    os.kill(os.getpid(), signal.SIGINT)
             raise MemoryError if fault == "memory" else ValueError("a fault of the program")
         return backward(self, batch, num_tokens)
 
+    def die(*_: object) -> None:
+        if os.environ["RANK"] == rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if fault == "early":
+        launch.use_library = die  # type: ignore[attr-defined,assignment]
+    stop._SAME_CTRL_C = -1.0  # torchrun passes none on here
     UpdateRunner._backward = fail  # type: ignore[method-assign]
     UpdateRunner.run = poison  # type: ignore[method-assign]
     sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, save_every=2)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from toy_training import content, nmt, prepare_toy, recipe, settings_of, train
@@ -15,11 +17,12 @@ from nmt.config import Value
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, Update, updates_from
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey
 from nmt.training.meter import Figures
+from nmt.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +49,7 @@ def an_epoch(folder: DataFolder) -> Iterator[Update]:
 def test_the_survey_finds_what_the_stream_brings(data: Path) -> None:
     folder = DataFolder.open(data)
     updates = list(an_epoch(folder))
-    found = survey(folder.train, recipe().training, micro_batch_tokens=120)
+    found = survey(folder.train, recipe().training, Cut(micro_batch_tokens=120))
     assert found.updates == found.updates_an_epoch == len(updates)
     assert found.lengths == sum((update.lengths for update in updates), LengthSums())
     batches = [batch for update in updates for batch in update.batches]
@@ -89,9 +92,29 @@ def test_what_it_foretells_follows_from_what_it_measures(
     assert found["model-FLOPs utilisation"] == "62%"
     parts = [size for name, size in found.items() if re.match("memory: ", name)]
     assert len(parts) == 4  # weights, gradient, Adam, the largest micro-batch
-    megabytes = [int(size.removesuffix(" MB").replace(",", "")) for size in parts]
-    expected = int(found["memory, expected"].removesuffix(" MB"))
-    assert abs(sum(megabytes) - expected) <= 2  # each is rounded
+    megabytes = [float(size.removesuffix(" MB").replace(",", "")) for size in parts]
+    expected = float(found["memory, expected"].removesuffix(" MB"))
+    assert sum(megabytes) == pytest.approx(expected, abs=0.2)  # each is rounded
+
+
+def test_the_disk_that_it_names_is_what_a_start_asks_for(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = rows(data, tmp_path / "run")["disk, at most"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(NMTError, match=f"the run needs {re.escape(needed)} for"):
+        train(data, tmp_path / "run")
+
+
+def test_a_lack_of_memory_is_an_answer_too(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(Trainer, "train_update", fail)
+    with pytest.raises(MemoryError):  # which the command line answers in one line
+        rows(data, tmp_path / "run")
 
 
 def test_it_writes_nothing(data: Path, tmp_path: Path) -> None:

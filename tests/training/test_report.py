@@ -102,6 +102,7 @@ def test_a_validation_is_on_record_with_its_samples(
         "nll": 0.0,
         "perplexity": 1.0,
         "bleu": 33.3,
+        "bleu_signature": "nrefs:1",
         "samples": [
             {
                 "line": 4,

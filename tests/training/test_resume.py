@@ -64,7 +64,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert_same_run(run, undisturbed(**values))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_every_signal_stops_with_everything_saved(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
@@ -77,6 +77,31 @@ def test_every_signal_stops_with_everything_saved(
     assert newest_state(run)[0]["progress"]["update"] == 3
     assert ModelReader(run / "last.safetensors").card.update == 3
     assert signal.getsignal(number) == before
+
+
+def test_the_end_of_a_terminal_is_no_stop_under_nohup(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signal_after(monkeypatch, 3, signal.SIGHUP)
+        run = train(data, tmp_path / "run", max_updates=5)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert status(run)["status"] == "finished"
+
+
+def test_the_figures_since_the_last_record_are_not_lost_at_a_stop(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stopped_after(monkeypatch, 13, data, tmp_path / "run", **FP32)  # log_every is 5
+    record = metrics(run, "train")[-1]
+    assert (record["update"], record["updates"]) == (13, 3)
+    assert newest_state(run)[0]["progress"]["seconds"] == record["seconds"]
+    train(data, run, **FP32)
+    found = [(record["update"], record["updates"]) for record in metrics(run, "train")]
+    assert found == [(5, 5), (10, 5), (13, 3), (15, 2), (20, 5), (25, 5), (30, 5)]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import sys
 from pathlib import Path
 
 import pytest
-from toy_training import metrics, train
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+from toy_training import metrics, status, train
 
 from nmt.errors import UsageError
+from nmt.training.optimizer import Optimizer
 
 
 def test_a_missing_package_is_named_at_the_start(
@@ -46,6 +52,45 @@ def test_event_files_hold_the_figures_of_metrics(data: Path, tmp_path: Path) -> 
     assert len(found) == len(dict(found))  # each step once
     assert dict(found) == pytest.approx(expected, rel=1e-6)
     assert {step for (tag, step), _ in found if tag == "train/loss"} == {5, 10, 15, 20, 25, 30}
+
+
+def test_a_full_disk_does_not_end_the_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(SummaryWriter, "flush", full)
+    monkeypatch.setattr(SummaryWriter, "close", full)
+    run = train(data, tmp_path / "run", tensorboard=True)
+    assert status(run)["status"] == "finished"
+    said = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line]
+    assert said == [
+        f"nmt: warning: {run / 'tensorboard'}: No space left on device; training goes on without "
+        "what is lost"
+    ]
+
+
+def test_after_going_back_each_step_is_there_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    step, bad = Optimizer.step, set(range(17, 22))
+
+    def poisoned(self: Optimizer, update: int) -> Tensor:
+        if update in bad:
+            bad.remove(update)
+            self.weights.gradient[0] = math.nan
+        return step(self, update)
+
+    monkeypatch.setattr(Optimizer, "step", poisoned)
+    run = train(data, tmp_path / "run", tensorboard=True, log_every=2)
+    assert [record["update"] for record in metrics(run) if "went_back" in record] == [16]
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    steps = [event.step for event in events.Scalars("train/loss")]
+    assert steps == [record["update"] for record in metrics(run, "train")]
 
 
 def test_without_being_asked_nothing_is_written(data: Path, tmp_path: Path) -> None:

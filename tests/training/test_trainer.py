@@ -46,7 +46,7 @@ from nmt.training.average import select_checkpoints
 from nmt.training.distributed import Ranks
 from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
-from nmt.training.run_folder import RunFolder
+from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import ValidationResult, Validator
 
@@ -299,7 +299,6 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
         "kind": "start",
         "update": 0,
         "device": device_name(torch.device("cpu")),
-        "precision": "fp32",
         "matmul": "torch",
         "micro_batch_tokens": 120,
         "ranks": 1,
@@ -320,6 +319,25 @@ def test_the_library_of_matrix_products_stays_that_of_the_start(
     assert used == ["onednn", "onednn"]
     assert [record["matmul"] for record in metrics(out, "start")] == ["onednn", "onednn"]
     assert next(libraries) == "torch"  # nobody has measured again
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "asked", "threads"),
+    [
+        (2, 8, 0, 3),  # as it was
+        (2, 2, 0, 2),  # on a machine with fewer cores
+        (1, 8, 0, 8),  # by another number of processes
+        (2, 8, 5, 5),  # whoever asks for a number gets it
+    ],
+)
+def test_threads_stay_what_they_were_where_processes_and_cores_allow(
+    tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
+) -> None:
+    run = RunFolder(tmp_path)
+    run.write_config(recipe(threads=3), "data", InitialModel(), ranks=2)
+    settled = run.settled(recipe(threads=asked).training, ranks, cores)
+    assert (settled.threads or cores) == threads
+    run.refuse_changes(recipe(threads=threads), "data", InitialModel())  # does not raise
 
 
 def test_the_last_updates_are_logged_too(data: Path, tmp_path: Path) -> None:
@@ -473,7 +491,6 @@ def test_patience_goes_by_the_metric_that_is_asked_for(
         ({"seed": 2}, "seed was 1 and is now 2"),
         ({"batch_tokens": 100}, "batch_tokens was 200 and is now 100"),
         ({"precision": "bf16"}, "precision was 'fp32' and is now 'bf16'"),
-        ({"threads": 2}, "threads was 1 and is now 2"),
         ({"freeze": "encoder.*"}, "freeze was '' and is now 'encoder.*'"),
         ({"learning_rate": 1e-3, "dropout": 0.2}, "dropout was 0.1 and is now 0.2; learning_rate"),
     ],
@@ -500,6 +517,7 @@ def test_what_may_change_may_change(data: Path, run: Path, tmp_path: Path) -> No
         "micro_batch_tokens": 300,
         "max_updates": 20,
         "patience": 9,
+        "threads": 2,
         "device": "auto" if not torch.cuda.is_available() else "cpu",
         "log_every": 3,
         "validate_every": 11,
@@ -587,7 +605,7 @@ def failed_in_one_line(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_run_that_diverges_fails_in_one_line(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = nmt("train", data, "--out", run, *settings_of(learning_rate=1e30))
-    found = "diverged: no finite gradient in updates 2 to 6, and no state is saved"
+    found = "diverged: no finite gradient in updates 2 to 6, as after going back once"
     assert found in failed_in_one_line(done)
     assert (status(run)["status"], status(run)["update"]) == ("failed", 6)
     assert "diverged" in status(run)["reason"]
@@ -603,7 +621,7 @@ def test_a_run_that_diverges_fails_in_one_line(data: Path, tmp_path: Path) -> No
 def test_divergence_is_seen_wherever_it_would_be_kept(
     data: Path, tmp_path: Path, values: dict[str, Value], found: str
 ) -> None:
-    with pytest.raises(NMTError, match=f"diverged: {found}"):
+    with pytest.raises(NMTError, match=f"diverged: {found}, as after going back once"):
         train(data, tmp_path / "run", learning_rate=1e30, **values)
     assert status(tmp_path / "run")["status"] == "failed"
     assert not list(tmp_path.rglob("*.safetensors"))

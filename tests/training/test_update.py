@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -29,7 +30,9 @@ from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.training import memory, micro_batch
+from nmt.training import update as update_module
 from nmt.training.distributed import Ranks
+from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 
@@ -268,6 +271,85 @@ def test_several_in_a_row_are_left_out_after_going_back(
             assert path.read_text(encoding="utf-8").splitlines() == expected
 
 
+def test_a_run_that_diverges_before_its_first_save_begins_again_without_those_updates(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    # Saved amid the bad updates, too; these states are not sound, and are not come back to.
+    poison(monkeypatch, order[1:6])
+    run = train(data, tmp_path / "run", max_updates=16, save_every=4)
+    assert status(run)["status"] == "finished"
+    (event,) = [record for record in metrics(run) if "went_back" in record]
+    assert event["update"] == 0
+    assert {path.name for path in (run / "passed_over").iterdir()} == {
+        f"update-{number:08d}.{language}" for number in range(2, 7) for language in ("en", "de")
+    }
+    # The weights are those of a run that began with the other updates.
+    seen: list[list[int]] = []
+    going_on = UpdateRunner.run
+
+    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        seen.append(update.pairs.tolist())
+        return going_on(self, update, number, save=save)
+
+    monkeypatch.setattr(UpdateRunner, "run", note)
+    again = train(data, tmp_path / "again", max_updates=16, save_every=4)
+    assert seen[:6] == [*order[:6]]
+    assert seen[6:] == [order[0], *order[6:21]]
+    assert torch.equal(flat(again / "last.safetensors"), flat(run / "last.safetensors"))
+
+
+def test_a_fine_tuned_run_begins_again_from_the_model_that_it_began_with(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = train(data, tmp_path / "given", max_updates=8) / "last.safetensors"
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, order[:5])  # all of which leave the weights as they are
+    train(data, tmp_path / "run", given, max_updates=6, save_every=100)
+    first = metrics(tmp_path / "run", "train")[0]
+    fresh = train(data, tmp_path / "fresh", max_updates=6, save_every=100)
+    assert first["loss"] < metrics(fresh, "train")[0]["loss"]
+
+
+def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Optimizer.step
+
+    def blow_up(self: Optimizer, update: int) -> Tensor:
+        norm = step(self, update)
+        if update == 14 and not run.joinpath("passed_over").exists():
+            self.weights.master.fill_(math.nan)  # by a gradient that was finite
+            self.weights.refresh()
+        return norm
+
+    run = tmp_path / "run"
+    monkeypatch.setattr(Optimizer, "step", blow_up)
+    train(data, run)  # validates at 14, and has saved at 8
+    (event,) = [record for record in metrics(run) if "went_back" in record]
+    assert event["update"] == 8
+    assert "valid loss nan at update 14" in event["went_back"]
+    assert status(run)["status"] == "finished"
+    numbers = {int(path.stem.removeprefix("update-")) for path in (run / "passed_over").iterdir()}
+    assert numbers == set(range(9, 15))  # the last six
+
+
+def test_an_infinite_loss_is_passed_over_even_where_its_gradient_is_finite(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, calls = smoothed_cross_entropy, itertools.count(1)
+
+    def overflow(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        loss, nll = plain(*arguments, **options)
+        return (loss + math.inf, nll) if next(calls) == 3 else (loss, nll)
+
+    monkeypatch.setattr(update_module, "smoothed_cross_entropy", overflow)
+    run = train(data, tmp_path / "run", max_updates=5, batch_tokens=100)
+    (record,) = metrics(run, "train")
+    assert record["skipped_updates"] == 1
+    assert math.isfinite(record["loss"])
+
+
 def test_a_run_that_went_back_is_stopped_and_goes_on_bit_for_bit(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +371,8 @@ def test_a_run_that_diverges_again_after_going_back_fails(
     poison(monkeypatch, order[9:])
     with pytest.raises(NMTError, match="updates 10 to 14, as after going back once"):
         train(data, tmp_path / "run")
+    # The pairs of both times: after going back, update 9 is one more, and 10 to 14 are others.
+    assert len(list((tmp_path / "run" / "passed_over").iterdir())) == 2 * 5
     assert status(tmp_path / "run")["status"] == "failed"
     # What was saved before is still there.
     assert (tmp_path / "run" / "checkpoints" / "update-00000008.safetensors").exists()
@@ -357,6 +441,7 @@ def of_two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     [
         ("error", 1, "rank 1 failed: ValueError: a fault of the program"),
         ("kill", 1, "rank 1 is gone without a word"),
+        pytest.param("early", 1, "rank 1 is gone without a word", marks=pytest.mark.slow),
         pytest.param("kill", 0, "rank 0 is gone without a word", marks=pytest.mark.slow),
     ],
 )
@@ -369,12 +454,23 @@ def test_a_rank_that_fails_stops_the_other_which_says_why(
     said = f"nmt: rank {1 - rank}: error"
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(said)]
     assert cause in line
-    assert (status(run)["status"], cause in status(run)["reason"]) == ("failed", True)
+    if fault != "early":  # there is no run yet
+        assert (status(run)["status"], cause in status(run)["reason"]) == ("failed", True)
     # What was saved is whole, and the run goes on from there.
     again = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
     assert again.returncode == 0, again.stderr
     found, expected = (flat(one / "last.safetensors") for one in (run, of_two_processes))
     assert torch.equal(found, expected)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_at_once_stops_the_other(data: Path, tmp_path: Path) -> None:
+    done = train_with_fault(data, tmp_path / "run", "interrupt")
+    assert done.returncode == 1  # torchrun's
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nmt: rank 0: warn")]
+    assert "rank 1 was stopped (SIGINT)" in line
+    assert status(tmp_path / "run")["status"] == "stopped"
+    assert "error" not in done.stderr.split("torch.distributed")[0]
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
