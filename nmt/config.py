@@ -137,8 +137,8 @@ class TrainingConfig:
     )
     compile: bool = _value(
         False,
-        "Whether torch.compile makes the model's forward and backward pass: some minutes at the "
-        "start for faster updates on a GPU.",
+        "Whether torch.compile makes the model's forward and backward pass, which takes some "
+        "minutes at the start; meant for GPUs.",
     )
     matmul: str = _value(
         "auto",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch._dynamo.utils import counters
-from toy_training import metrics, prepare_toy, train, weights
+from toy_training import metrics, newest_state, prepare_toy, status, train, weights
 
 from nmt.config import TransformerConfig, Value
 from nmt.data.batches import collate
@@ -18,6 +20,7 @@ from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
+from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 
 pytestmark = pytest.mark.skipif(
@@ -136,3 +139,34 @@ def test_one_update_is_that_of_the_cpu(data: Path, tmp_path: Path) -> None:
     )
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, atol=2e-4, rtol=1e-3)
+
+
+def test_what_fits_is_found_by_trying(data: Path, tmp_path: Path) -> None:
+    torch.cuda.empty_cache()
+    room = 200e6 / torch.cuda.get_device_properties(GPU).total_memory
+    torch.cuda.set_per_process_memory_fraction(room)
+    try:
+        values: dict[str, Value] = {"batch_tokens": 1_000_000, "micro_batch_tokens": 0}
+        run = train(data, tmp_path / "run", device="cuda", **values, max_updates=3, log_every=1)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert metrics(run, "start")[0]["micro_batch_tokens"] < 1_000_000
+    assert len(metrics(run, "train")) == 3
+
+
+def test_several_updates_without_a_finite_gradient_are_gone_back_from(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, bad = Optimizer.step, set(range(10, 15))
+
+    def poisoned(self: Optimizer, update: int) -> Tensor:
+        if update in bad:
+            bad.remove(update)
+            self.weights.gradient[0] = math.nan
+        return step(self, update)
+
+    monkeypatch.setattr(Optimizer, "step", poisoned)
+    run = train(data, tmp_path / "run", device="cuda")
+    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
+    assert len(newest_state(run)[0]["progress"]["passed_over"]) == 5
+    assert status(run)["status"] == "finished"

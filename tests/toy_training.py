@@ -30,6 +30,7 @@ from nmt.models.model_file import ModelReader
 from nmt.models.registry import preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.training.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.training.distributed import Ranks
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
 
@@ -60,6 +61,7 @@ TINY: dict[str, Value] = {
 
 
 FP32: dict[str, Value] = {"ema_decay": 0.9, "keep_last": 2, "keep_best": 2}
+ALONE = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
 ENDLESS: dict[str, Value] = {**FP32, "max_updates": 1_000_000}
 
 
@@ -121,21 +123,32 @@ def nmt(
     *arguments: str | Path, ranks: int | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run the real command line, under torchrun where `ranks` are given."""
-    command = nmt_command(*arguments, ranks=ranks)
+    return run_command(nmt_command(*arguments, ranks=ranks), **options)
+
+
+def nmt_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
+    """Return the command line that `nmt` runs."""
+    return python_command("-m", "nmt", *arguments, ranks=ranks)
+
+
+def python_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
+    """Return a command line of Python, under torchrun where `ranks` are given."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    torchrun += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGUSR1"]
+    return [sys.executable, *(torchrun if ranks else []), *map(str, arguments)]
+
+
+def run_command(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command with one thread a process, and with the tests importable."""
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment(), **options
     )
 
 
-def nmt_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
-    """Return the command line that `nmt` runs."""
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    return [sys.executable, *(torchrun if ranks else []), "-m", "nmt", *map(str, arguments)]
-
-
 def environment() -> dict[str, str]:
-    """Return this process's environment, one thread a process."""
-    return os.environ | {"OMP_NUM_THREADS": "1"}
+    """Return this process's environment, one thread a process, with the tests importable."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def weights(path: Path) -> dict[str, Tensor]:
@@ -241,8 +254,8 @@ _TIMES = {"seconds", "tokens_per_second", "updates_per_second", "mfu", "data_wai
 _MEANS = {"updates", "loss", "nll", "perplexity", "padding", "skipped_updates"}
 
 
-def assert_same_run(run: Path, expected: Path) -> None:
-    """Check everything that is a function of recipe and data: all but times and speeds."""
+def assert_same_state(run: Path, expected: Path) -> None:
+    """Check that the newest training states are equal bit for bit, but for the time taken."""
     header, vectors = newest_state(run)
     expected_header, expected_vectors = newest_state(expected)
     for found in (header, expected_header):
@@ -251,6 +264,11 @@ def assert_same_run(run: Path, expected: Path) -> None:
     assert vectors.keys() == expected_vectors.keys()
     for name, vector in vectors.items():
         assert torch.equal(vector, expected_vectors[name]), name
+
+
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Check everything that is a function of recipe and data: all but times and speeds."""
+    assert_same_state(run, expected)
     models = sorted(path.relative_to(expected) for path in expected.rglob("*.safetensors"))
     assert sorted(path.relative_to(run) for path in run.rglob("*.safetensors")) == models
     for path in models:

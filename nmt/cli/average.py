@@ -41,10 +41,11 @@ def average(
 
     if last is not None and best is not None:
         raise UsageError("--last and --best exclude each other")
-    if last is not None or best is not None:
+    role, count = ("update", last) if last is not None else ("best", best)
+    if count is not None:
         if len(paths) != 1:
             raise UsageError("--last and --best take one run folder")
-        paths = select_checkpoints(paths[0], last=last, best=best)
+        paths = select_checkpoints(paths[0], role, count)
     elif len(paths) < 2 or any(path.is_dir() for path in paths):
         raise UsageError("give one run folder with --last or --best, or two or more model files")
     if not out.parent.is_dir():

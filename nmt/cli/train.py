@@ -14,9 +14,10 @@ from nmt.errors import UsageError
 
 EXAMPLE = (
     "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
-    "nmt train news --out tuned --init-from run --set learning_rate=1e-4 --set 'freeze=encoder.*'"
-    "\n\n"
-    "torchrun --nproc-per-node 8 -m nmt train data --out run --model transformer_big"
+    "nmt train news --out tuned --init-from run --model transformer_small --max-updates 2000 "
+    "--set learning_rate=1e-4 --set warmup_updates=100 --set 'freeze=encoder.*'\n\n"
+    "torchrun --nproc-per-node 8 -m nmt train data --out run --model transformer_big "
+    "--precision bf16"
 )
 
 _SHORTHAND = "Shorthand for --set"
@@ -133,15 +134,17 @@ def train(
 
     The run folder holds checkpoints, the best and the last model, the configuration in full, a log,
     metrics.jsonl and curves.svg. Stop it with Ctrl-C, SIGTERM or --time-limit: everything is saved,
-    the exit status is 75, and the same command goes on bit for bit where it was. A finished run
-    goes on with a larger --max-updates; a schedule that ended at 0, linear or cosine, then rises at
-    once to where the longer one is.
+    the exit status is 75, and the same command goes on where it was, on a CPU bit for bit. A
+    finished run goes on with a larger --max-updates; a schedule that ended at 0, linear or cosine,
+    then rises at once to where the longer one is.
 
-    To fine-tune a model, give it with --init-from; --set 'freeze=encoder.*' keeps weights as they
-    are. Only a run that starts takes weights from it, one that goes on has its own.
+    To fine-tune a model, give it with --init-from, and its preset with --model; --set
+    'freeze=encoder.*' keeps the encoder's weights as they are. Only a run that starts takes weights
+    from it, one that goes on has its own.
 
     Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
-    any number of them.
+    any number of them. torchrun's own exit status is 1 where a process's is 75: RUN/status.json
+    tells.
     """
     started = time.monotonic()
     from nmt.config import parse_overrides, read_toml, resolve_recipe

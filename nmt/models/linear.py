@@ -35,15 +35,20 @@ def _onednn_serves(x: Tensor) -> bool:
     return _choice.library == "onednn" and x.dtype == torch.float32 and x.device.type == "cpu"
 
 
-def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x (n, i) weight^T (i, o) + bias."""
+def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x (n, i) weight^T (i, o) + bias on a CPU.
+
+    Raises:
+        AttributeError: if this torch has no such operator.
+        RuntimeError: if this processor has none for the type.
+    """
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return a (n, m) b (m, k); without a gradient."""
-    return _onednn_product(a, b.t()) if _onednn_serves(a) else a @ b
+    return onednn_product(a, b.t()) if _onednn_serves(a) else a @ b
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -61,7 +66,7 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _onednn_product(x, weight, bias)
+        return onednn_product(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -69,8 +74,8 @@ class _OneDNNLinear(torch.autograd.Function):
         gradient = gradients[0].contiguous()  # (n, o)
         wanted = ctx.needs_input_grad
         return (
-            _onednn_product(gradient, weight.t()) if wanted[0] else None,
-            _onednn_product(gradient.t(), x.t()) if wanted[1] else None,
+            onednn_product(gradient, weight.t()) if wanted[0] else None,
+            onednn_product(gradient.t(), x.t()) if wanted[1] else None,
             gradient.sum(0) if wanted[2] else None,
         )
 
@@ -95,9 +100,9 @@ def fastest_library(width: int) -> str:
 
     def by_onednn() -> list[Tensor]:
         return [
-            _onednn_product(x, weight),
-            _onednn_product(gradient, weight.t()),
-            _onednn_product(gradient.t(), x.t()),
+            onednn_product(x, weight),
+            onednn_product(gradient, weight.t()),
+            onednn_product(gradient.t(), x.t()),
         ]
 
     try:

@@ -52,8 +52,8 @@ def _mean(name: str, readers: Sequence[ModelReader]) -> Tensor:
     return (total / len(readers)).to(torch.float32)
 
 
-def select_checkpoints(run: Path, *, last: int | None, best: int | None) -> list[Path]:
-    """Return a run's newest `last`, or its `best`, checkpoints.
+def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
+    """Return a run's newest (role `update`) or best (role `best`) checkpoints.
 
     Raises:
         UsageError: if the folder holds no run, or fewer checkpoints than asked for.
@@ -61,9 +61,6 @@ def select_checkpoints(run: Path, *, last: int | None, best: int | None) -> list
     folder = RunFolder(run)
     if not folder.exists:
         raise UsageError(f"{run}: no run folder (it has no config.toml)")
-    role = "update" if best is None else "best"
-    count = last if best is None else best
-    assert count is not None
     found = checkpoints_of(folder, role)
     if role == "best":
         metric = folder.best_metric()

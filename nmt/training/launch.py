@@ -144,8 +144,9 @@ def _train(
         with stop.listening():
             # Trying how much fits may take minutes to compile the model.
             with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
-                trainer = Trainer(recipe, data, run, initial, ranks, device, stop)
-                trainer.restore()
+                restored = Trainer(recipe, data, run, initial, ranks, device, stop)
+                restored.restore()
+            trainer = restored
             # Only now, so that a recipe that does not fit the data can be put right in this folder.
             with ranks.together():
                 if ranks.is_first:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.models.linear import onednn_product
+
 _SECONDS = 0.05  # for each way of multiplying
 # Rows and columns: large enough for full speed, and done in a fraction of a second.
 _CPU_SIZE, _GPU_SIZE = 1024, 8192
@@ -29,13 +31,13 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
         torch.randn(size, size, generator=random, device=device).to(dtype) for _ in range(2)
     )
     products = [functools.partial(F.linear, x, weight)]
-    if device.type == "cpu" and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if device.type == "cpu":
         # F.linear leaves fp32 to another library; which is the faster, differs by processor.
-        onednn = torch.ops.mkldnn._linear_pointwise
-        products.append(functools.partial(onednn, x, weight, None, "none", [], ""))
+        products.append(functools.partial(onednn_product, x, weight))
     rates = [0.0]
     for product in products:
-        with contextlib.suppress(RuntimeError):  # a type that this processor has no code for
+        # a type that this processor has no code for, or no oneDNN
+        with contextlib.suppress(AttributeError, RuntimeError):
             rates.append(2 * size**3 / _shortest(product, device))
     return max(rates)
 

@@ -31,7 +31,7 @@ from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.training.curves import curves_from_metrics
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ class RunFolder:
             UsageError: naming every value that differs and may not, the old and the new one.
         """
         before = self._read_config()
-        may_change = resumable_keys() | {"init_path", "ranks"}
+        may_change = resumable_keys() | {"init_from", "ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
             for section, values in _sections(recipe, data, initial, ranks=0).items()
@@ -146,7 +146,7 @@ class RunFolder:
     def initial_model(self) -> InitialModel:
         """Return what the run's weights have started from."""
         run = self._read_config()["run"]
-        return InitialModel(run.get("init_path", ""), run.get("init_from", ""))
+        return InitialModel(run["init_from"], run["init_from_checksum"])
 
     def best_metric(self) -> str:
         """Return what the run's best checkpoints are best by: loss or bleu."""
@@ -276,8 +276,8 @@ def _sections(
         "preset": recipe.preset,
         "architecture": recipe.architecture,
         "data": data,
-        "init_from": initial.checksum,
-        "init_path": initial.path,
+        "init_from_checksum": initial.checksum,
+        "init_from": initial.path,
         "ranks": ranks,
     }
     return {

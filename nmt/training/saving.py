@@ -73,8 +73,8 @@ class Saver:
         """Write the training state, from which a stopped run goes on."""
         self._save(self._write_state)
 
-    def save_best(self, card: ModelCard, *, is_first: bool) -> bool:
-        """Write the present weights among the best, and publish them where they are the first.
+    def save_best(self, card: ModelCard, *, is_best: bool) -> bool:
+        """Write the present weights among the best; publish them where they are the best of all.
 
         Returns:
             Whether they could be written.
@@ -83,7 +83,7 @@ class Saver:
         def write() -> None:
             path = checkpoint.best_path(self._run, self._progress.update)
             checkpoint.write_weights(path, card, self._optimizer)
-            if is_first:
+            if is_best:
                 link_or_copy(path, self._run.path / "best.safetensors")
             checkpoint.prune_best(self._run, self._best() | self._best_of_state)
 

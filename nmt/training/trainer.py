@@ -312,17 +312,17 @@ class Trainer:
         self.valid = result.figures()
         progress.validated = progress.update
         best_before = progress.best
-        improved = self._rank(result)
+        improved = self._enter_among_best(result)
         progress.bad_validations = 0 if improved else progress.bad_validations + 1
         if self.ranks.is_first:
             self.report.validated(result, improved, time.monotonic() - started)
         is_among_best = progress.update in [update for _, update in progress.best]
-        if is_among_best and not self.saver.save_best(self._present_card(), is_first=improved):
+        if is_among_best and not self.saver.save_best(self._present_card(), is_best=improved):
             progress.best = best_before
         self.saver.outdate()
         return True
 
-    def _rank(self, result: ValidationResult) -> bool:
+    def _enter_among_best(self, result: ValidationResult) -> bool:
         """Enter a result among the best; tell whether it is the best of all."""
         by_bleu = self.config.best_metric == "bleu"
         figure = -(result.bleu or 0.0) if by_bleu else result.loss  # the lower, the better

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.models.linear import onednn_product
+
 CORES = len(os.sched_getaffinity(0))
 
 _SECONDS = 1.0
@@ -53,7 +55,7 @@ def product_rates(device: str) -> dict[str, float]:
         shape = (4096, 1024, 1024)
         rates = {"fp32 (F.linear)": _rate(F.linear, *shape, torch.float32, device)}
         if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-            rates["fp32 (oneDNN)"] = _rate(_onednn_linear, *shape, torch.float32, device)
+            rates["fp32 (oneDNN)"] = _rate(onednn_product, *shape, torch.float32, device)
         if has_bf16():
             rates["bf16"] = _rate(F.linear, *shape, torch.bfloat16, device)
     finally:
@@ -72,11 +74,6 @@ def _cpuinfo(key: str) -> str:
         if name.strip() == key:
             return value.strip()
     return ""
-
-
-def _onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
-    return product
 
 
 def _rate(

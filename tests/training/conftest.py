@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_training import environment, prepare_toy, train
+from toy_training import prepare_toy, python_command, run_command, train
 
 from nmt.config import Value
 
@@ -45,15 +44,7 @@ def two_ranks(data: Path, learnt: Path, tmp_path_factory: pytest.TempPathFactory
     """What two processes found, in order of rank (see `two_ranks.py`)."""
     out = tmp_path_factory.mktemp("two_ranks") / "found"
     program = Path(__file__).with_name("two_ranks.py")
-    arguments = [program, data, learnt / "best.safetensors", out]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, "--nproc-per-node", "2", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment() | {"PYTHONPATH": str(program.parents[1])},
-    )
+    done = run_command(python_command(program, data, learnt / "best.safetensors", out, ranks=2))
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(f"{out}.{rank}").read_text()) for rank in range(2)]
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from toy_training import ALONE
 
 from nmt.training.distributed import Ranks
-
-ALONE = Ranks(0, 0, 1, 1)
 
 
 def test_alone_nothing_is_sent_and_nothing_changes() -> None:
@@ -81,14 +80,15 @@ def test_gradients_are_summed_while_the_backward_pass_goes_on(
         assert second == [rank == 0, True, True]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:
     own, heard = ["UsageError", "no such folder"], "no such folder"
     assert two_ranks[0]["together"] == [[], own, ["UsageError", f"rank 1: {heard}"]]
     assert two_ranks[1]["together"] == [[], ["UsageError", f"rank 0: {heard}"], own]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_thread_outlives_the_group(two_ranks: list[Any]) -> None:
     # One that does can abort the process at its end, when all is done and saved.
     for found in two_ranks:
+        assert [name for name in found["threads_before"] if "gloo" in name]
         assert not [name for name in found["threads"] if "gloo" in name]

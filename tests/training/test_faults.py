@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from toy_training import (
     ENDLESS,
     FP32,
     assert_same_run,
+    assert_same_state,
     content,
-    environment,
     metrics,
     newest_state,
     nmt,
     nmt_command,
+    run_command,
     settings_of,
     status,
     train,
@@ -78,12 +78,8 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
         *("status.json", "2", "before"),  # when all is done but to say so
     ]
     arguments = ["train", str(data), "--out", str(run), *settings_of(**FP32)]
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-c", KILLED, *instants, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
     )
     assert done.returncode == 0, done.stderr
     assert "going on at update 24" in done.stderr
@@ -106,9 +102,7 @@ def test_a_killed_run_is_not_taken_for_a_running_one(
     state = newest_state(run)[0]["progress"]["update"]
     end = state + 9
     train(data, run, **FP32 | {"max_updates": end})
-    _, vectors = newest_state(run)
-    _, expected = newest_state(undisturbed(**FP32 | {"max_updates": end}))
-    assert all(torch.equal(vectors[name], expected[name]) for name in expected)
+    assert_same_state(run, undisturbed(**FP32 | {"max_updates": end}))
 
 
 # One process imports torch; children of it are runs of the command, each killed after a time drawn
@@ -171,12 +165,8 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
         "max_updates": 60,
     }
     arguments = [str(seed), str(kills), str(tmp_path), "train", str(data), *settings_of(**values)]
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-c", RANDOMLY_KILLED, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
     )
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     runs = sorted(tmp_path.glob("killed-*"))
@@ -217,12 +207,8 @@ def test_sigterm_in_the_beam_search_of_validation_saves_and_exits_75(
     values: dict[str, Value] = {**FP32, "validate_bleu": True}
     run = tmp_path / "run"
     arguments = ["10", "train", str(data), "--out", str(run), *settings_of(**values)]
-    done = subprocess.run(
+    done = run_command(
         [sys.executable, "-c", SIGTERM_AT_STEP, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
     )
     assert done.returncode == 75, done.stderr
     assert status(run) == {"status": "stopped", "update": 7, "reason": "SIGTERM"}
@@ -313,22 +299,25 @@ def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_stop_together_and_go_on_bit_for_bit(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "--time-limit"])
+def test_two_processes_stop_together_and_go_on_bit_for_bit(
+    data: Path, tmp_path: Path, how: str
+) -> None:
+    limit = ["--time-limit", "0.3"] if how == "--time-limit" else []
+
     def command(out: str, max_updates: int) -> list[str]:
         settings = settings_of(**FP32 | {"max_updates": max_updates})
         return nmt_command("train", data, "--out", tmp_path / out, *settings, ranks=2)
 
-    with training_until(tmp_path / "run", 7, command("run", 1_000_000)) as started:
-        started.terminate()
+    endless = [*command("run", 1_000_000), *limit]
+    with training_until(tmp_path / "run", 7, endless) as started:
+        if not limit:
+            started.send_signal(signal.Signals[how])
         started.communicate(timeout=20)  # what a preempted job has before it is killed
     found = status(tmp_path / "run")
-    assert found["status"] == "stopped"
+    assert (found["status"], found["reason"]) == ("stopped", how.replace("--time-", "time "))
     end = found["update"] + 5
     for out in ("run", "at once"):
-        done = subprocess.run(
-            command(out, end), capture_output=True, text=True, check=False, env=environment()
-        )
+        done = run_command(command(out, end))
         assert done.returncode == 0, done.stderr
-    _, vectors = newest_state(tmp_path / "run")
-    _, expected = newest_state(tmp_path / "at once")
-    assert all(torch.equal(vectors[name], expected[name]) for name in expected)
+    assert_same_state(tmp_path / "run", tmp_path / "at once")

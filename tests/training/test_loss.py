@@ -219,7 +219,17 @@ def test_states_and_projection_get_the_gradient_of_torch(
         torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-5, atol=1e-5)
 
 
-def test_no_gradient_is_computed_where_none_is_wanted() -> None:
+@pytest.mark.parametrize("wanted", [True, False])
+def test_no_gradient_is_computed_where_none_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    asked, of_chunk = [], loss_module._of_chunk
+
+    def note(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        return of_chunk(*arguments)
+
+    monkeypatch.setattr(loss_module, "_of_chunk", note)
     logits, targets = example(9)
-    loss, _ = smoothed_cross_entropy(logits, targets, 0.1)
-    assert not loss.requires_grad
+    smoothed_cross_entropy(logits.requires_grad_(wanted), targets, 0.1)
+    assert asked == [wanted]

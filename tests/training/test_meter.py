@@ -10,15 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from toy_training import ALONE
 
 from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Position, Update
-from nmt.training.distributed import Ranks
 from nmt.training.meter import Figures, Window
 from nmt.training.update import Outcome
 
-ALONE = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
 CPU = torch.device("cpu")
 
 

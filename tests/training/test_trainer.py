@@ -20,6 +20,7 @@ import pytest
 import torch
 from torch import Tensor
 from toy_training import (
+    ALONE,
     content,
     environment,
     flat,
@@ -43,7 +44,6 @@ from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training import launch as launch_module
 from nmt.training.average import select_checkpoints
-from nmt.training.distributed import Ranks
 from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import InitialModel, RunFolder
@@ -439,7 +439,7 @@ def test_the_moving_average_is_what_is_validated_and_written(
     model, card = load_model(out / "checkpoints/best-00000021.safetensors")
     validator = Validator(
         DataFolder.open(data),
-        Ranks(0, 0, 1, 1),
+        ALONE,
         torch.device("cpu"),
         label_smoothing=0.1,
         micro_batch_tokens=120,
@@ -659,5 +659,5 @@ def test_averaging_beside_a_running_training_touches_nothing(run: Path, tmp_path
     half_written = running / "checkpoints/update-00000032.safetensors.77.partial"
     half_written.write_bytes(b"of a process that is still at it")
     before = content(running)
-    assert updates(select_checkpoints(running, last=2, best=None)) == [16, 24]
+    assert updates(select_checkpoints(running, "update", 2)) == [16, 24]
     assert content(running) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 from toy_training import (
-    environment,
+    ALONE,
     flat,
     metrics,
     newest_state,
     nmt,
+    python_command,
     recipe,
+    run_command,
     settings_of,
     status,
     stopped_after,
@@ -31,7 +32,6 @@ from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.training import memory, micro_batch
 from nmt.training import update as update_module
-from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
@@ -144,7 +144,7 @@ def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, to
             assert batch.src.longest == batch.tgt_in.longest == 31
             return batch.num_tokens <= room
 
-    arguments = DataFolder.open(data), Runner(), Ranks(0, 0, 1, 1), torch.device("cuda")
+    arguments = DataFolder.open(data), Runner(), ALONE, torch.device("cuda")
     found = micro_batch.fitting_tokens(recipe(micro_batch_tokens=0), *arguments)  # type: ignore[arg-type]
     assert (found, tried[0]) == (tokens, 186)  # of 200 for an update, six of the longest sentences
 
@@ -157,7 +157,7 @@ def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
         def fits(self, _: Batch) -> bool:
             return False
 
-    arguments = DataFolder.open(data), Runner(), Ranks(0, 0, 1, 1), torch.device("cuda")
+    arguments = DataFolder.open(data), Runner(), ALONE, torch.device("cuda")
     with pytest.raises(NMTError, match="not memory enough to train this model on one pair of 31"):
         micro_batch.fitting_tokens(recipe(), *arguments)  # type: ignore[arg-type]
 
@@ -385,15 +385,7 @@ def train_with_fault(
     data: Path, run: Path, fault: str, rank: int = 1
 ) -> subprocess.CompletedProcess[str]:
     program = Path(__file__).with_name("faulty_rank.py")
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [sys.executable, *torchrun, program, data, run, fault, str(rank)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=environment() | {"PYTHONPATH": str(program.parents[1])},
-    )
+    return run_command(python_command(program, data, run, fault, str(rank), ranks=2), timeout=120)
 
 
 def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(

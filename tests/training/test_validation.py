@@ -13,7 +13,14 @@ import sacrebleu
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from toy_training import metrics, pairs, recipe, train, weights
+from toy_training import (
+    ALONE,
+    metrics,
+    pairs,
+    recipe,
+    train,
+    weights,
+)
 
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
@@ -21,7 +28,6 @@ from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
 from nmt.search.translator import Translation, Translator
 from nmt.training import validation
-from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.validation import Sample, ValidationResult, Validator, spread
 
@@ -43,7 +49,7 @@ def measure(
 ) -> ValidationResult:
     validator = Validator(
         DataFolder.open(data),
-        Ranks(0, 0, 1, 1),
+        ALONE,
         torch.device("cpu"),
         label_smoothing=EPS,
         micro_batch_tokens=micro_batch_tokens,
@@ -197,7 +203,7 @@ def test_a_stop_ends_it_before_samples(data: Path, model: TranslationModel) -> N
     answers = iter([*[False] * batches, True])
     validator = Validator(
         DataFolder.open(data),
-        Ranks(0, 0, 1, 1),
+        ALONE,
         torch.device("cpu"),
         label_smoothing=EPS,
         micro_batch_tokens=60,
@@ -218,7 +224,7 @@ def test_a_stop_ends_it_between_batches(data: Path, model: TranslationModel, bat
 
     validator = Validator(
         DataFolder.open(data),
-        Ranks(0, 0, 1, 1),
+        ALONE,
         torch.device("cpu"),
         label_smoothing=EPS,
         micro_batch_tokens=30,

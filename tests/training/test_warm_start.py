@@ -13,13 +13,13 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 from toy_training import (
+    flat,
     metrics,
     newest_state,
     nmt,
     settings_of,
     stopped_after,
     train,
-    weights,
 )
 
 from nmt.config import Value
@@ -83,23 +83,20 @@ def test_a_run_starts_with_the_loss_of_the_model_that_it_is_given(
     run = train(data, tmp_path / "run", learnt, **LEARNT, **STILL)
     best = ModelReader(learnt / "best.safetensors")
     assert metrics(run, "valid")[0]["loss"] == best.card.valid["loss"]
-    taken, given = weights(run / "last.safetensors"), weights(best.path)
-    assert all(torch.equal(taken[name], given[name]) for name in given)
+    assert torch.equal(flat(run / "last.safetensors"), flat(best.path))
 
 
 def test_a_model_file_may_be_given_too(data: Path, tmp_path: Path, learnt: Path) -> None:
     path = learnt / "checkpoints/update-00000200.safetensors"
     run = train(data, tmp_path / "run", path, **LEARNT, **STILL)
-    taken, given = weights(run / "last.safetensors"), weights(path)
-    assert all(torch.equal(taken[name], given[name]) for name in given)
+    assert torch.equal(flat(run / "last.safetensors"), flat(path))
 
 
 def test_low_precision_keeps_what_was_given_in_fp32(
     data: Path, tmp_path: Path, learnt: Path
 ) -> None:
     run = train(data, tmp_path / "run", learnt, precision="bf16", **LEARNT, **STILL)
-    taken, given = weights(run / "last.safetensors"), weights(learnt / "best.safetensors")
-    assert all(torch.equal(taken[name], given[name]) for name in given)
+    assert torch.equal(flat(run / "last.safetensors"), flat(learnt / "best.safetensors"))
 
 
 def test_the_optimiser_starts_fresh(data: Path, tmp_path: Path, learnt: Path) -> None:
@@ -308,8 +305,8 @@ def test_the_configuration_tells_which_model_it_was(
     run = train(data, tmp_path / "run", start, **LEARNT, **STILL)
     noted = tomllib.loads((run / "config.toml").read_text())["run"]
     with safe_open(start, framework="pt") as file:
-        assert noted["init_from"] == file.metadata()["sha256"]
-    assert noted["init_path"] == str(start)
+        assert noted["init_from_checksum"] == file.metadata()["sha256"]
+    assert noted["init_from"] == str(start)
 
 
 def test_a_stopped_run_goes_on_bit_for_bit_without_its_model(
@@ -333,9 +330,13 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
     run = train(data, tmp_path / "run", start, **LEARNT, **STILL)
     train(data, run, start.rename(tmp_path / "moved.safetensors"), **LEARNT, **STILL)
     another = learnt / "checkpoints/update-00000150.safetensors"
-    with pytest.raises(UsageError, match=r"holds another run: init_from was '\w+' and is now '\w"):
+    with pytest.raises(
+        UsageError, match=r"holds another run: init_from_checksum was '\w+' and is now '\w"
+    ):
         train(data, run, another, **LEARNT, **STILL)
-    with pytest.raises(UsageError, match=r"holds another run: init_from was '\w+' and is now ''"):
+    with pytest.raises(
+        UsageError, match=r"holds another run: init_from_checksum was '\w+' and is now ''"
+    ):
         train(data, run, **LEARNT, **STILL)
 
 
@@ -343,7 +344,7 @@ def test_a_run_that_started_without_is_not_given_one(
     data: Path, tmp_path: Path, learnt: Path
 ) -> None:
     run = train(data, tmp_path / "run", **LEARNT, **STILL)
-    with pytest.raises(UsageError, match=r"init_from was '' and is now '\w+'"):
+    with pytest.raises(UsageError, match=r"init_from_checksum was '' and is now '\w+'"):
         train(data, run, learnt, **LEARNT, **STILL)
 
 
@@ -354,12 +355,11 @@ def test_a_run_without_a_state_starts_from_its_model_again(
     for path in run.glob("checkpoints/*"):  # as if it had been killed before the first save
         path.unlink()
     train(data, run, start, **LEARNT, **STILL)
-    taken, given = weights(run / "last.safetensors"), weights(start)
-    assert all(torch.equal(taken[name], given[name]) for name in given)
+    assert torch.equal(flat(run / "last.safetensors"), flat(start))
     for path in run.glob("checkpoints/*"):
         path.unlink()
     shutil.copy(learnt / "checkpoints/update-00000150.safetensors", start)  # another by now
-    with pytest.raises(UsageError, match=r"init_from was '\w+' and is now '\w+'"):
+    with pytest.raises(UsageError, match=r"init_from_checksum was '\w+' and is now '\w+'"):
         train(data, run, start, **LEARNT, **STILL)
 
 
@@ -373,8 +373,7 @@ def test_two_processes_start_with_the_same_weights(
     best = ModelReader(learnt / "best.safetensors")
     # Each process measures its share of the valid pairs.
     assert metrics(run, "valid")[0]["loss"] == pytest.approx(best.card.valid["loss"], rel=1e-6)
-    taken, given = weights(run / "last.safetensors"), weights(best.path)
-    assert all(torch.equal(taken[name], given[name]) for name in given)
+    assert torch.equal(flat(run / "last.safetensors"), flat(best.path))
 
 
 def test_two_processes_fail_together(data: Path, tmp_path: Path, learnt: Path) -> None:

@@ -129,6 +129,7 @@ def main(data: str, model_file: str, out: str) -> None:
     found["sample"] = [asdict(sample) for sample in sampled.samples]
     # One rank alone is asked to stop: all of them leave validation.
     found["stopped"] = validator.measure(model, lambda: rank == 1) is None
+    found["threads_before"] = names_of_threads()
     ranks.any(False)  # both are done
     ranks.leave()
     found["threads"] = names_of_threads()
