@@ -42,6 +42,7 @@ class Update:
     batches: list[Batch]  # micro-batches of this rank
     lengths: LengthSums  # of the pairs of all ranks
     own_tokens: int  # both sides, of this rank
+    position: Position
     following: Position
     epoch: float
     """Epochs that are complete after this update."""
@@ -112,6 +113,7 @@ def updates_from(
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
+                position=Position(epoch, pool, index),
                 following=(
                     Position(epoch, pool, index + 1)
                     if index + 1 < len(plan)
@@ -119,6 +121,14 @@ def updates_from(
                 ),
                 epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
             )
+
+
+def pairs_at(position: Position, pairs: Pairs, *, batch_tokens: int, seed: int) -> Indices:
+    """Return the pairs (pairs,) of the update at a position, of all ranks."""
+    epochs = Epochs(pairs.shares, seed=seed)
+    epoch, pool = position.epoch, position.pool
+    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool)
+    return plan.update(position.index)
 
 
 def _plans_from(

@@ -12,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from nmt import console
 from nmt.data.stream import Position
@@ -27,9 +30,18 @@ from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 3
+STATE_VERSION = 4
 STATES_KEPT = 2
 _NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An update that was done lately."""
+
+    number: int
+    position: Position
+    bad: Tensor  # 1.0 where its gradient was not finite, else 0.0
 
 
 @dataclass
@@ -46,11 +58,20 @@ class Progress:
     micro_batch_for: str = ""  # what it was settled for: the recipe's value, device and ranks
     passed_over: list[Position] = field(default_factory=list)  # updates whose gradients diverge
     went_back_to: int = -1  # the update that a diverging run has gone back to last
+    recent: list[Watched] = field(default_factory=list)  # the last few updates, oldest first
 
     def become(self, other: Progress) -> None:
         """Take over all of another's values; whoever holds this one sees them."""
         for one in fields(self):
             setattr(self, one.name, getattr(other, one.name))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values as JSON has them."""
+        recent = [
+            {"number": one.number, "position": asdict(one.position), "bad": float(one.bad)}
+            for one in self.recent
+        ]
+        return asdict(replace(self, recent=[])) | {"recent": recent}
 
 
 def update_path(run: RunFolder, update: int) -> Path:
@@ -75,7 +96,7 @@ def write_weights(path: Path, card: ModelCard, optimizer: Optimizer) -> None:
 
 def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> None:
     """Write all that a resume needs."""
-    header = {"progress": asdict(progress)}
+    header = {"progress": progress.as_json()}
     path = state_path(run, progress.update)
     write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
 
@@ -134,14 +155,17 @@ def restore(
     for vector in optimizer.vectors().values():
         ranks.broadcast_(vector)
     optimizer.weights.refresh()
-    return _parse_progress(ranks.gather(asdict(progress))[0])
+    return _parse_progress(ranks.gather(progress.as_json())[0])
 
 
-def newest_sound(run: RunFolder) -> int | None:
-    """Return the update of the newest whole state that no bad update came right before."""
+def newest_sound(run: RunFolder, *, before: int) -> int | None:
+    """Return the update of the newest whole state that no bad update came right before.
+
+    before: of an earlier update than this.
+    """
     for update in reversed(states_of(run)):
         with contextlib.suppress(DataError):
-            if not open_state(state_path(run, update)).read("guard")[2]:
+            if update < before and not open_state(state_path(run, update)).read("guard")[2]:
                 return update
     return None
 
@@ -193,8 +217,12 @@ def _read_state(path: Path, optimizer: Optimizer) -> Progress:
 def _parse_progress(values: dict[str, Any]) -> Progress:
     best = [(float(figure), int(update)) for figure, update in values["best"]]
     passed_over = [Position(**place) for place in values["passed_over"]]
-    position = Position(**values["position"])
-    return Progress(**values | {"best": best, "passed_over": passed_over, "position": position})
+    recent = [
+        Watched(int(one["number"]), Position(**one["position"]), torch.tensor(float(one["bad"])))
+        for one in values["recent"]
+    ]
+    parsed = {"best": best, "passed_over": passed_over, "recent": recent}
+    return Progress(**values | parsed | {"position": Position(**values["position"])})
 
 
 def _remove_beyond(run: RunFolder, progress: Progress) -> None:

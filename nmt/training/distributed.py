@@ -137,8 +137,9 @@ class Ranks:
         ]
 
     def stopped_at_once(self, reason: str) -> None:
-        """Leave word that this rank stops without waiting for the others."""
-        self._leave_word("stopped", reason)
+        """Leave word that this rank stops without waiting for the others, if that can be done."""
+        with contextlib.suppress(dist.DistError):
+            self._leave_word("stopped", reason)
 
     def lost_by(self, error: Exception) -> RankLost | RankStopped | None:
         """Tell which rank has been lost, if that is what an error comes from.

@@ -9,44 +9,46 @@ the run fails.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
+from nmt.config import TrainingConfig
 from nmt.data.folder import DataFolder
-from nmt.data.permutation import Indices
-from nmt.data.stream import Position, Update
+from nmt.data.stream import Position, pairs_at
 from nmt.errors import NMTError
 from nmt.files import write_text
+from nmt.training.checkpoint import Progress, Watched
 from nmt.training.optimizer import Guard
 from nmt.training.run_folder import RunFolder
 
-
-@dataclass(frozen=True)
-class Watched:
-    """An update that was done lately."""
-
-    number: int
-    position: Position
-    pairs: Indices  # of all ranks
-    bad: Tensor  # 1.0 where its gradient was not finite, else 0.0
+_SUSPECTS = 6  # of the last updates before a validation without a finite loss
 
 
 class Divergence:
     """Watches a run's gradients."""
 
-    def __init__(self, run: RunFolder, data: DataFolder, guard: Guard) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        data: DataFolder,
+        config: TrainingConfig,
+        guard: Guard,
+        progress: Progress,
+    ) -> None:
+        """Begin; `progress` holds the updates that are remembered, so that a state has them."""
         self._run = run
         self._data = data
+        self._config = config
         self._guard = guard
-        # The guard of a GPU is read one update late.
-        self._recent: deque[Watched] = deque(maxlen=guard.limit + 1)
+        self._progress = progress
 
-    def watch(self, number: int, position: Position, update: Update, bad: Tensor) -> None:
+    def watch(self, number: int, position: Position, bad: Tensor) -> None:
         """Remember an update for a while."""
-        self._recent.append(Watched(number, position, update.pairs, bad))
+        recent = self._progress.recent
+        recent.append(Watched(number, position, bad))
+        # The guard of a GPU is read one update late.
+        del recent[: -max(_SUSPECTS, self._guard.limit + 1)]
 
     def is_there(self) -> bool:
         """Tell whether too many updates in a row had no finite gradient."""
@@ -59,29 +61,35 @@ class Divergence:
         """
         if self._guard.fp16:  # where that is the search for a scale
             return False
-        return len(self._recent) > 1 and all(bool(one.bad) for one in list(self._recent)[-2:])
+        last = self._progress.recent[-2:]
+        return len(last) > 1 and all(bool(one.bad) for one in last)
 
-    def suspects(self) -> list[Watched]:
-        """Return the last updates that had none, or else the very last ones, oldest first."""
-        return [one for one in self._recent if bool(one.bad)] or list(self._recent)
+    def offending(self) -> list[Watched]:
+        """Return the updates that had none, as far as they are remembered, oldest first."""
+        return [one for one in self._progress.recent if bool(one.bad)]
+
+    def latest(self) -> list[Watched]:
+        """Return the last few updates, oldest first: weights may be spoilt by a finite gradient."""
+        return self._progress.recent[-_SUSPECTS:]
 
     def forget(self) -> None:
         """Begin anew, after going back."""
-        self._recent.clear()
+        self._progress.recent = []
         self._guard.forgive()
 
     def write_text(self, updates: list[Watched], folder: Path) -> None:
         """Write the pairs of each of some updates as text in two files, line by line."""
         folder.mkdir(exist_ok=True)
-        for one in updates:
-            data, train = self._data, self._data.train
+        data, train, config = self._data, self._data.train, self._config
+        for place in (one.position for one in updates):
+            pairs = pairs_at(place, train, batch_tokens=config.batch_tokens, seed=config.seed)
             for ids_of, language, vocabulary in (
                 (train.src, data.src_lang, data.src_vocabulary),
                 (train.tgt, data.tgt_lang, data.tgt_vocabulary),
             ):
-                lines = vocabulary.decode([ids_of(pair).tolist() for pair in one.pairs.tolist()])
-                path = folder / f"update-{one.number:08d}.{language}"
-                write_text(path, "".join(f"{line}\n" for line in lines))
+                lines = vocabulary.decode([ids_of(pair).tolist() for pair in pairs.tolist()])
+                name = f"epoch-{place.epoch}-pool-{place.pool}-update-{place.index}.{language}"
+                write_text(folder / name, "".join(f"{line}\n" for line in lines))
 
     def error(self, found: str) -> NMTError:
         """Return the failure of the run."""

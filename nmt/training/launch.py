@@ -82,7 +82,8 @@ def launch(
         ranks.leave()  # which all ranks raise together; after another error nobody may wait
         raise
     except Exception as error:
-        lost = ranks.lost_by(error)
+        with StopRequest().listening():  # torchrun sends SIGTERM to the ranks that are left
+            lost = ranks.lost_by(error)
         if lost is not None:
             raise lost from error
         raise
@@ -156,9 +157,10 @@ def _train(
     except Stopped:
         raise
     except KeyboardInterrupt:
-        ranks.stopped_at_once(stop.reason)
-        if ranks.is_first:
-            _leave_word_of_stop(run, trainer, stop.reason)
+        with StopRequest().listening():  # or the next signal would interrupt this
+            ranks.stopped_at_once(stop.reason)
+            if ranks.is_first:
+                _leave_word_of_stop(run, trainer, stop.reason)
         raise
     except Exception as error:
         update = trainer.progress.update if trainer else run.last_update()

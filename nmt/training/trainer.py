@@ -85,7 +85,7 @@ class Trainer:
         self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
         self.progress = checkpoint.Progress()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.divergence = Divergence(run, data, self.optimizer.guard)
+        self.divergence = Divergence(run, data, self.config, self.optimizer.guard, self.progress)
         self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
 
     def restore(self, update: int | None = None) -> None:
@@ -149,8 +149,11 @@ class Trainer:
                         self._stop(window)
                     if not self.divergence.is_at_the_end():
                         break
-                    self._go_back("no finite gradient in the last updates")
+                    self._go_back(
+                        "no finite gradient in the last updates", self.divergence.offending()
+                    )
                     window = Window.empty(self.device)
+                    continue
                 # The first update may take minutes to compile the layers; nothing needs saving.
                 with self.stop.at_once() if first and config.compile else nullcontext():
                     outcome = self.train_update(
@@ -163,9 +166,11 @@ class Trainer:
                 elif outcome.out_of_memory:
                     self._halve_micro_batch()
                 elif self.divergence.is_there():
-                    first_bad, *_, last_bad = self.divergence.suspects()
+                    offending = self.divergence.offending()
                     self._go_back(
-                        f"no finite gradient in updates {first_bad.number:,} to {last_bad.number:,}"
+                        f"no finite gradient in updates {offending[0].number:,} to "
+                        f"{offending[-1].number:,}",
+                        offending,
                     )
                     window = Window.empty(self.device)
                 else:
@@ -191,7 +196,7 @@ class Trainer:
         if outcome.done:
             window.count(update, outcome)
             progress.update += 1
-            self.divergence.watch(progress.update, progress.position, update, outcome.bad)
+            self.divergence.watch(progress.update, update.position, outcome.bad)
             progress.position = update.following
             self.valid = {}
         return outcome
@@ -307,7 +312,8 @@ class Trainer:
         if result is None:  # asked to stop: this validation is done again on resuming
             return True
         if not math.isfinite(result.loss):
-            self._go_back(f"valid loss {result.loss} at update {progress.update:,}")
+            found = f"valid loss {result.loss} at update {progress.update:,}"
+            self._go_back(found, self.divergence.latest())
             return False
         self.valid = result.figures()
         progress.validated = progress.update
@@ -354,17 +360,22 @@ class Trainer:
             )
         self.saver.save_state()  # the split is part of what the run's bits depend on
 
-    def _go_back(self, found: str) -> None:
+    def _go_back(self, found: str, suspects: list[checkpoint.Watched]) -> None:
         """Go back to the newest sound state or to the beginning, and leave out what has diverged.
 
         Args:
             found: what has been seen of it.
+            suspects: the updates to leave out.
         """
-        progress, suspects = self.progress, self.divergence.suspects()
+        progress = self.progress
         passed_over, went_back_to = progress.passed_over, progress.went_back_to
         folder = self.run.path / "passed_over"
         with self.ranks.together():
-            sound = checkpoint.newest_sound(self.run) if self.ranks.is_first else None
+            sound = (
+                checkpoint.newest_sound(self.run, before=progress.update)
+                if self.ranks.is_first
+                else None
+            )
         sound = self.ranks.gather(sound)[0]
         if self.ranks.is_first:
             with self.run.dispensable(folder):
@@ -384,7 +395,8 @@ class Trainer:
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
         self.saver.save_state()  # or a run that is killed now would forget what to pass over
         if self.ranks.is_first:
-            self.run.cut_metrics(target, progress.validated)
+            with self.run.dispensable(self.run.path / "metrics.jsonl"):
+                self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
                 f"{found}: back at update {target:,}, and passing over the pairs of "
                 f"{len(suspects)} updates, which are in {folder}"
@@ -412,6 +424,7 @@ class Trainer:
     def _stop(self, window: Window) -> None:
         if window.has_figures():
             self._log(window)
+            self.saver.outdate()  # a state of this update does not know of the window's time
         self.saver.save_at_the_end(self._present_card())
         reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:

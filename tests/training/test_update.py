@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from toy_training import (
     ALONE,
+    assert_same_state,
     flat,
     metrics,
     newest_state,
@@ -225,6 +226,12 @@ def pairs_of_updates(data: Path, tmp_path: Path) -> list[list[int]]:
     return seen
 
 
+def text_of(number: int, language: str) -> str:
+    """The name of the text of an update, counted from 1, while none has been passed over."""
+    epoch, index = divmod(number - 1, 7)
+    return f"epoch-{epoch}-pool-0-update-{index}.{language}"
+
+
 def test_an_update_without_a_finite_gradient_is_passed_over_and_counted(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +273,7 @@ def test_several_in_a_row_are_left_out_after_going_back(
             (folder.train.src, "en", folder.src_vocabulary),
             (folder.train.tgt, "de", folder.tgt_vocabulary),
         ):
-            path = run / "passed_over" / f"update-{number:08d}.{language}"
+            path = run / "passed_over" / text_of(number, language)
             expected = vocabulary.decode([side(pair).tolist() for pair in pairs])
             assert path.read_text(encoding="utf-8").splitlines() == expected
 
@@ -282,7 +289,7 @@ def test_a_run_that_diverges_before_its_first_save_begins_again_without_those_up
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 0
     assert {path.name for path in (run / "passed_over").iterdir()} == {
-        f"update-{number:08d}.{language}" for number in range(2, 7) for language in ("en", "de")
+        text_of(number, language) for number in range(2, 7) for language in ("en", "de")
     }
     # The weights are those of a run that began with the other updates.
     seen: list[list[int]] = []
@@ -330,8 +337,9 @@ def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
     assert event["update"] == 8
     assert "valid loss nan at update 14" in event["went_back"]
     assert status(run)["status"] == "finished"
-    numbers = {int(path.stem.removeprefix("update-")) for path in (run / "passed_over").iterdir()}
-    assert numbers == set(range(9, 15))  # the last six
+    assert {path.name for path in (run / "passed_over").iterdir()} == {
+        text_of(number, language) for number in range(9, 15) for language in ("en", "de")
+    }  # the last six
 
 
 def test_an_infinite_loss_is_passed_over_even_where_its_gradient_is_finite(
@@ -364,6 +372,42 @@ def test_a_run_that_went_back_is_stopped_and_goes_on_bit_for_bit(
     assert passed_over.count("epoch") == 5
 
 
+def test_a_run_that_is_stopped_amid_bad_updates_goes_on_bit_for_bit(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pairs_of_updates(data, tmp_path)
+    poison(monkeypatch, order[9:14])
+    whole = train(data, tmp_path / "whole", max_updates=20)
+    run = stopped_after(monkeypatch, 13, data, tmp_path / "run", max_updates=20)
+    train(data, run, max_updates=20)  # the next update is the fifth bad one
+    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
+    assert_same_state(run, whole)
+
+
+def test_texts_are_of_the_updates_that_were_done(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, step = pairs_of_updates(data, tmp_path), Optimizer.step
+
+    def blow_up(self: Optimizer, update: int) -> Tensor:
+        norm = step(self, update)
+        if update == 14 and run.joinpath("passed_over").exists():
+            self.weights.master.fill_(math.nan)
+            self.weights.refresh()
+        return norm
+
+    run = tmp_path / "run"
+    poison(monkeypatch, order[9:14])  # back from 14 to 8
+    monkeypatch.setattr(Optimizer, "step", blow_up)
+    with pytest.raises(NMTError, match="valid loss nan at update 14, as after going back once"):
+        train(data, run)
+    # The second time, updates 9 to 14 were those that without passing over are 9 and 15 to 19.
+    expected = [*range(10, 15), 9, *range(15, 20)]
+    assert {path.name for path in (run / "passed_over").iterdir()} == {
+        text_of(number, language) for number in expected for language in ("en", "de")
+    }
+
+
 def test_a_run_that_diverges_again_after_going_back_fails(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,8 +415,8 @@ def test_a_run_that_diverges_again_after_going_back_fails(
     poison(monkeypatch, order[9:])
     with pytest.raises(NMTError, match="updates 10 to 14, as after going back once"):
         train(data, tmp_path / "run")
-    # The pairs of both times: after going back, update 9 is one more, and 10 to 14 are others.
-    assert len(list((tmp_path / "run" / "passed_over").iterdir())) == 2 * 5
+    # The pairs of both times, in two languages.
+    assert len(list((tmp_path / "run" / "passed_over").iterdir())) == 2 * (5 + 5)
     assert status(tmp_path / "run")["status"] == "failed"
     # What was saved before is still there.
     assert (tmp_path / "run" / "checkpoints" / "update-00000008.safetensors").exists()
@@ -459,8 +503,7 @@ def test_a_rank_that_fails_stops_the_other_which_says_why(
 def test_a_rank_that_is_stopped_at_once_stops_the_other(data: Path, tmp_path: Path) -> None:
     done = train_with_fault(data, tmp_path / "run", "interrupt")
     assert done.returncode == 1  # torchrun's
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nmt: rank 0: warn")]
-    assert "rank 1 was stopped (SIGINT)" in line
+    assert "nmt: warning: rank 1 was stopped (SIGINT)" in done.stderr
     assert status(tmp_path / "run")["status"] == "stopped"
     assert "error" not in done.stderr.split("torch.distributed")[0]
 
