@@ -13,13 +13,11 @@ from nmt.config import (
     Recipe,
     TrainingConfig,
     TransformerConfig,
-    format_toml,
     model_config_from,
-    parse_overrides,
-    read_toml,
     resolve_recipe,
     resumable_keys,
 )
+from nmt.config_text import format_toml, parse_overrides, read_toml
 from nmt.errors import DataError, UsageError
 from nmt.models.registry import preset_values
 

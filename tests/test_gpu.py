@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch._dynamo.utils import counters
-from toy_training import metrics, newest_state, prepare_toy, status, train, weights
+from toy_training import metrics, newest_state, prepare_toy, spoil_gradients, status, train, weights
 
 from nmt.config import TransformerConfig, Value
 from nmt.data.batches import collate
@@ -20,7 +18,6 @@ from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.beam import SearchOptions
 from nmt.search.translator import Translator
-from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 
 pytestmark = pytest.mark.skipif(
@@ -157,15 +154,7 @@ def test_what_fits_is_found_by_trying(data: Path, tmp_path: Path) -> None:
 def test_several_updates_without_a_finite_gradient_are_gone_back_from(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, bad = Optimizer.step, set(range(10, 15))
-
-    def poisoned(self: Optimizer, update: int) -> Tensor:
-        if update in bad:
-            bad.remove(update)
-            self.weights.gradient[0] = math.nan
-        return step(self, update)
-
-    monkeypatch.setattr(Optimizer, "step", poisoned)
+    spoil_gradients(monkeypatch, range(10, 15))
     run = train(data, tmp_path / "run", device="cuda")
     assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
     assert len(newest_state(run)[0]["progress"]["passed_over"]) == 5

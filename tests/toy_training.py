@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -190,17 +191,44 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
-    """Send this process a signal right after an update's optimiser step."""
+def around_steps(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: Callable[[Optimizer, int], object] = lambda *_: None,
+    after: Callable[[Optimizer, int], object] = lambda *_: None,
+) -> None:
+    """Do something right before or after every step of the optimiser, which is told its update."""
     step = Optimizer.step
 
-    def step_and_signal(self: Optimizer, number_of_update: int) -> Tensor | None:
-        norm = step(self, number_of_update)
-        if number_of_update == update:
-            os.kill(os.getpid(), number)
+    def step_and_act(self: Optimizer, update: int) -> Tensor:
+        before(self, update)
+        norm = step(self, update)
+        after(self, update)
         return norm
 
-    monkeypatch.setattr(Optimizer, "step", step_and_signal)
+    monkeypatch.setattr(Optimizer, "step", step_and_act)
+
+
+def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
+    """Send this process a signal right after an update's optimiser step."""
+
+    def send(_: Optimizer, done: int) -> None:
+        if done == update:
+            os.kill(os.getpid(), number)
+
+    around_steps(monkeypatch, after=send)
+
+
+def spoil_gradients(monkeypatch: pytest.MonkeyPatch, updates: Iterable[int]) -> None:
+    """Let the gradients of some updates be no numbers, the first time that they are done."""
+    left = set(updates)
+
+    def spoil(optimizer: Optimizer, update: int) -> None:
+        if update in left:
+            left.remove(update)
+            optimizer.weights.gradient[0] = math.nan
+
+    around_steps(monkeypatch, before=spoil)
 
 
 def stopped_after(

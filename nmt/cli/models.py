@@ -25,7 +25,8 @@ def models(
     With NAME, every value that the preset resolves to, as `nmt train` writes it to config.toml.
     """
     from nmt import console
-    from nmt.config import format_toml, resolve_recipe
+    from nmt.config import resolve_recipe
+    from nmt.config_text import format_toml
     from nmt.models.registry import PRESETS, count_parameters, find_preset, preset_values
 
     def resolve(preset: str) -> tuple[object, object, int]:

@@ -147,7 +147,8 @@ def train(
     tells.
     """
     started = time.monotonic()
-    from nmt.config import parse_overrides, read_toml, resolve_recipe
+    from nmt.config import resolve_recipe
+    from nmt.config_text import parse_overrides, read_toml
     from nmt.models.registry import find_preset, preset_values
 
     shorthand = {

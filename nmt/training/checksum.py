@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nmt.errors import NMTError
+from nmt.training.distributed import Ranks
+
 # Values looked at in one go: 32 MB of int64, and a few times that while they are summed.
 _CHUNK = 1 << 22
 
@@ -30,3 +33,15 @@ def checksum(vector: Tensor) -> str:
         weights = torch.arange(2 * start + 1, 2 * end, 2, device=vector.device)
         total += (chunk * weights).sum()
     return f"{int(total) % 2**64:016x}"
+
+
+def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
+    """Return the checksum of weights (n,) that all ranks have.
+
+    Raises:
+        NMTError: if they differ.
+    """
+    found = ranks.gather(checksum(weights))
+    if len(set(found)) > 1:
+        raise NMTError(f"the weights of the ranks differ: {found}; train on machines of one kind")
+    return str(found[0])

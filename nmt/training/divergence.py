@@ -9,8 +9,6 @@ the run fails.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from torch import Tensor
 
 from nmt.config import TrainingConfig
@@ -18,7 +16,8 @@ from nmt.data.folder import DataFolder
 from nmt.data.stream import Position, pairs_at
 from nmt.errors import NMTError
 from nmt.files import write_text
-from nmt.training.checkpoint import Progress, Watched
+from nmt.training.checkpoint import Progress, Watched, newest_sound
+from nmt.training.distributed import Ranks
 from nmt.training.optimizer import Guard
 from nmt.training.run_folder import RunFolder
 
@@ -37,6 +36,7 @@ class Divergence:
         progress: Progress,
     ) -> None:
         """Begin; `progress` holds the updates that are remembered, so that a state has them."""
+        self.texts = run.path / "passed_over"  # the folder of what is left out
         self._run = run
         self._data = data
         self._config = config
@@ -77,9 +77,36 @@ class Divergence:
         self._progress.recent = []
         self._guard.forgive()
 
-    def write_text(self, updates: list[Watched], folder: Path) -> None:
+    def state_to_go_back_to(self, found: str, suspects: list[Watched], ranks: Ranks) -> int | None:
+        """Return the update of the newest sound state; None: the run has to begin again.
+
+        The pairs of the suspects are written as text.
+
+        Args:
+            found: what has been seen of the divergence.
+            suspects: the updates that are going to be left out.
+            ranks: the processes of the run.
+
+        Raises:
+            NMTError: if the run has come no further than to where it went back last.
+        """
+        sound: int | None = None
+        with ranks.together():
+            if ranks.is_first:
+                sound = newest_sound(self._run, before=self._progress.update)
+                with self._run.dispensable(self.texts):
+                    self._write_text(suspects)
+        sound = ranks.gather(sound)[0]
+        if (sound or 0) == self._progress.went_back_to:
+            raise self.error(
+                f"{found}, as after going back once (the pairs of these updates are in "
+                f"{self.texts})"
+            )
+        return sound
+
+    def _write_text(self, updates: list[Watched]) -> None:
         """Write the pairs of each of some updates as text in two files, line by line."""
-        folder.mkdir(exist_ok=True)
+        self.texts.mkdir(exist_ok=True)
         data, train, config = self._data, self._data.train, self._config
         for place in (one.position for one in updates):
             pairs = pairs_at(place, train, batch_tokens=config.batch_tokens, seed=config.seed)
@@ -89,7 +116,7 @@ class Divergence:
             ):
                 lines = vocabulary.decode([ids_of(pair).tolist() for pair in pairs.tolist()])
                 name = f"epoch-{place.epoch}-pool-{place.pool}-update-{place.index}.{language}"
-                write_text(folder / name, "".join(f"{line}\n" for line in lines))
+                write_text(self.texts / name, "".join(f"{line}\n" for line in lines))
 
     def error(self, found: str) -> NMTError:
         """Return the failure of the run."""

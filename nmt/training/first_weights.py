@@ -8,13 +8,16 @@ import torch
 
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.folder import DataFolder
+from nmt.errors import NMTError
 from nmt.models.contract import TranslationModel
 from nmt.models.device import DTYPES
-from nmt.models.model_file import ModelCard
+from nmt.models.model_file import ModelCard, model_checksum
 from nmt.models.tied import first_few
 from nmt.training.distributed import Ranks
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.freezing import freeze
+from nmt.training.optimizer import Optimizer
+from nmt.training.run_folder import InitialModel
 from nmt.training.warm_start import warm_start
 
 
@@ -70,3 +73,24 @@ def first_weights(
     ranks.broadcast_(weights.master)
     weights.refresh()
     return model, weights, remarks
+
+
+def begin_again(
+    optimizer: Optimizer, card: ModelCard, initial: InitialModel, ranks: Ranks, device: torch.device
+) -> None:
+    """Make weights and optimiser what they were before the first update.
+
+    Raises:
+        NMTError: if the model that they started from has changed or gone.
+    """
+    warm_from = Path(initial.path) if initial.path else None
+    with ranks.together():
+        if ranks.is_first and warm_from and model_checksum(warm_from) != initial.checksum:
+            raise NMTError(
+                f"diverged before a state was saved, and {warm_from} is no longer what the run "
+                "started from; start in a new folder"
+            )
+    _, weights, _ = first_weights(card, optimizer.config, ranks, device, warm_from=warm_from)
+    fresh = Optimizer(weights, optimizer.config, optimizer.d_model).vectors()
+    for name, vector in optimizer.vectors().items():
+        vector.copy_(fresh[name])

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nmt import console
-from nmt.config import Recipe, TrainingConfig, format_toml, resumable_keys
+from nmt.config import Recipe, TrainingConfig, resumable_keys
+from nmt.config_text import format_toml
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.training.curves import curves_from_metrics

@@ -23,12 +23,12 @@ from nmt.data.stream import Cut, Update
 from nmt.errors import NMTError, Stopped
 from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
-from nmt.models.model_file import ModelCard, model_checksum
+from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
-from nmt.training.checksum import checksum
+from nmt.training.checksum import checksum_of_all
 from nmt.training.distributed import Ranks
 from nmt.training.divergence import Divergence
-from nmt.training.first_weights import card_of, first_weights
+from nmt.training.first_weights import begin_again, card_of, first_weights
 from nmt.training.machine_rate import device_name, matrix_product_rate
 from nmt.training.meter import Window
 from nmt.training.micro_batch import fitting_tokens, longest_pair
@@ -280,19 +280,9 @@ class Trainer:
                     self.config, self.recipe.model.d_model, progress.update
                 ),
                 "seconds": progress.seconds,
-                "checksum": self._checksum(),
+                "checksum": checksum_of_all(self.weights.master, self.ranks),
             }
         )
-
-    def _checksum(self) -> str:
-        """Return the checksum of the weights, which have to be the same on all ranks."""
-        found = self.ranks.gather(checksum(self.weights.master))
-        if len(set(found)) > 1:
-            raise NMTError(
-                f"the weights of the ranks differ at update {self.progress.update:,}: {found}; "
-                "train on machines of one kind"
-            )
-        return str(found[0])
 
     def _log(self, window: Window) -> None:
         """Report the window's figures."""
@@ -367,26 +357,11 @@ class Trainer:
             found: what has been seen of it.
             suspects: the updates to leave out.
         """
-        progress = self.progress
-        passed_over, went_back_to = progress.passed_over, progress.went_back_to
-        folder = self.run.path / "passed_over"
-        with self.ranks.together():
-            sound = (
-                checkpoint.newest_sound(self.run, before=progress.update)
-                if self.ranks.is_first
-                else None
-            )
-        sound = self.ranks.gather(sound)[0]
-        if self.ranks.is_first:
-            with self.run.dispensable(folder):
-                self.divergence.write_text(suspects, folder)
-        target = sound or 0
-        if target == went_back_to:
-            raise self.divergence.error(
-                f"{found}, as after going back once (the pairs of these updates are in {folder})"
-            )
+        progress, passed_over = self.progress, self.progress.passed_over
+        sound = self.divergence.state_to_go_back_to(found, suspects, self.ranks)
         if sound is None:
-            self._forget_all()
+            begin_again(self.optimizer, self.card, self.initial, self.ranks, self.device)
+        target = sound or 0
         progress.become(checkpoint.restore(self.run, self.optimizer, self.ranks, newest=target))
         progress.went_back_to = target
         progress.passed_over = passed_over + [one.position for one in suspects]
@@ -399,27 +374,8 @@ class Trainer:
                 self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
                 f"{found}: back at update {target:,}, and passing over the pairs of "
-                f"{len(suspects)} updates, which are in {folder}"
+                f"{len(suspects)} updates, which are in {self.divergence.texts}"
             )
-
-    def _forget_all(self) -> None:
-        """Make weights and optimiser what they were before the first update."""
-        warm_from = Path(self.initial.path) if self.initial.path else None
-        with self.ranks.together():
-            if (
-                self.ranks.is_first
-                and warm_from
-                and model_checksum(warm_from) != self.initial.checksum
-            ):
-                raise self.divergence.error(
-                    f"no state is saved, and {warm_from} is no longer what the run started from"
-                )
-        _, weights, _ = first_weights(
-            self.card, self.config, self.ranks, self.device, warm_from=warm_from
-        )
-        fresh = Optimizer(weights, self.config, self.recipe.model.d_model).vectors()
-        for name, vector in self.optimizer.vectors().items():
-            vector.copy_(fresh[name])
 
     def _stop(self, window: Window) -> None:
         if window.has_figures():

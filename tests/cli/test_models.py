@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmt.config import read_toml, resolve_recipe
+from nmt.config import resolve_recipe
+from nmt.config_text import read_toml
 from nmt.models.registry import PRESETS, count_parameters, preset_values
 
 Nmt = Callable[..., Any]

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch import Tensor
 from toy_training import (
     FP32,
+    around_steps,
     assert_same_run,
     content,
     environment,
@@ -31,7 +31,6 @@ from toy_training import (
 from nmt.config import Value
 from nmt.errors import NMTError
 from nmt.models.model_file import ModelReader, load_model
-from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 
 LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40
@@ -55,14 +54,7 @@ def full_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def at_updates(monkeypatch: pytest.MonkeyPatch, actions: dict[int, Callable[[], object]]) -> None:
     """Do something right after an update's optimiser step."""
-    step = Optimizer.step
-
-    def step_and_act(self: Optimizer, update: int) -> Tensor | None:
-        norm = step(self, update)
-        actions.get(update, lambda: None)()
-        return norm
-
-    monkeypatch.setattr(Optimizer, "step", step_and_act)
+    around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
 
 
 # --- before the start

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import sys
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
-from toy_training import metrics, status, train
+from toy_training import metrics, spoil_gradients, status, train
 
 from nmt.errors import UsageError
-from nmt.training.optimizer import Optimizer
 
 
 def test_a_missing_package_is_named_at_the_start(
@@ -76,15 +73,7 @@ def test_after_going_back_each_step_is_there_once(
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    step, bad = Optimizer.step, set(range(17, 22))
-
-    def poisoned(self: Optimizer, update: int) -> Tensor:
-        if update in bad:
-            bad.remove(update)
-            self.weights.gradient[0] = math.nan
-        return step(self, update)
-
-    monkeypatch.setattr(Optimizer, "step", poisoned)
+    spoil_gradients(monkeypatch, range(17, 22))
     run = train(data, tmp_path / "run", tensorboard=True, log_every=2)
     assert [record["update"] for record in metrics(run) if "went_back" in record] == [16]
     events = EventAccumulator(str(run / "tensorboard"))

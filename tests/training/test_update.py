@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from toy_training import (
     ALONE,
+    around_steps,
     assert_same_state,
     flat,
     metrics,
@@ -212,6 +214,17 @@ def poison(monkeypatch: pytest.MonkeyPatch, updates: list[list[int]]) -> None:
     monkeypatch.setattr(UpdateRunner, "run", run_poisoned)
 
 
+def spoil_weights(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], bool]) -> None:
+    """Let weights be no numbers after some updates, as if by a gradient that was finite."""
+
+    def spoil(optimizer: Optimizer, update: int) -> None:
+        if at(update):
+            optimizer.weights.master.fill_(math.nan)
+            optimizer.weights.refresh()
+
+    around_steps(monkeypatch, after=spoil)
+
+
 def pairs_of_updates(data: Path, tmp_path: Path) -> list[list[int]]:
     """Return the pairs of a run's updates, in order."""
     seen: list[list[int]] = []
@@ -322,17 +335,8 @@ def test_a_fine_tuned_run_begins_again_from_the_model_that_it_began_with(
 def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Optimizer.step
-
-    def blow_up(self: Optimizer, update: int) -> Tensor:
-        norm = step(self, update)
-        if update == 14 and not run.joinpath("passed_over").exists():
-            self.weights.master.fill_(math.nan)  # by a gradient that was finite
-            self.weights.refresh()
-        return norm
-
     run = tmp_path / "run"
-    monkeypatch.setattr(Optimizer, "step", blow_up)
+    spoil_weights(monkeypatch, lambda update: update == 14 and not (run / "passed_over").exists())
     train(data, run)  # validates at 14, and has saved at 8
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 8
@@ -388,18 +392,9 @@ def test_a_run_that_is_stopped_amid_bad_updates_goes_on_bit_for_bit(
 def test_texts_are_of_the_updates_that_were_done(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, step = pairs_of_updates(data, tmp_path), Optimizer.step
-
-    def blow_up(self: Optimizer, update: int) -> Tensor:
-        norm = step(self, update)
-        if update == 14 and run.joinpath("passed_over").exists():
-            self.weights.master.fill_(math.nan)
-            self.weights.refresh()
-        return norm
-
-    run = tmp_path / "run"
+    order, run = pairs_of_updates(data, tmp_path), tmp_path / "run"
     poison(monkeypatch, order[9:14])  # back from 14 to 8
-    monkeypatch.setattr(Optimizer, "step", blow_up)
+    spoil_weights(monkeypatch, lambda update: update == 14 and (run / "passed_over").exists())
     with pytest.raises(NMTError, match="valid loss nan at update 14, as after going back once"):
         train(data, run)
     # The second time, updates 9 to 14 were those that without passing over are 9 and 15 to 19.
