@@ -7,9 +7,10 @@ stderr is no terminal. Under torchrun only rank 0 speaks; errors and warnings ar
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -68,6 +69,12 @@ def notice(message: str) -> None:
     """Tell what happened; silent with --quiet and on ranks other than 0."""
     if _voice.speaks:
         _say(f"nmt: {message}")
+
+
+def summary(figures: Mapping[str, object]) -> None:
+    """Say in one line of JSON, for programs, what has been done; silent as notices are."""
+    if _voice.speaks:
+        _say(json.dumps(figures))
 
 
 def warning(message: str) -> None:

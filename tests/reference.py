@@ -109,34 +109,48 @@ def greedy(next_logits: NextLogits, limit: int, barred: Sequence[int] = ()) -> I
 
 
 class TableState:
-    """A `DecoderState` that looks logits up: each sentence has a function from prefix to logits.
+    """Hypotheses whose logits are looked up: each sentence has a function from prefix to logits.
 
     It also checks that search keeps its side of the contract.
     """
 
     def __init__(self, tables: Sequence[NextLogits]) -> None:
         self.tables = list(tables)
-        self.prefixes: list[Ids] | None = None
+        self.prefixes: list[Ids] = [()] * len(tables)
+        self.is_fresh = True
         self.rows_of_steps: list[int] = []
 
-    def step(self, tokens: Tensor) -> Tensor:
-        if self.prefixes is None:
-            assert set(tokens.tolist()) == {BOS}
-            self.prefixes = [()] * len(tokens)
+    def step(self, tokens: Sequence[int]) -> list[Sequence[float]]:
+        if self.is_fresh:
+            assert set(tokens) == {BOS}
         else:
-            pairs = zip(self.prefixes, tokens.tolist(), strict=True)
+            pairs = zip(self.prefixes, tokens, strict=True)
             self.prefixes = [(*prefix, token) for prefix, token in pairs]
+        self.is_fresh = False
         self.rows_of_steps.append(len(tokens))
         width = len(self.prefixes) // len(self.tables)
-        return torch.tensor(
-            [self.tables[row // width](prefix) for row, prefix in enumerate(self.prefixes)]
-        )
+        return [self.tables[row // width](prefix) for row, prefix in enumerate(self.prefixes)]
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        assert self.prefixes is not None
-        kept, width = sentences.tolist(), len(self.prefixes) // len(self.tables)
-        assert kept == sorted(set(kept))
+        kept, old_width = sentences.tolist(), len(self.prefixes) // len(self.tables)
+        assert len(set(kept)) == len(kept) > 0
+        width, rest = divmod(len(rows), len(kept))
+        assert not rest
         # The rows of a sentence are neighbours, as many for each, and taken from its own.
-        assert [row // width for row in rows.tolist()] == [s for s in kept for _ in range(width)]
+        assert [row // old_width for row in rows.tolist()] == [
+            s for s in kept for _ in range(width)
+        ]
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
         self.tables = [self.tables[sentence] for sentence in kept]
+
+
+class TableModel:
+    """Steps states that look their logits up, as `TranslationModel.step` is to."""
+
+    def step(self, states: Sequence[TableState], tokens: Tensor) -> Tensor:
+        logits: list[Sequence[float]] = []
+        for state in states:
+            count = len(state.prefixes)
+            logits += state.step(tokens[len(logits) : len(logits) + count].tolist())
+        assert len(logits) == len(tokens)
+        return torch.tensor(logits)

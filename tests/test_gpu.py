@@ -16,7 +16,7 @@ from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
-from nmt.search.beam import SearchOptions
+from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.update import UpdateRunner
 

@@ -41,7 +41,10 @@ DOORS = {
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 
-MODELS_THAT_SEARCH_MAY_SEE = ("contract", "registry", "model_file")
+MODELS_THAT_SEARCH_MAY_SEE = (
+    *("contract", "registry", "model_file"),
+    *("device", "out_of_memory", "packed_weights"),
+)
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 
 VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "util", "utils"}

@@ -80,13 +80,23 @@ def read_lines(path: Path, encoding: Encoding) -> Iterator[bytes]:
 
 
 def read_chunks(
-    path: Path, encoding: Encoding, *, watch: Callable[[bytes], object] = bytes
+    path: Path,
+    encoding: Encoding,
+    *,
+    watch: Callable[[bytes], object] = bytes,
+    any_bytes: bool = False,
 ) -> Iterator[bytes]:
     """Yield the text of a file in pieces of any size: UTF-8 where `encoding` is not by line.
 
-    `watch` is called with all bytes of the file itself, compressed as they may be.
+    Args:
+        path: plain or compressed.
+        encoding: of the text.
+        watch: called with all bytes of the file itself, compressed as they may be.
+        any_bytes: take also what is most likely no text of this encoding.
     """
-    chunks = _check_start(path, _decompress(path, watch), encoding)
+    chunks = _decompress(path, watch)
+    if not any_bytes:
+        chunks = _check_start(path, chunks, encoding)
     return chunks if encoding.by_line else _transcode(path, chunks, encoding)
 
 

@@ -12,15 +12,24 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from nmt.errors import NMTError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM}
+
 # So many items a worker are under way: one in its hands, one waiting, one on its way back.
 _AHEAD = 3
+
+
+class Pause:
+    """Among items: the next one may be long in coming, so what is under way is finished first."""
+
+
+PAUSE = Pause()
 
 
 def map_in_order(
@@ -35,27 +44,68 @@ def map_in_order(
         for item in items:
             yield item, function(item)
         return
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(function,),
-    )
-    waiting: deque[tuple[Item, Future[Result]]] = deque()
-    try:
-        for item in items:
-            with _no_interrupts():  # workers are started here, and inherit what is blocked
-                waiting.append((item, pool.submit(_work, item)))
-            if len(waiting) >= _AHEAD * workers:
+    with Workers(function, workers) as pool:
+        yield from pool.map(items)
+
+
+class Workers(Generic[Item, Result]):
+    """Processes that all work one function, which goes to each of them once."""
+
+    def __init__(
+        self, function: Callable[[Item], Result], count: int, *, method: str = "spawn"
+    ) -> None:
+        """Start them.
+
+        Args:
+            function: picklable, where processes are spawned.
+            count: of processes.
+            method: "spawn" starts them afresh; "fork" makes copies of this process as it is now,
+                which share what memory neither side writes to.
+        """
+        self._ahead = _AHEAD * count
+        self._pool = ProcessPoolExecutor(
+            count,
+            mp_context=multiprocessing.get_context(method),
+            initializer=_start_worker,
+            initargs=(function,),
+        )
+        try:
+            with _no_interrupts(), _deaths_named():
+                self._pool.submit(os.getpid)
+        except BaseException:
+            _kill_children()  # some have started, and would wait for ever
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure is not None:  # nobody wants what is still under way
+            _kill_children()
+        self._pool.shutdown(cancel_futures=True)
+
+    def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
+        """Yield each item with its result, in the order of the items; few are in memory at once."""
+        waiting: deque[tuple[Item, Future[Result]]] = deque()
+        with _deaths_named():
+            for item in items:
+                if not isinstance(item, Pause):
+                    with _no_interrupts():
+                        waiting.append((item, self._pool.submit(_work, item)))
+                while waiting and (isinstance(item, Pause) or len(waiting) >= self._ahead):
+                    yield _next(waiting)
+            while waiting:
                 yield _next(waiting)
-        while waiting:
-            yield _next(waiting)
+
+
+@contextlib.contextmanager
+def _deaths_named() -> Iterator[None]:
+    try:
+        yield
     except BrokenProcessPool:
         raise NMTError(
             "a worker process has died, most likely for lack of memory; try fewer --workers"
         ) from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _next(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
@@ -63,10 +113,15 @@ def _next(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
     return item, future.result()
 
 
+def _kill_children() -> None:
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
 @contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C, which a terminal sends to all processes, from those that start in between."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Hold back signals while processes start, which inherit that until they are set up."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -77,6 +132,10 @@ _functions: list[Callable[[Any], Any]] = []  # in a worker, the one that it is f
 
 
 def _start_worker(function: Callable[[Any], Any]) -> None:
+    # What a terminal or a scheduler sends to all processes is for the first one to answer.
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     _functions.append(function)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 

@@ -15,6 +15,10 @@ from nmt.models.initial import input_projections, output_projection
 from nmt.models.linear import linear
 from nmt.models.packed_attention import Sentences, attend_packed
 
+# On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
+# which is several times slower than operations on all of them.
+_NAIVE = 400
+
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1).
@@ -30,20 +34,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # (B, H, T, S)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
-    attended: Tensor = scores.softmax(dim=-1) @ value
+    weights = scores.softmax(dim=-1)  # (B, H, T, S)
+    work = math.prod(value.shape[2:])
+    if weights.shape[2] == 1 and work < _NAIVE and value.device.type == "cpu":
+        attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
+    else:
+        attended = weights @ value
     return attended  # (B, H, T, K)
-
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(B, T, D) -> (B, H, T, K)."""
-    batch, length, width = x.shape
-    return x.view(batch, length, num_heads, width // num_heads).transpose(1, 2)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, T, K) -> (B, T, D)."""
-    batch, heads, length, width = x.shape
-    return x.transpose(1, 2).reshape(batch, length, heads * width)
 
 
 class SelfAttention(nn.Module):
@@ -58,15 +55,13 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Parameter(input_projections(d_model, 3))  # (3D, D)
         self.output = nn.Parameter(output_projection(d_model, d_model))  # (D, D)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values of x (B, T, D), each (B, H, T, K)."""
-        query, key, value = linear(x, self.qkv).chunk(3, dim=-1)  # each (B, T, D)
-        heads = self.num_heads
-        return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
+    def project(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values of x (n, D), as one (n, 3, H, K)."""
+        return linear(x, self.qkv).view(len(x), 3, self.num_heads, -1)
 
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), or only to what stands before: (n, D)."""
-        qkv = linear(x, self.qkv).view(len(x), 3, self.num_heads, -1)  # (n, 3, H, K)
+        qkv = self.project(x)  # (n, 3, H, K)
         attended = attend_packed(qkv, None, sentences, sentences, causal=causal)  # (n, H, K)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
@@ -81,10 +76,12 @@ class CrossAttention(nn.Module):
         self.key_value = nn.Parameter(input_projections(d_model, 2))  # (2D, D)
         self.output = nn.Parameter(output_projection(d_model, d_model))  # (D, D)
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of memory (B, S, D), each (B, H, S, K): once per sentence."""
-        key, value = linear(memory, self.key_value).chunk(2, dim=-1)  # each (B, S, D)
-        return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
+    def project_memory(self, memory: Tensor) -> Tensor:
+        """Return keys and values of memory (B, S, D), as one (2, B, H, S, K): once a sentence."""
+        sentences, length, _ = memory.shape
+        projected = linear(memory, self.key_value)  # (B, S, 2D)
+        heads = projected.view(sentences, length, 2, self.num_heads, -1)  # (B, S, 2, H, K)
+        return heads.permute(2, 0, 3, 1, 4).contiguous()  # or each step would copy them
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
@@ -93,33 +90,110 @@ class CrossAttention(nn.Module):
         attended = attend_packed(query, key_value, own, others)  # (n, H, K)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
-    def step(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attend from x (B, T, D) to projected memory (B, H, S, K): (B, T, D)."""
-        query = split_heads(linear(x, self.query), self.num_heads)  # (B, H, T, K)
-        attended = merge_heads(attend(query, key, value, mask))  # (B, T, D)
-        return linear(attended, self.output)  # (B, T, D)
+
+def attend_grouped(query: Tensor, key_value: Tensor, mask: Tensor) -> Tensor:
+    """Attend from the N = B * W hypotheses of B sentences to their sentence's memory.
+
+    Args:
+        query: (N, D).
+        key_value: (2, B, H, S, K).
+        mask: (B, S) bool, True = a real token.
+
+    Returns:
+        (N, D).
+    """
+    key, value = key_value
+    sentences, heads, _, width = key.shape
+    # The W hypotheses of a sentence stand as W queries before its one memory.
+    queries = query.view(sentences, -1, heads, width).transpose(1, 2)  # (B, H, W, K)
+    attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, K)
+    return attended.transpose(1, 2).reshape(query.shape)
 
 
 class KeyValueCache:
-    """Keys and values of the positions decoded so far, preallocated and grown by doubling."""
+    """Keys and values, of all layers, of the positions that N hypotheses have gone through.
 
-    def __init__(self) -> None:
+    Room is made ahead, in both directions: a position is written into its place, and hypotheses
+    that go on where they were are not moved.
+    """
+
+    def __init__(self, num_layers: int) -> None:
         self.length = 0
-        self._store: Tensor | None = None  # (2, N, H, capacity, K)
+        self.num_layers = num_layers
+        self._rows = 0  # N
+        self._store: Tensor | None = None  # (layers, 2, N, H, capacity, K)
 
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add one position's (N, H, 1, K) and return all, each (N, H, length, K)."""
-        if self._store is None:
-            self._store = key.new_empty(2, *key.shape[:2], 16, key.shape[3])
-        elif self.length == self._store.shape[3]:
-            self._store = torch.cat((self._store, torch.empty_like(self._store)), dim=3)
-        self._store[0, :, :, self.length] = key[:, :, 0]
-        self._store[1, :, :, self.length] = value[:, :, 0]
+    def attend(self, layer: int, qkv: Tensor) -> Tensor:
+        """Add a layer's keys and values of one position, and attend to all so far.
+
+        Args:
+            layer: counted from 0.
+            qkv: (N, 3, H, K), the position's queries, keys and values.
+
+        Returns:
+            (N, H * K).
+        """
+        store = self._store if layer else self._with_room(qkv)
+        assert store is not None  # the first layer has made it
+        count, _, heads, width = qkv.shape
+        own = store[layer]  # (2, N, H, capacity, K)
+        own[:, :, :, self.length] = qkv[:, 1:].transpose(0, 1)
+        key, value = own[:, :, :, : self.length + 1]  # each (N, H, length + 1, K)
+        return attend(qkv[:, 0, :, None], key, value, None).view(count, heads * width)
+
+    def advance(self) -> None:
+        """Count the position that all layers have added."""
         self.length += 1
-        filled = self._store[:, :, :, : self.length]  # (2, N, H, length, K)
-        return filled[0], filled[1]
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows (N',), in this order."""
-        if self._store is not None:
-            self._store = self._store.index_select(1, rows)
+        """Keep these rows (N',) int64 on the CPU, in this order."""
+        store, count = self._store, len(rows)
+        assert store is not None  # a step comes first
+        filled = store[..., : self.length, :]  # (layers, 2, N, H, length, K)
+        if count > self._rows:
+            self._store = self._grown(filled.index_select(2, rows.to(store.device)))
+        else:
+            reorder_(filled, 2, rows)
+            self._store = first_of(store, 2, count)
+        self._rows = count
+
+    def _with_room(self, qkv: Tensor) -> Tensor:
+        if self._store is None:
+            count, _, heads, width = qkv.shape
+            self._rows = count
+            self._store = qkv.new_empty(self.num_layers, 2, count, heads, 0, width)
+        if self.length == self._store.shape[4]:
+            self._store = self._grown(self._store)
+        return self._store
+
+    @staticmethod
+    def _grown(store: Tensor) -> Tensor:
+        """Return the store with room for half as many positions more, and at least 16."""
+        *outer, length, width = store.shape
+        grown = store.new_empty(*outer, length + max(16, length // 2), width)
+        grown[..., :length, :] = store
+        return grown
+
+
+def reorder_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
+    """Put row rows[i] of a dimension in the place of i, in place; return the first len(rows).
+
+    What stays where it is, is not touched.
+
+    Args:
+        x: any tensor.
+        dim: the dimension.
+        rows: int64 on the CPU, no more than the dimension has.
+    """
+    moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
+    if len(moved):
+        source = x.index_select(dim, rows[moved].to(x.device))
+        x.index_copy_(dim, moved.to(x.device), source)
+    return first_of(x, dim, len(rows))
+
+
+def first_of(x: Tensor, dim: int, count: int) -> Tensor:
+    """Return the first rows of a dimension; where they are few, let the others' memory go."""
+    first = x.narrow(dim, 0, count)
+    held = x.untyped_storage().nbytes() // x.element_size()
+    return first.clone() if 2 * first.numel() < held else first

@@ -26,17 +26,16 @@ class Memory:
 
 
 class DecoderState(Protocol):
-    """What a model remembers of N hypotheses. Search steps and reorders it, and sees no more."""
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append `tokens` (N,), bos at first, and return the next token's logits (N, V)."""
+    """What a model remembers of N hypotheses, which are equally long. Search reorders it."""
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order.
+        """Keep these hypotheses, in this order; a row that stays in its place costs nothing.
 
         Args:
-            rows: (N',) int64 indices into the N hypotheses; those of a sentence are neighbours.
-            sentences: (B',) int64 ascending indices of the sentences that the rows belong to.
+            rows: (N',) int64 on the CPU: indices into the N hypotheses; those of a sentence are
+                neighbours, and each sentence has as many.
+            sentences: (B',) int64 on the CPU: the sentences that the rows belong to, in their
+                order; indices into the B.
         """
 
 
@@ -76,7 +75,19 @@ class TranslationModel(nn.Module, ABC):
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target token of the memory's B sentences.
+        """Return the state before the first target token: a hypothesis for each sentence, B."""
 
-        How many hypotheses W a sentence has is told by the N = B * W tokens of the first step.
+    @abstractmethod
+    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
+        """Extend the hypotheses of some states, the rows of one behind those of the other.
+
+        All rows go through the model's products together, so that batches which began at
+        different times are as fast as one.
+
+        Args:
+            states: made by this model; one that is fresh is given bos.
+            tokens: (N,) int64 on the CPU, N over all states: each hypothesis's next token.
+
+        Returns:
+            The logits of the tokens that follow (N, V), on the model's device.
         """

@@ -21,8 +21,10 @@ _OUTPUT_GAIN = 0.5
 
 def input_projections(width: int, count: int) -> Tensor:
     """Return projections to queries, keys or values, stacked: (count * width, width)."""
-    parts = [torch.empty(width, width) for _ in range(count)]
-    return torch.cat([nn.init.xavier_uniform_(part, gain=_INPUT_GAIN) for part in parts])
+    projections = torch.empty(count * width, width)
+    for part in torch.split(projections, width):
+        nn.init.xavier_uniform_(part, gain=_INPUT_GAIN)
+    return projections
 
 
 def output_projection(width: int, inner: int) -> Tensor:

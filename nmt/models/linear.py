@@ -1,9 +1,10 @@
-"""Matrix products of training, by whichever of the CPU's two libraries is faster here.
+"""Matrix products of models, by whichever of the CPU's two libraries is faster here.
 
 torch hands fp32 products to MKL, which leaves AMD's AVX-512 units idle; oneDNN, also inside torch,
 then is twice as fast. On CPUs without AVX-512 MKL leads. So both are timed, and the recipe's
 `matmul` notes the choice. oneDNN's operator is a private one of torch: where it is missing, or
-gives other results, torch's own way remains.
+gives other results, torch's own way remains. The weights of a model that only translates may be
+packed (`packed_weights`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,32 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 @dataclass
 class _Choice:
     library: str = "torch"
+    any_packed: bool = False  # which, unlike a dictionary, is nothing to a compiler
 
 
 _choice = _Choice()
+
+Product = Callable[[Tensor, Tensor | None], Tensor]
+"""Of x (..., i) and a bias (o,): x weight^T + bias, with a weight that it holds."""
+
+_packed = WeakTensorKeyDictionary()
 
 
 def use_library(name: str) -> None:
     """Let this process compute fp32 products on CPUs by `torch` or by `onednn`."""
     _choice.library = name
+
+
+def use_packed(weight: Tensor, product: Product) -> None:
+    """Let all products with this weight be made by `product`, as long as the weight lives."""
+    _packed[weight] = product
+    _choice.any_packed = True
 
 
 def _onednn_serves(x: Tensor) -> bool:
@@ -53,6 +67,9 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (..., i) weight (o, i)^T + bias (o,): (..., o)."""
+    if _choice.any_packed and weight in _packed:
+        packed: Product = _packed[weight]
+        return packed(x, bias)
     if not _onednn_serves(x):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])  # (n, i)

@@ -20,6 +20,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
+from nmt.models.shapes_only import shapes_only
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 KIND = "a model file"
@@ -196,7 +197,7 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
         DataError: if the file is damaged or its weights are not those of its configuration.
     """
     reader = ModelReader(find_model(path))
-    with torch.device("meta"):  # no time is spent on weights that are replaced
+    with shapes_only():  # no time is spent on weights that are replaced
         model = reader.card.build()
     expected = {name: (tuple(w.shape), w.dtype) for name, w in model.named_parameters()}
     weights = {name: reader.weight(name) for name in reader.weight_names}

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from nmt.data.batches import Packed
 
@@ -125,6 +124,9 @@ def attend_packed(
     if own.table is None or others.table is None:
         query, *rest = queries.unbind(1)  # each (n, H, K)
         key, value = rest if keys_values is None else keys_values.unbind(1)
+        # Here, because it takes longer to import than all of torch, and CPUs have no use for it.
+        from torch.nn.attention.varlen import varlen_attn
+
         attended = varlen_attn(
             query,
             key,

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from nmt.config import ModelConfig, Value
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
+from nmt.models.shapes_only import shapes_only
 from nmt.models.transformer import Transformer
 
 ARCHITECTURES = {"transformer": Transformer}
@@ -89,6 +88,6 @@ def count_parameters(
     architecture: str, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> int:
     """Count a model's parameters, tied ones once, without allocating them."""
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(architecture, config, src_vocab_size, tgt_vocab_size)
     return sum(parameter.numel() for parameter in model.parameters())

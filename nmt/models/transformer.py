@@ -8,7 +8,7 @@ hypothesis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -17,8 +17,14 @@ from torch.nn import functional as F
 
 from nmt.config import TransformerConfig
 from nmt.data.batches import Batch, Packed
-from nmt.models.attention import CrossAttention, KeyValueCache, SelfAttention, attend, merge_heads
-from nmt.models.contract import Memory, TranslationModel
+from nmt.models.attention import (
+    CrossAttention,
+    KeyValueCache,
+    SelfAttention,
+    attend_grouped,
+    reorder_,
+)
+from nmt.models.contract import DecoderState, Memory, TranslationModel
 from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.initial import output_projection
@@ -90,55 +96,48 @@ class DecoderLayer(nn.Module):
         x = self.after_cross_attention(x, self.cross_attention(x, own, memory, others))
         return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
 
-    def step(
-        self, x: Tensor, cache: KeyValueCache, key: Tensor, value: Tensor, memory_mask: Tensor
-    ) -> Tensor:
-        """Decode one position x (N, 1, D) with projected memory (B, H, S, K): (N, 1, D)."""
-        query, own_key, own_value = self.attention.project(x)  # each (N, H, 1, K)
-        attended = merge_heads(attend(query, *cache.append(own_key, own_value), None))  # (N, 1, D)
-        x = self.after_attention(x, linear(attended, self.attention.output))  # (N, 1, D)
-        # The W hypotheses of a sentence stand as W queries before its one memory.
-        sentences = key.shape[0]
-        grouped = x.view(sentences, -1, x.shape[-1])  # (B, W, D)
-        attended = self.cross_attention.step(grouped, key, value, memory_mask)  # (B, W, D)
-        grouped = self.after_cross_attention(grouped, attended)
-        result: Tensor = self.after_feed_forward(grouped, self.feed_forward(grouped))
-        return result.view_as(x)  # (N, 1, D)
+    def step(self, x: Tensor, number: int, states: Sequence[TransformerState]) -> Tensor:
+        """Decode one position x (N, D) of the hypotheses of some states: (N, D).
+
+        Products are of all rows together, and only attention is of each state alone.
+        """
+        rows = [state.num_rows for state in states]
+        parts = [
+            state.cache.attend(number, qkv)
+            for state, qkv in zip(states, torch.split(self.attention.project(x), rows), strict=True)
+        ]
+        x = self.after_attention(x, linear(_joined(parts), self.attention.output))  # (N, D)
+        queries = linear(x, self.cross_attention.query)  # (N, D)
+        parts = [
+            attend_grouped(query, state.memory[number], state.mask)
+            for state, query in zip(states, torch.split(queries, rows), strict=True)
+        ]
+        x = self.after_cross_attention(x, linear(_joined(parts), self.cross_attention.output))
+        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 class TransformerState:
     """Cached keys and values of every decoder layer (see `DecoderState`)."""
 
-    def __init__(self, model: Transformer, memory: Memory) -> None:
-        self.model = model
-        self.memory_mask = memory.mask[:, None, None]  # (B, 1, 1, S)
-        # For each layer keys and values, each (B, H, S, K).
-        self.memory = [
-            layer.cross_attention.project_memory(memory.states) for layer in model.decoder_layers()
-        ]
-        self.caches = [KeyValueCache() for _ in self.memory]
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append `tokens` (N,) to the hypotheses and return the next token's logits (N, V)."""
-        position = self.caches[0].length
-        positions = torch.full((1,), position, device=tokens.device)
-        x = self.model.tgt_embedding(tokens[:, None], positions, position + 1)  # (N, 1, D)
-        for layer, cache, (key, value) in zip(
-            self.model.decoder_layers(), self.caches, self.memory, strict=True
-        ):
-            x = layer.step(x, cache, key, value, self.memory_mask)  # (N, 1, D)
-        return linear(x[:, 0], self.model.output_projection)  # (N, V)
+    def __init__(self, layers: Sequence[DecoderLayer], memory: Memory) -> None:
+        self.num_rows = len(memory.states)
+        self.cache = KeyValueCache(len(layers))
+        # Keys and values: (layers, 2, B, H, S, K).
+        self.memory = torch.stack(
+            [layer.cross_attention.project_memory(memory.states) for layer in layers]
+        )
+        self.mask = memory.mask.clone()  # (B, S); the memory stays as it is
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
-        for cache in self.caches:
-            cache.select(rows)
-        if len(sentences) < len(self.memory_mask):
-            self.memory = [
-                (key.index_select(0, sentences), value.index_select(0, sentences))
-                for key, value in self.memory
-            ]
-            self.memory_mask = self.memory_mask.index_select(0, sentences)
+        self.cache.select(rows)
+        self.num_rows = len(rows)
+        self.memory = reorder_(self.memory, 2, sentences)
+        self.mask = reorder_(self.mask, 0, sentences)
 
 
 class Transformer(TranslationModel):
@@ -201,9 +200,22 @@ class Transformer(TranslationModel):
         return Sentences.of(packed, as_packed=self.is_padding_free)
 
     def start(self, memory: Memory) -> TransformerState:
-        """Return the state before the first target token of the memory's B sentences."""
-        return TransformerState(self, memory)
+        """Return the state before the first target token: a hypothesis for each sentence, B."""
+        return TransformerState(self._decoder_layers(), memory)
 
-    def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Iterate over the decoder's layers as what they are."""
-        return (cast(DecoderLayer, layer) for layer in self.decoder)
+    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
+        """Extend the hypotheses of some states by `tokens` (N,); return logits (N, V)."""
+        own = cast(Sequence[TransformerState], states)
+        device = self.output_projection.device
+        lengths = torch.tensor([state.cache.length for state in own])  # (states,)
+        rows = torch.tensor([state.num_rows for state in own])  # (states,)
+        positions = lengths.repeat_interleave(rows).to(device)  # (N,)
+        x = self.tgt_embedding(tokens.to(device), positions, int(lengths.max()) + 1)  # (N, D)
+        for number, layer in enumerate(self._decoder_layers()):
+            x = layer.step(x, number, own)  # (N, D)
+        for state in own:
+            state.cache.advance()
+        return linear(x, self.output_projection)  # (N, V)
+
+    def _decoder_layers(self) -> Sequence[DecoderLayer]:
+        return cast(Sequence[DecoderLayer], self.decoder)  # which they are

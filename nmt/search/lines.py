@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from nmt.data.corpus import Encoding
+from nmt.data.workers import PAUSE, Pause
 from nmt.errors import DataError, UsageError
 
 _BLOCK = 1 << 20  # bytes read at a time
@@ -26,47 +27,52 @@ class Line:
 
     text: str  # without its end
     end: bytes  # b"\n", b"\r\n", or b"" for a last line without one
+    raw: bytes  # all that was read of it
+    is_valid: bool = True  # in the encoding
 
 
 class LineReader:
-    """Reads pools of lines from a file or pipe; a pipe that falls silent is answered at once."""
+    """Makes lines of a stream of bytes, in pools; what falls silent is answered at once."""
 
     def __init__(
-        self, stream: BinaryIO, *, name: str, encoding: str = "utf-8", strict: bool = False
+        self,
+        chunks: Iterator[bytes | Pause],
+        *,
+        name: str,
+        encoding: Encoding,
+        strict: bool = False,
+        lines_read: int = 0,
     ) -> None:
         """Set up reading.
 
         Args:
-            stream: unbuffered or buffered; it is read by its file descriptor.
+            chunks: text in pieces of any size, and a pause where the next may be long in coming.
             name: what to call it in errors.
-            encoding: one in which `\\n` is the byte 10.
+            encoding: of the text; UTF-8 is read where it is one whose lines do not end at byte 10.
             strict: raise DataError at the first line that is not in the encoding.
+            lines_read: how many lines stand before the first chunk.
         """
-        self.encoding = Encoding.find(encoding)
-        if not self.encoding.by_line:
-            raise UsageError(
-                f"--encoding {encoding}: its lines do not end at the byte 10; make the text UTF-8 "
-                "first, with iconv"
-            )
+        self.encoding = encoding
         self.name = name
         self.strict = strict
-        self.lines_read = 0
-        self.invalid_lines = 0
-        self.first_invalid_line = 0
-        self._descriptor = stream.fileno()
+        self.lines_read = lines_read
+        self._chunks = chunks
         self._rest: list[bytes] = []  # what has been read of a line whose end has not
 
-    def pools(self, max_lines: int) -> Iterator[list[Line]]:
-        """Iterate over the input in pools of up to about `max_lines` lines."""
+    def pools(self, max_lines: int) -> Iterator[list[Line] | Pause]:
+        """Yield pools of up to `max_lines` lines, and a pause where the input falls silent."""
         pool: list[Line] = []
-        while block := os.read(self._descriptor, _BLOCK):
-            pool.extend(self._lines_of(block))
+        for chunk in self._chunks:
+            if isinstance(chunk, Pause):
+                if pool:
+                    yield pool
+                    pool = []
+                yield chunk
+                continue
+            pool.extend(self._lines_of(chunk))
             while len(pool) >= max_lines:
                 yield pool[:max_lines]
                 pool = pool[max_lines:]
-            if pool and not self._more_is_waiting():
-                yield pool
-                pool = []
         if any(self._rest):
             pool.append(self._line(b"".join(self._rest), b""))
             self._rest = []
@@ -90,20 +96,33 @@ class LineReader:
         self.lines_read += 1
         text = self.encoding.decode(content, number=self.lines_read)
         if text is not None:
-            return Line(text, end)
+            return Line(text, end, content + end)
         if self.strict:
             raise DataError(
                 f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; name its "
                 "--encoding, or leave out --strict"
             )
-        self.invalid_lines += 1
-        self.first_invalid_line = self.first_invalid_line or self.lines_read
         text = content.decode(self.encoding.name, errors="replace")
         if self.lines_read == 1:
             text = text.removeprefix("\ufeff")
         # A few codecs give half a surrogate pair, which is no text either.
-        return Line(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"), end)
+        text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return Line(text, end, content + end, is_valid=False)
 
-    def _more_is_waiting(self) -> bool:
-        # Regular files always are ready, so only pipes and terminals cut a pool short.
-        return bool(select.select([self._descriptor], [], [], _PATIENCE)[0])
+
+def pipe_chunks(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes | Pause]:
+    """Yield what comes through a pipe or terminal as it comes, and a pause when it falls silent.
+
+    Raises:
+        UsageError: if the lines of the encoding do not end at the byte 10.
+    """
+    if not encoding.by_line:
+        raise UsageError(
+            f"--encoding {encoding.name}: its lines do not end at the byte 10; name a file with "
+            "--input, or make the text UTF-8 first, with iconv"
+        )
+    descriptor = stream.fileno()
+    while block := os.read(descriptor, _BLOCK):
+        yield block
+        if not select.select([descriptor], [], [], _PATIENCE)[0]:
+            yield PAUSE

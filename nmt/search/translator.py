@@ -6,6 +6,7 @@ it comes, to rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,14 @@ import torch
 
 from nmt.data.batches import pack_sources
 from nmt.data.vocabulary import Vocabulary
+from nmt.errors import UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
+from nmt.models.device import DTYPES
 from nmt.models.model_file import load_model
-from nmt.search.beam import Hypothesis, SearchOptions, beam_search
+from nmt.models.out_of_memory import memory_errors
+from nmt.models.packed_weights import PRECISIONS, pack
+from nmt.search.beam import Group, Hypothesis, beam_search
+from nmt.search.options import SearchOptions
 from nmt.search.pieces import join_pieces, split_ids
 
 
@@ -29,12 +35,19 @@ class Translation:
     log_prob: float  # natural logarithm; 0 for a blank line
     tokens: tuple[str, ...]  # subwords
     pieces: int  # into how many its source was cut; 0 for a blank line
+    error: str = ""  # why there is none, with an empty text
 
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
 
 BLANK = Translation("", 0.0, 0.0, (), 0)
+
+_CPU_BATCH_TOKENS = 4_096
+_GPU_BATCH_TOKENS = 16_384
+
+_NO_NUMBER = "the model's output is not a number"
+_NO_MEMORY = "not enough memory for it alone"
 
 
 class Translator:
@@ -49,7 +62,7 @@ class Translator:
         *,
         device: torch.device,
         max_src_tokens: int,
-        batch_tokens: int = 4_096,
+        batch_tokens: int = _CPU_BATCH_TOKENS,
     ) -> None:
         """Put a model to use.
 
@@ -57,7 +70,8 @@ class Translator:
             model: on `device`, in evaluation mode.
             options: of the search; tokens that can never be text are barred in any case.
             max_src_tokens: a longer source is translated in pieces.
-            batch_tokens: source tokens of a batch, padding counted.
+            batch_tokens: source tokens at work at a time, padding counted; halved where there is
+                no memory for them.
         """
         self.model = model
         self.src_vocabulary = src_vocabulary
@@ -75,24 +89,39 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-        batch_tokens: int = 4_096,
+        precision: str = "fp32",
+        batch_tokens: int | None = None,
     ) -> Translator:
         """Load a model file, or the best model of a run folder.
 
+        Args:
+            path: the file or folder.
+            options: of the search.
+            device: the CPU if none is given.
+            precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
+            batch_tokens: see the constructor; what suits the device if none are given.
+
         Raises:
             DataError: if the file is missing, damaged or of another version.
+            UsageError: if the device has no such precision.
         """
-        model, card = load_model(Path(path))
         device = device or torch.device("cpu")
+        check_precision(precision, device)
+        model, card = load_model(Path(path))
+        on_gpu = device.type == "cuda"
+        model.eval()
+        if on_gpu:
+            model.to(device=device, dtype=DTYPES[precision])
+        else:
+            pack(model, precision)
         return cls(
-            model.to(device=device, dtype=dtype).eval(),
+            model,
             card.src_vocabulary,
             card.tgt_vocabulary,
             options or SearchOptions(),
             device=device,
             max_src_tokens=card.max_src_tokens,
-            batch_tokens=batch_tokens,
+            batch_tokens=batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS),
         )
 
     def translate(
@@ -110,7 +139,7 @@ class Translator:
             on_step: called before each step of the decoder; what it raises ends the search.
 
         Returns:
-            For each line, in order, its `n_best` translations, best first.
+            For each line, in order, its `n_best` translations, best first; or one with an error.
         """
         pieces = [
             split_ids(self.src_vocabulary, ids, self.max_src_tokens) for ids in self._encode(lines)
@@ -118,9 +147,16 @@ class Translator:
         sources = [piece.ids for line in pieces for piece in line]
         if on_progress is not None:
             on_progress(pieces.count([]))  # blank lines are done
-        found = iter(self._search(sources, on_progress, on_step))
+        found = self._search(sources, on_progress, on_step)
+        hypotheses = [one for best in found if not isinstance(best, str) for one in best]
+        # All at once: each call costs as much as decoding hundreds.
+        texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for hypothesis in hypotheses]))
+        decoded = iter(
+            best if isinstance(best, str) else [(one, next(texts)) for one in best]
+            for best in found
+        )
         return [
-            self._decode([next(found) for _ in line], [piece.separator for piece in line])
+            self._joined([next(decoded) for _ in line], [piece.separator for piece in line])
             for line in pieces
         ]
 
@@ -134,41 +170,61 @@ class Translator:
         sources: list[list[int]],
         on_progress: Callable[[int], object] | None,
         on_step: Callable[[], object] | None,
-    ) -> list[list[Hypothesis]]:
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in self._batches(sources):
-            ids = [sources[index] for index in batch]
-            memory = self.model.encode(pack_sources(ids).to(self.device))
-            state = self.model.start(memory)
-            limits = [len(source) + self.options.max_extra_tokens for source in ids]
-            found = beam_search(state, limits, self.options, self.device, on_step=on_step)
-            for index, hypotheses in zip(batch, found, strict=True):
-                results[index] = hypotheses
-            if on_progress is not None:
-                on_progress(len(batch))
-        return results
+    ) -> list[list[Hypothesis] | str]:
+        """Return hypotheses of each source, or why there are none."""
+        results: dict[int, list[Hypothesis] | str] = {}
+        # Longest first: what takes most memory is known at once, and the end is of short steps.
+        order = sorted(range(len(sources)), key=lambda number: (-len(sources[number]), number))
+        budget = self.batch_tokens
+        while waiting := [number for number in order if number not in results]:
+            groups = self._groups(sources, waiting, budget)
+            try:
+                with memory_errors():
+                    for number, hypotheses in beam_search(
+                        self.model, groups, self.options, room=budget, on_step=on_step
+                    ):
+                        results[number] = hypotheses or _NO_NUMBER
+                        if on_progress is not None:
+                            on_progress(1)
+            except MemoryError:
+                longest = next(number for number in order if number not in results)
+                if 2 * _room(sources[longest]) <= budget:
+                    budget //= 2
+                else:  # it was at work alone
+                    results[longest], budget = _NO_MEMORY, self.batch_tokens
+        self.batch_tokens = budget  # what did not fit once will not the next time
+        return [results[number] for number in range(len(sources))]
 
-    def _batches(self, sources: list[list[int]]) -> Iterator[list[int]]:
-        """Yield indices of sources of similar length, longest first, within the budget."""
-        order = sorted(range(len(sources)), key=lambda index: (-len(sources[index]), index))
+    def _groups(self, sources: list[list[int]], order: list[int], budget: int) -> Iterator[Group]:
+        """Yield sources of similar length, encoded, each time half of the budget or one."""
         start = 0
         while start < len(order):
-            longest = len(sources[order[start]]) + 1
-            end = start + max(1, self.batch_tokens // longest)
-            yield order[start:end]
-            start = end
+            longest = _room(sources[order[start]])
+            numbers = order[start : start + max(1, budget // 2 // longest)]
+            start += len(numbers)
+            packed = pack_sources([sources[number] for number in numbers])
+            state = self.model.start(self.model.encode(packed.to(self.device)))
+            extra = self.options.max_extra_tokens
+            limits = [len(sources[number]) + extra for number in numbers]
+            yield Group(numbers, limits, state, room=longest)
 
-    def _decode(self, pieces: list[list[Hypothesis]], separators: list[str]) -> list[Translation]:
+    def _joined(
+        self, pieces: list[list[tuple[Hypothesis, str]] | str], separators: list[str]
+    ) -> list[Translation]:
         """Join the n-th best hypotheses of a line's pieces to its n-th best translation."""
         if not pieces:
             return [BLANK]
+        errors = [piece for piece in pieces if isinstance(piece, str)]
+        if errors:
+            return [Translation("", -math.inf, -math.inf, (), len(pieces), errors[0])]
+        found = [piece for piece in pieces if not isinstance(piece, str)]
         translations = []
-        for rank in range(min(map(len, pieces))):
-            hypotheses = [piece[rank] for piece in pieces]
-            texts = self.tgt_vocabulary.decode([hypothesis.ids for hypothesis in hypotheses])
+        for ranked in zip(*found, strict=False):  # as many as every piece has
+            hypotheses = [hypothesis for hypothesis, _ in ranked]
+            text = join_pieces([text for _, text in ranked], separators)
             translations.append(
                 Translation(
-                    join_pieces(texts, separators).translate(_LINE_BREAKERS),
+                    text.translate(_LINE_BREAKERS),
                     sum(hypothesis.score for hypothesis in hypotheses),
                     sum(hypothesis.log_prob for hypothesis in hypotheses),
                     tuple(
@@ -180,3 +236,20 @@ class Translator:
                 )
             )
         return translations
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuse what a device has no products of.
+
+    Raises:
+        UsageError: naming the nearest one.
+    """
+    known = tuple(DTYPES) if device.type == "cuda" else PRECISIONS
+    if precision not in known:
+        raise UsageError(
+            f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
+        )
+
+
+def _room(source: list[int]) -> int:
+    return len(source) + 1  # with eos

@@ -20,11 +20,12 @@ from nmt.data.stream import Cut, Position, Update
 from nmt.errors import NMTError, UsageError
 from nmt.files import megabytes
 from nmt.models.device import DTYPES
+from nmt.models.out_of_memory import memory_errors
 from nmt.training.disk_space import Need
 from nmt.training.distributed import Ranks
 from nmt.training.launch import initial_model, open_data, settle
 from nmt.training.machine_rate import device_name, matrix_product_rate
-from nmt.training.memory import PeakMemory, memory_errors, micro_batch_bytes
+from nmt.training.memory import PeakMemory, micro_batch_bytes
 from nmt.training.meter import Figures, Window
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder

@@ -16,11 +16,11 @@ from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device
 from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
+from nmt.models.out_of_memory import memory_errors
 from nmt.training import checkpoint
 from nmt.training.allocator import keep_freed_memory
 from nmt.training.disk_space import Need, check_space
 from nmt.training.distributed import RankLost, Ranks, RankStopped
-from nmt.training.memory import memory_errors
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.tensorboard import require_tensorboard

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +107,6 @@ def available_bytes() -> int:
             available = min(available, limit - used + cached)
         return available
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-@contextlib.contextmanager
-def memory_errors() -> Iterator[None]:
-    """Let every lack of memory, of a GPU or of the machine, be a MemoryError; also a decorator."""
-    try:
-        yield
-    except RuntimeError as error:
-        # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
-        if isinstance(error, torch.OutOfMemoryError) or any(
-            words in str(error)
-            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
-        ):
-            raise MemoryError(str(error)) from error
-        raise
 
 
 class PeakMemory:

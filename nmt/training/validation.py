@@ -15,14 +15,14 @@ import torch
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.data.permutation import Indices
-from nmt.errors import Stopped
+from nmt.errors import NMTError, Stopped
 from nmt.models.contract import TranslationModel
+from nmt.models.out_of_memory import memory_errors
 from nmt.scoring.metrics import score
-from nmt.search.beam import SearchOptions
+from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.memory import memory_errors
 
 
 @dataclass(frozen=True)
@@ -168,16 +168,12 @@ class Validator:
 
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
-        texts: list[str] | None = None
+        texts: list[str] = []
         with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
-            while texts is None:
-                try:
-                    with memory_errors():
-                        texts = [best[0].text for best in translator.translate(mine, on_step=stop)]
-                except MemoryError:
-                    if translator.batch_tokens == 1:
-                        raise
-                    translator.batch_tokens //= 2
+            for found in translator.translate(mine, on_step=stop):
+                if found[0].error:
+                    raise NMTError(f"a valid line was not translated: {found[0].error}")
+                texts.append(found[0].text)
         translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import gzip
+import json
 import os
 import re
 import shlex
@@ -13,9 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+
+from nmt.search.beam import beam_search
 
 Nmt = Callable[..., Any]
 
@@ -42,6 +48,12 @@ def assert_lines_correspond(data: bytes, translated: bytes) -> None:
     translated.decode()  # the output is UTF-8 whatever came in
 
 
+def summary(stderr: bytes) -> dict[str, Any]:
+    """Return the summary, which is all that a job without trouble says."""
+    found: dict[str, Any] = json.loads(stderr)
+    return found
+
+
 # ------------------------------------------------------------------------- stdin to stdout
 
 
@@ -51,7 +63,13 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(
     data = b"the cat\n\na dog sees the bird\n"
     done = translate(model_file, data)
     assert done.returncode == 0
-    assert done.stderr == b"nmt: 3 lines translated\n"
+    figures = summary(done.stderr)
+    assert list(figures) == [
+        *("lines_in", "lines_out", "split", "failed", "seconds", "tokens_per_second")
+    ]
+    assert (figures["lines_in"], figures["lines_out"]) == (3, 3)
+    assert (figures["split"], figures["failed"]) == (0, 0)
+    assert figures["tokens_per_second"] > 0
     assert_lines_correspond(data, done.stdout)
     lines = done.stdout.split(b"\n")
     assert lines[0] and lines[2] and not lines[1]
@@ -60,7 +78,7 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
     assert nmt("translate", model_file, *files, *QUICK, "--quiet") == (0, "", "")
     assert (tmp_path / "out").read_bytes() == done.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.journal", "in", "out"]
 
 
 def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
@@ -84,20 +102,21 @@ def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
     done = translate(model_file, data, "--pool-lines", "5")
     assert done.returncode == 0
     assert_lines_correspond(data, done.stdout)
-    notices = done.stderr.decode().splitlines()
+    *notices, last = done.stderr.decode().splitlines()
     assert notices == [
         "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; their bad bytes "
         "became U+FFFD",
         "nmt: warning: stdin: 4 lines have more than 20 tokens, the first is line 12; they were "
         "translated in pieces",
-        "nmt: 29 lines translated",
     ]
+    assert summary(last.encode())["split"] == 4
 
 
 def test_empty_input_gives_empty_output(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "in").touch()
     answer = nmt("translate", model_file, "--input", tmp_path / "in")
-    assert answer == (0, "", "nmt: 0 lines translated\n")
+    assert (answer.status, answer.stdout) == (0, "")
+    assert summary(answer.stderr.encode())["lines_in"] == 0
 
 
 def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:
@@ -114,7 +133,7 @@ def test_lines_are_answered_while_stdin_stays_open(model_file: Path) -> None:
         assert process.stdout.readline().endswith(b"\n")
     process.stdin.close()
     assert process.stdout.read() == b""
-    assert process.stderr.read() == b"nmt: 2 lines translated\n"
+    assert summary(process.stderr.read())["lines_in"] == 2
     assert process.wait() == 0
     watchdog.cancel()
 
@@ -193,7 +212,7 @@ def test_batch_and_pool_sizes_do_not_change_the_output(
     first = nmt(*words)
     assert first.status == 0
     for sizes in (("--batch-tokens", "1"), ("--pool-lines", "3"), ("--batch-tokens", "30")):
-        assert nmt(*words, *sizes) == first
+        assert nmt(*words, *sizes)[:2] == first[:2]
 
 
 def test_other_encodings_are_read_and_utf_8_is_written(
@@ -253,13 +272,16 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--bream-size", "4"], 2, "No such option: --bream-size"),
         (["--n-best", "5"], 2, "n-best is 5; it must lie between 1 and the beam size 4"),
         (["--n-best", "2", "--scores"], 2, "--n-best and --scores exclude each other"),
-        (["--precision", "fp23"], 2, "unknown precision 'fp23'; did you mean 'fp32'?"),
+        (["--precision", "fp23"], 2, "unknown precision 'fp23' on cpu; did you mean 'fp32'?"),
         (["--device", "cudda"], 2, "unknown device 'cudda'; did you mean 'cuda'?"),
         (["--length-penalty", "inf"], 2, "length penalty is inf"),
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
-        (["--encoding", "utf-16"], 2, "--encoding utf-16: its lines do not end at the byte 10"),
         (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
         (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
+        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 up"),
+        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 up"),
+        (["--deadline", "06:30"], 2, "--deadline needs --input and --output with files"),
+        (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: there are no files"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_status(
@@ -319,3 +341,189 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(
     assert answer.status == 1
     assert f"{tmp_path}/out.de: the disk is full; make room" in answer.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in.en"]
+
+
+# -------------------------------------------------------------------------------- unattended
+
+
+def text_of(lines: int) -> bytes:
+    """Lines of several lengths, blank and bad ones among them."""
+    words = (b"the cat", b"a dog sees", b"\xff", b"x" * 60, b"the old house")
+    return b"".join(b"%s %d\n" % (words[n % 5], n) if n % 7 else b"\n" for n in range(lines))
+
+
+@pytest.mark.parametrize(
+    ("kills", "lines"), [(5, 1_500), pytest.param(50, 20_000, marks=pytest.mark.slow)]
+)
+def test_a_job_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
+    model_file: Path, tmp_path: Path, kills: int, lines: int
+) -> None:
+    (tmp_path / "in").write_bytes(text_of(lines))
+    (tmp_path / "out").write_text("an earlier one\n")
+    words = ("--input", tmp_path / "in", "--pool-lines", "100", "--workers", "2", "--output")
+    assert translate(model_file, b"", *words, tmp_path / "undisturbed").returncode == 0
+    expected = (tmp_path / "undisturbed").read_bytes()
+    journal, random = tmp_path / ".out.journal", Random(1)
+    killed = 0
+    while killed < kills:
+        process = subprocess.Popen(command(model_file, *words, tmp_path / "out"))
+        size = journal.stat().st_size if journal.exists() else 0
+        while process.poll() is None and journal.exists() and journal.stat().st_size == size:
+            time.sleep(0.01)  # until it has gone on
+        time.sleep(random.uniform(0, 0.3))
+        process.kill()
+        if process.wait() == 0:
+            break  # the last of the work was done before it could be killed
+        killed += 1
+        assert (tmp_path / "out").read_text() == "an earlier one\n"
+    assert killed >= min(kills, 3)
+    assert translate(model_file, b"", *words, tmp_path / "out").returncode == 0
+    assert (tmp_path / "out").read_bytes() == expected
+    assert_lines_correspond(text_of(lines), expected)
+
+
+def test_a_finished_job_is_not_done_again(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("the cat\na dog\n")
+    words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
+    assert nmt("translate", model_file, *words).status == 0
+    stamp = (tmp_path / "out").stat().st_mtime_ns
+    again = nmt("translate", model_file, *words)
+    assert again.status == 0
+    assert f"{tmp_path}/out: translated already" in again.stderr
+    assert json.loads(again.stderr.splitlines()[-1])["lines_in"] == 2
+    assert (tmp_path / "out").stat().st_mtime_ns == stamp
+    for other in (("--length-penalty", "1"), ("--scores",)):
+        assert "already" not in nmt("translate", model_file, *words, *other).stderr
+
+
+def test_a_lock_that_is_held_leaves_everything_untouched(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    before = sorted(tmp_path.iterdir())
+    with (tmp_path / "lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        words = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--lock", "lock")
+        answer = nmt("translate", model_file, *words[:-1], tmp_path / "lock")
+    assert (answer.status, answer.stdout) == (75, "")
+    assert "lock: another job is at work" in answer.stderr
+    assert sorted(tmp_path.iterdir()) == [*before, tmp_path / "lock"]
+    assert nmt("translate", model_file, *words[:-1], tmp_path / "lock").status == 0
+
+
+def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
+    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_bytes(text_of(3_000))
+    words = ["--input", tmp_path / "in", "--pool-lines", "50", "--workers", "1", *QUICK]
+    assert nmt("translate", model_file, *words, "--output", tmp_path / "expected").status == 0
+    words += ["--output", tmp_path / "out"]
+    monkeypatch.setattr("nmt.search.deadline.seconds_until", lambda *_: 1.0)
+    stopped = nmt("translate", model_file, *words, "--deadline", "06:30")
+    assert (stopped.status, stopped.stdout) == (75, "")
+    assert "--deadline 06:30 has come" in stopped.stderr
+    assert not (tmp_path / "out").exists()
+    resumed = nmt("translate", model_file, *words)
+    assert resumed.status == 0
+    assert "going on behind line" in resumed.stderr
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["folder", "glob", "several"])
+def test_many_files_are_translated_to_a_folder(
+    nmt: Nmt, model_file: Path, tmp_path: Path, form: str
+) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "a.en").write_text("the cat\n\n")
+    (source / "b.en.gz").write_bytes(gzip.compress(b"a dog\n"))
+    (source / ".hidden").write_text("no\n")
+    inputs = {
+        "folder": ["--input", source],
+        "glob": ["--input", source / "*.en*"],
+        "several": ["--input", source / "a.en", "--input", source / "b.en.gz"],
+    }[form]
+    answer = nmt("translate", model_file, *inputs, "--output", target, *QUICK)
+    assert answer.status == 0
+    assert [path.name for path in sorted(target.glob("[ab]*"))] == ["a.en", "b.en.gz"]
+    assert (target / "a.en").read_bytes().count(b"\n") == 2
+    assert gzip.decompress((target / "b.en.gz").read_bytes()).count(b"\n") == 1
+    assert summary(answer.stderr.encode())["lines_in"] == 3
+
+
+def test_inputs_and_outputs_that_do_not_fit_are_refused(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "text").write_text("the cat\n")
+    both = ("--input", tmp_path / "a" / "text", "--input", tmp_path / "b" / "text")
+    for words, message in [
+        (both, "several inputs need a folder to write to"),
+        ((*both, "--output", tmp_path / "out"), "two files have the name text"),
+        (
+            ("--input", tmp_path / "a" / "text", "--output", tmp_path / "a" / "text"),
+            "text: the output would replace the input",
+        ),
+        (("--input", tmp_path / "a", "--output", tmp_path / "a"), "would replace the input"),
+    ]:
+        answer = nmt("translate", model_file, *words)
+        assert (answer.status, answer.stdout) == (2, "")
+        assert message in answer.stderr
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_translated(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.gz").write_bytes(gzip.compress(b"the cat\n")[:-5])
+    (source / "b").write_text("a dog\n")
+    answer = nmt("translate", model_file, "--input", source, "--output", tmp_path / "out", *QUICK)
+    assert (answer.status, answer.stdout) == (1, "")
+    assert "a.gz: cut short or damaged" in answer.stderr
+    assert [path.name for path in (tmp_path / "out").glob("[ab]*")] == ["b"]
+
+
+def test_utf_16_is_read_from_a_file_and_refused_in_a_pipe(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes("the cat\n\n".encode("utf-16"))
+    words = ("--encoding", "utf-16")
+    assert translate(model_file, b"", *words, "--input", tmp_path / "in").stdout.count(b"\n") == 2
+    refused = translate(model_file, b"the cat\n", *words)
+    assert refused.returncode == 2
+    assert b"--encoding utf-16: its lines do not end at the byte 10" in refused.stderr
+
+
+def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
+    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_text("the cat\n\na dog sees the bird\nthe dog\n")
+    longest: list[int] = []
+
+    def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
+        for group in groups:
+            longest.append(max(group.limits))
+            if longest[-1] == longest[0]:  # the long line comes first
+                raise MemoryError
+            yield from beam_search(model, iter([group]), *arguments, **options)
+
+    monkeypatch.setattr("nmt.search.translator.beam_search", short_of_memory)
+    words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
+    answer = nmt("translate", model_file, *words)
+    assert (answer.status, answer.stdout) == (1, "")
+    lines = (tmp_path / "out").read_text().split("\n")
+    assert [bool(line) for line in lines] == [True, False, False, True, False]
+    assert "in: 1 lines could not be translated and are empty, the first is line 3" in answer.stderr
+    figures = json.loads(answer.stderr.splitlines()[-1])
+    assert (figures["lines_in"], figures["lines_out"], figures["failed"]) == (4, 4, 1)
+
+
+def test_workers_do_not_change_the_output(model_file: Path) -> None:
+    data = text_of(300)
+    one, two = (
+        translate(model_file, data, "--workers", count, "--pool-lines", "100")
+        for count in ("1", "2")
+    )
+    assert one.returncode == two.returncode == 0
+    assert one.stdout == two.stdout
+    assert_lines_correspond(data, one.stdout)

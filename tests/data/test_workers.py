@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.workers import map_in_order
+from nmt.data.workers import Workers, map_in_order
 from nmt.errors import DataError, NMTError
 
 
@@ -25,6 +26,10 @@ def refuse(number: int) -> int:
     if number == 3:
         raise DataError("three is refused")
     return number
+
+
+def sleep_long(number: int) -> None:
+    time.sleep(1_000 * number)
 
 
 def die(number: int) -> int:
@@ -57,9 +62,22 @@ def test_an_error_in_a_worker_comes_through_in_its_place(workers: int) -> None:
         next(results)
 
 
-def test_a_worker_that_dies_is_no_hang() -> None:
-    with pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"):
-        list(map_in_order(die, range(9), workers=2))
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_worker_that_dies_is_no_hang(method: str) -> None:
+    with (
+        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
+        Workers(die, 2, method=method) as workers,
+    ):
+        list(workers.map(range(9)))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_work_that_nobody_wants_any_more_is_not_waited_for(method: str) -> None:
+    with pytest.raises(KeyboardInterrupt), Workers(sleep_long, 2, method=method) as workers:
+        for _ in workers.map(range(9)):
+            raise KeyboardInterrupt
+    assert not multiprocessing.active_children()
 
 
 def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:

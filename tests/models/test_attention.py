@@ -16,8 +16,8 @@ from nmt.models.attention import (
     KeyValueCache,
     SelfAttention,
     attend,
-    merge_heads,
-    split_heads,
+    attend_grouped,
+    reorder_,
 )
 
 B, H, T, S, K = 2, 3, 4, 5, 6
@@ -99,23 +99,18 @@ def test_half_precision_knows_minus_infinity(
     torch.testing.assert_close(found.double(), attend(*inputs, some_mask()), atol=0.05, rtol=0)
 
 
-def test_heads_are_neighbouring_columns() -> None:
-    x = torch.arange(2 * 2 * 6).view(2, 2, 6)
-    heads = split_heads(x, 3)  # (2, 3, 2, 2)
-    assert heads[0, 1].tolist() == [[2, 3], [8, 9]]
-    assert torch.equal(merge_heads(heads), x)
-
-
 def test_a_step_of_cross_attention_is_projections_around_the_loop_reference() -> None:
     torch.manual_seed(3)
     module = CrossAttention(D, H).double()
-    x, memory, mask = normal(B, T, D), normal(B, S, D), some_mask()
+    x, memory = normal(B, T, D), normal(B, S, D)  # T hypotheses of each sentence
+    mask = torch.tensor([[True] * S, [True] * (S - 2) + [False] * 2])  # (B, S)
     query = in_heads(x @ module.query.detach().T)
     key, value = (in_heads(memory @ w.T) for w in module.key_value.detach().chunk(2))
-    expanded = np.broadcast_to(mask.numpy(), (B, H, T, S))
-    merged = out_of_heads(attention_by_loops(query, key, value, expanded))
-    found = module.step(x, *module.project_memory(memory), mask)
-    torch.testing.assert_close(found, merged @ module.output.detach().T)
+    expanded = np.broadcast_to(mask[:, None, None].numpy(), (B, H, T, S))
+    expected = out_of_heads(attention_by_loops(query, key, value, expanded))  # (B, T, D)
+    rows = (x @ module.query.detach().T).flatten(0, 1)  # (B * T, D)
+    found = attend_grouped(rows, module.project_memory(memory).detach(), mask)
+    torch.testing.assert_close(found.view(B, T, D), expected)
 
 
 def test_queries_keys_and_values_start_within_the_xavier_bound_of_all_three_together() -> None:
@@ -139,18 +134,39 @@ def test_attention_projections_have_no_bias() -> None:
         assert all(parameter.dim() == 2 for parameter in module.parameters())
 
 
-def test_the_cache_returns_all_that_was_appended_and_reorders_it() -> None:
+def test_the_cache_attends_to_all_that_was_added_and_reorders_it() -> None:
     torch.manual_seed(5)
-    cache, steps = KeyValueCache(), 40  # beyond its first 16 and next 32 positions
-    keys, values = normal(3, H, steps, K), normal(3, H, steps, K)
-    for t in range(steps):
-        key, value = cache.append(keys[:, :, t : t + 1], values[:, :, t : t + 1])
-        assert cache.length == t + 1
-        assert torch.equal(key, keys[:, :, : t + 1])
-        assert torch.equal(value, values[:, :, : t + 1])
-    rows = torch.tensor([2, 2, 0, 1])
-    cache.select(rows)
-    more = normal(4, H, 1, K)
-    key, value = cache.append(more, -more)
-    assert torch.equal(key, torch.cat((keys[rows], more), dim=2))
-    assert torch.equal(value, torch.cat((values[rows], -more), dim=2))
+    layers, before, after = 2, 40, 3  # beyond its first room of 16, and the next
+    qkv = normal(before, layers, 4, 3, H, K)
+    cache = KeyValueCache(layers)
+
+    def check(history: torch.Tensor) -> None:
+        """Step with the last of the history (t, layers, N, 3, H, K)."""
+        for layer in range(layers):
+            found = cache.attend(layer, history[-1, layer])
+            query = history[-1, layer, :, 0, :, None]  # (N, H, 1, K)
+            keys, values = history[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, t, K)
+            expected = attend(query, keys, values, None)[:, :, 0].flatten(1)
+            torch.testing.assert_close(found, expected)
+        cache.advance()
+
+    for t in range(before):
+        check(qkv[: t + 1])
+    assert cache.length == before
+    for rows in ([0, 2, 2, 3], [1, 0], [1, 1, 0, 0, 1]):  # one moved; fewer; more than before
+        cache.select(torch.tensor(rows))
+        qkv = qkv[:, :, rows]
+        for _ in range(after):
+            qkv = torch.cat((qkv, normal(1, layers, len(rows), 3, H, K)))
+            check(qkv)
+
+
+def test_reordering_puts_rows_in_their_places() -> None:
+    random = torch.Generator().manual_seed(6)
+    for _ in range(20):
+        x = torch.randn(3, 7, 2, generator=random)
+        rows = torch.randint(
+            7, (int(torch.randint(1, 8, (1,), generator=random)),), generator=random
+        )
+        expected = x[:, rows].clone()
+        assert torch.equal(reorder_(x, 1, rows), expected)

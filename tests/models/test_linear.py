@@ -86,3 +86,10 @@ def test_an_operator_that_is_missing_or_wrong_is_not_used(
     monkeypatch.setattr(linear_module, "onednn_product", operator)
     monkeypatch.setattr(linear_module, "_shortest", lambda work: float("torch" in work.__name__))
     assert fastest_library(64) == "torch"
+
+
+def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_module._choice, "any_packed", False)  # as where models are trained
+    x, weight = torch.randn(6, 5), torch.nn.Parameter(torch.randn(4, 5))
+    compiled = torch.compile(linear, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x, weight), F.linear(x, weight))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +42,7 @@ def weights_of(model: TranslationModel) -> dict[str, Tensor]:
 @torch.no_grad()
 def first_logits(model: TranslationModel) -> Tensor:
     state = model.eval().start(model.encode(pack_sources([[5, 6, 7], [300]])))
-    return state.step(torch.tensor([2, 2]))
+    return model.step([state], torch.tensor([2, 2]))
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_anyone_can_read_the_file_as_safetensors(model_file: Path) -> None:
 def test_a_loaded_model_can_be_trained(model_file: Path) -> None:
     model, _ = load_model(model_file)
     state = model.train().start(model.encode(pack_sources([[5, 6]])))
-    torch.autograd.backward(state.step(torch.tensor([2])).sum())
+    torch.autograd.backward(model.step([state], torch.tensor([2])).sum())
     assert all(p.grad is not None for p in model.parameters() if p.dim() > 1)
 
 
@@ -303,3 +305,16 @@ def test_a_configuration_too_large_for_memory_is_refused_before_it_is_built(
     write_tensors(tmp_path / "giant", tensors, header, kind=KIND, version=FORMAT_VERSION)
     with pytest.raises(DataError, match="its weights do not fit its configuration"):
         load_model(tmp_path / "giant")
+
+
+def test_loading_a_model_imports_no_compiler(model_file: Path) -> None:
+    # Which takes longer than torch itself, and a translator starts for a handful of lines too.
+    script = (
+        "import sys; from pathlib import Path; from nmt.search.translator import Translator; "
+        f"Translator.load(Path({str(model_file)!r})).translate(['the cat']); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -161,8 +162,8 @@ def torch_logits(model: Transformer, config: TransformerConfig) -> Tensor:
     length = tgt_in.shape[1]
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
     x = embed(tgt_in, model.tgt_embedding.weight)
-    for decoder_layer in model.decoder_layers():
-        layer = torch_decoder_layer(decoder_layer, config).train()
+    for decoder_layer in model.decoder:
+        layer = torch_decoder_layer(cast(DecoderLayer, decoder_layer), config).train()
         x = layer(x, memory, tgt_mask=future, memory_key_padding_mask=padding)
     return (x @ model.output_projection.T)[tgt_in != PAD]
 
@@ -214,29 +215,51 @@ def test_step_by_step_is_teacher_forced(architecture: str, tie_embeddings: str, 
     forced = torch.stack(forced_logits(model, sources, targets))  # (N, length + 1, V)
     with torch.inference_mode():
         state = model.start(encode(model, SOURCES))
-        inputs = [[BOS, *ids] for ids in targets]
-        for position in range(length + 1):
-            logits = state.step(torch.tensor([ids[position] for ids in inputs]))
-            assert_equal(logits, forced[:, position])
+        first = model.step([state], torch.full((len(SOURCES),), BOS))
+        assert_equal(first, forced[::width, 0])
+        rows = torch.arange(len(SOURCES)).repeat_interleave(width)  # each goes on in `width` ways
+        state.select(rows, torch.arange(len(SOURCES)))
+        for position in range(length):
+            logits = model.step([state], torch.tensor([ids[position] for ids in targets]))
+            assert_equal(logits, forced[:, position + 1])
+
+
+def test_states_that_began_at_different_times_step_together(model: TranslationModel) -> None:
+    random = np.random.default_rng(3)
+    targets = random.integers(4, TGT_VOCAB, (len(SOURCES), 9)).tolist()
+    forced = torch.stack(forced_logits(model, SOURCES, targets))  # (B, 10, V)
+    inputs = [[BOS, *ids] for ids in targets]
+    with torch.inference_mode():
+        early, late = (model.start(encode(model, part)) for part in (SOURCES[:2], SOURCES[2:]))
+        for position in range(3):
+            model.step([early], torch.tensor([ids[position] for ids in inputs[:2]]))
+        for position in range(6):
+            tokens = [ids[position + 3] for ids in inputs[:2]]
+            tokens += [ids[position] for ids in inputs[2:]]
+            logits = model.step([early, late], torch.tensor(tokens))
+            assert_equal(logits[:2], forced[:2, position + 3])
+            assert_equal(logits[2:], forced[2:, position])
 
 
 def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel) -> None:
-    width, random = 2, np.random.default_rng(2)
-    steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * width)).tolist()
+    random = np.random.default_rng(2)
+    steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * 2)).tolist()
     sentences = [0, 1, 2]
-    prefixes: list[list[int]] = [[] for _ in range(len(SOURCES) * width)]
+    prefixes: list[list[int]] = [[] for _ in SOURCES]
     # After these steps: which rows go on, as (row among those alive, ...), and which sentences.
     selections: dict[int, tuple[list[int], list[int]]] = {
+        0: ([0, 0, 1, 1, 2, 2], [0, 1, 2]),  # each becomes two
         2: ([1, 0, 3, 3, 4, 5], [0, 1, 2]),  # swap; copy the second; as it is
-        4: ([1, 1, 5, 4], [0, 2]),  # the middle sentence leaves
-        5: ([3, 2], [1]),  # the first leaves
+        4: ([4, 5, 3, 2], [2, 1]),  # the first sentence leaves, and the last takes its place
+        5: ([3, 2], [1]),  # the first of them leaves
         9: ([0, 0], [0]),
     }
     with torch.inference_mode():
         state = model.start(encode(model, SOURCES))
         tokens = torch.full((len(prefixes),), BOS)
         for number, step in enumerate(steps):
-            logits = state.step(tokens)
+            logits = model.step([state], tokens)
+            width = len(prefixes) // len(sentences)
             sources = [SOURCES[s] for s in sentences for _ in range(width)]
             fresh = forced_logits(model, sources, prefixes)
             assert_equal(logits, torch.stack([one[-1] for one in fresh]))
@@ -247,7 +270,7 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
                 sentences = [sentences[sentence] for sentence in kept]
             tokens = torch.tensor(step[: len(prefixes)])
             prefixes = [[*ids, int(t)] for ids, t in zip(prefixes, tokens, strict=True)]
-    assert sentences == [2]
+    assert sentences == [1]
 
 
 def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -> None:

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
-from reference import Ids, NextLogits, TableState, all_translations, greedy, log_softmax
+from reference import (
+    Ids,
+    NextLogits,
+    TableModel,
+    TableState,
+    all_translations,
+    greedy,
+    log_softmax,
+)
 
 from nmt.config import TransformerConfig
 from nmt.data.batches import pack_sources
-from nmt.errors import NMTError, UsageError
+from nmt.errors import UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
-from nmt.search.beam import Hypothesis, SearchOptions, beam_search
+from nmt.search.beam import Group, Hypothesis, beam_search
+from nmt.search.options import SearchOptions
 
 PAD, UNK, BOS, EOS = range(4)
 A, B, C = 4, 5, 6
 VOCAB = 7
 SPECIAL = (PAD, UNK, BOS)
-CPU = torch.device("cpu")
+TABLES = cast(TranslationModel, TableModel())
 
 
 def search(
     tables: Sequence[NextLogits], limits: Sequence[int], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    return beam_search(TableState(tables), limits, options, CPU)
+    group = Group(range(len(tables)), limits, TableState(tables), room=1)
+    return in_order(beam_search(TABLES, iter([group] if tables else []), options))
+
+
+def in_order(found: Iterable[tuple[int, list[Hypothesis]]]) -> list[list[Hypothesis]]:
+    """Sort what search has found by the sentences' numbers."""
+    by_number = dict(found)
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def ids_of(hypotheses: Sequence[Hypothesis]) -> list[Ids]:
@@ -303,10 +320,34 @@ def test_finished_sentences_leave_the_batch() -> None:
     for width in (1, 2):
         options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
         state = TableState([ends_after(words) for words in lengths])
-        found = beam_search(state, [9] * 4, options, CPU)
+        group = Group(range(4), [9] * 4, state, room=1)
+        found = in_order(beam_search(TABLES, iter([group]), options))
         assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
-        # All four at first, two after their first eos, one alone at the end.
-        assert state.rows_of_steps == [4 * width, 2 * width, 2 * width, 1 * width]
+        # All four at first, by one hypothesis each; two after their first eos; one at the end.
+        assert state.rows_of_steps == [4, 2 * width, 2 * width, 1 * width]
+
+
+def test_new_sentences_take_the_place_of_finished_ones() -> None:
+    def ends_after(words: int) -> NextLogits:
+        return lambda prefix: [0.0] * 3 + [9.0 if len(prefix) >= words else -9.0, 3.0, 0.0, 0.0]
+
+    lengths = [1, 5, 1, 1, 5, 1, 1, 1]
+    states = [
+        TableState([ends_after(words) for words in lengths[at : at + 2]]) for at in (0, 2, 4, 6)
+    ]
+    joined: list[int] = []
+
+    def groups() -> Iterator[Group]:
+        for number, state in enumerate(states):
+            joined.append(len(states[0].rows_of_steps))
+            yield Group([2 * number, 2 * number + 1], [9, 9], state, room=10)
+
+    options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
+    found = dict(beam_search(TABLES, groups(), options, room=40))
+    assert [len(found[number][0].ids) for number in range(8)] == lengths
+    # Two groups fill the room. After two steps one sentence is left of them, so that the third
+    # group joins; two steps later its short sentence is done, and the fourth joins.
+    assert joined == [0, 0, 2, 4]
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -352,7 +393,7 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
         with torch.inference_mode():
             state = model.start(model.encode(pack_sources([source])))
             for token in (BOS, *prefix):
-                logits = state.step(torch.tensor([token]))
+                logits = model.step([state], torch.tensor([token]))
         values: list[float] = logits[0].tolist()
         return values
 
@@ -362,9 +403,18 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
 def translate(
     model: TranslationModel, options: SearchOptions, limit: int
 ) -> list[list[Hypothesis]]:
+    # Two sentences at first; the third joins when one of them is done.
     with torch.inference_mode():
-        state = model.start(model.encode(pack_sources(SOURCES)))
-        return beam_search(state, [limit] * len(SOURCES), options, CPU)
+        groups = (
+            Group(
+                numbers,
+                [limit] * len(numbers),
+                model.start(model.encode(pack_sources([SOURCES[number] for number in numbers]))),
+                room=1,
+            )
+            for numbers in ([0, 1], [2])
+        )
+        return in_order(beam_search(model, groups, options, room=2))
 
 
 def test_beam_size_one_is_greedy_search_on_a_model(model: TranslationModel) -> None:
@@ -423,11 +473,15 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], mess
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize(("token", "limit"), [(A, 5), (PAD, 5), (A, 0)])
-def test_a_diverged_model_is_an_error_and_no_translation(
+def test_a_sentence_without_numbers_has_no_translation_and_the_others_have_theirs(
     bad: float, token: int, limit: int
 ) -> None:
     def diverged(_prefix: Ids) -> Sequence[float]:
         return [bad if t == token else 0.0 for t in range(VOCAB)]
 
-    with pytest.raises(NMTError, match="not a number"):
-        search([random_table(1), diverged], [5, limit], SearchOptions(barred_ids=SPECIAL))
+    def diverging(prefix: Ids) -> Sequence[float]:
+        return diverged(prefix) if len(prefix) > 1 else [-9.0] * 3 + [0.0, 1.0, 1.0, 1.0]
+
+    table, options = random_table(1), SearchOptions(barred_ids=SPECIAL)
+    found = search([table, diverged, diverging], [5, limit, 5], options)
+    assert found == [*search([table], [5], options), [], []]

@@ -17,9 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.data.corpus import Encoding
+from nmt.data.workers import PAUSE, Pause
 from nmt.errors import DataError, UsageError
 from nmt.search import lines as lines_module
-from nmt.search.lines import Line, LineReader
+from nmt.search.lines import Line, LineReader, pipe_chunks
 
 BOM = b"\xef\xbb\xbf"
 
@@ -46,10 +48,20 @@ def read(
     data: bytes, *, encoding: str = "utf-8", strict: bool = False, max_lines: int = 1_000
 ) -> tuple[list[Line], LineReader]:
     with piped(data) as stream:
-        reader = LineReader(stream, name="news", encoding=encoding, strict=strict)
-        pools = list(reader.pools(max_lines))
+        reader = reader_of(stream, encoding=encoding, strict=strict)
+        pools = without_pauses(reader.pools(max_lines))
     assert all(0 < len(pool) <= max_lines for pool in pools)
+    assert b"".join(line.raw for pool in pools for line in pool) == data
     return [line for pool in pools for line in pool], reader
+
+
+def reader_of(stream: BinaryIO, *, encoding: str = "utf-8", strict: bool = False) -> LineReader:
+    known = Encoding.find(encoding)
+    return LineReader(pipe_chunks(stream, known), name="news", encoding=known, strict=strict)
+
+
+def without_pauses(pools: Iterator[list[Line] | Pause]) -> list[list[Line]]:
+    return [pool for pool in pools if not isinstance(pool, Pause)]
 
 
 def texts(data: bytes, *, encoding: str) -> list[str]:
@@ -94,17 +106,16 @@ def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_l
     assert [line.end for line in found] == ends + [b""] * (rest != b"")
     # Invalid lines are counted, and the first is known by its number.
     invalid = [number for number, content in enumerate(raw, 1) if not is_valid(content)]
-    assert reader.invalid_lines == len(invalid)
-    assert reader.first_invalid_line == (invalid[0] if invalid else 0)
+    assert [number for number, line in enumerate(found, 1) if not line.is_valid] == invalid
 
 
 @given(any_bytes)
 @settings(deadline=None)
 def test_valid_text_comes_out_as_the_same_bytes(data: bytes) -> None:
     valid = data.decode(errors="ignore").encode()
-    found, reader = read(valid)
+    found = read(valid)[0]
     assert as_bytes(found) == valid.removeprefix(BOM)
-    assert reader.invalid_lines == 0
+    assert all(line.is_valid for line in found)
 
 
 @given(any_bytes)
@@ -113,7 +124,7 @@ def test_a_file_is_read_as_a_pipe_is(data: bytes) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        pools = LineReader(file, name="f").pools(3)
+        pools = without_pauses(reader_of(file).pools(3))
         assert [line for pool in pools for line in pool] == read(data)[0]
 
 
@@ -155,22 +166,22 @@ def test_lines_and_their_ends_by_hand(data: bytes, lines: list[tuple[str, bytes]
 
 def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
     data = b"x" * 3_000_000
-    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), b"\n")
+    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), b"\n", data + b"\n")
 
 
 # --------------------------------------------------------------------------- encodings
 
 
-def test_invalid_lines_are_counted_and_the_first_is_known() -> None:
-    found, reader = read(b"fine\nb\xffd\n\xc3\n\xe2\x82\nfine\n")
+def test_invalid_lines_are_marked() -> None:
+    found, _ = read(b"fine\nb\xffd\n\xc3\n\xe2\x82\nfine\n")
     assert [line.text for line in found] == ["fine", "b\ufffdd", "\ufffd", "\ufffd", "fine"]
-    assert (reader.invalid_lines, reader.first_invalid_line) == (3, 2)
+    assert [line.is_valid for line in found] == [True, False, False, False, True]
 
 
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
     with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; name its"):
         read(b"fine\nb\xffd\n", strict=True)
-    assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n")]
+    assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n", "é\n".encode())]
 
 
 def test_other_encodings_are_read() -> None:
@@ -196,10 +207,10 @@ def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
 
 
 def test_half_a_surrogate_pair_is_no_text() -> None:
-    found, reader = read(b"a\n+2AA-\n", encoding="utf-7")
+    found, _ = read(b"a\n+2AA-\n", encoding="utf-7")
     assert "\ufffd" in found[1].text
     found[1].text.encode()
-    assert reader.invalid_lines == 1
+    assert [line.is_valid for line in found] == [True, False]
 
 
 # --------------------------------------------------------------------------- streaming
@@ -208,20 +219,22 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
 def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream, ThreadPoolExecutor() as executor:
-        pools = LineReader(stream, name="stdin").pools(1_000)
+        pools = reader_of(stream).pools(1_000)
         try:
             for number in range(3):
                 os.write(writing, f"line {number}\nhalf a li".encode())
                 # The limit only keeps a broken reader from waiting for ever.
                 pool = executor.submit(next, pools).result(timeout=60)
+                assert not isinstance(pool, Pause)
                 assert [line.text.removeprefix("half a li") for line in pool] == [f"line {number}"]
+                assert next(pools) is PAUSE
         finally:
             os.close(writing)
-        assert [line.text for line in next(pools)] == ["half a li"]
-        assert list(pools) == []
+        (last,) = without_pauses(pools)
+        assert [line.text for line in last] == ["half a li"]
 
 
 def test_pools_hold_at_most_so_many_lines() -> None:
     with piped(b"x\n" * 10) as stream:
-        pools = list(LineReader(stream, name="stdin").pools(4))
+        pools = without_pauses(reader_of(stream).pools(4))
     assert [len(pool) for pool in pools] == [4, 4, 2]

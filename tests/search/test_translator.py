@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch, Packed
+from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.workers import Pause
 from nmt.errors import DataError, NMTError
-from nmt.models.contract import Memory, TranslationModel
+from nmt.models.contract import DecoderState, Memory, TranslationModel
 from nmt.models.packed_attention import Table
-from nmt.search.beam import SearchOptions
 from nmt.search.lines import LineReader
+from nmt.search.options import SearchOptions
 from nmt.search.pieces import split_ids
 from nmt.search.stream import (
-    StreamSummary,
+    Counts,
+    Render,
     render_n_best,
     render_scored,
     render_text,
@@ -65,28 +68,31 @@ class Copying(TranslationModel):
         return Memory(table.rows(src.tokens[:, None].double()), table.mask)
 
     def start(self, memory: Memory) -> CopyingState:
-        return CopyingState(memory.states[:, :, 0].long(), self.vocab_size)
+        return CopyingState(memory.states[:, :, 0].long())
+
+    def step(self, states: Sequence[DecoderState], _tokens: Tensor) -> Tensor:
+        return torch.cat([self.next_logits(cast(CopyingState, state)) for state in states])
+
+    def next_logits(self, state: CopyingState) -> Tensor:
+        wanted = state.sources[:, state.position].repeat_interleave(state.width)  # (N,)
+        rows = torch.arange(len(wanted))
+        logits = torch.zeros(len(wanted), self.vocab_size)
+        logits[rows, wanted] = 20.0
+        # Not after eos, which the source's last token is.
+        logits[rows, (wanted + 1).where(wanted != 3, wanted)] += 15.0
+        state.position += 1
+        return logits
 
 
 class CopyingState:
-    def __init__(self, sources: Tensor, vocab_size: int) -> None:
+    def __init__(self, sources: Tensor) -> None:
         self.sources = sources  # (B, S)
-        self.vocab_size = vocab_size
+        self.width = 1
         self.position = 0
 
-    def step(self, tokens: Tensor) -> Tensor:
-        width = len(tokens) // len(self.sources)
-        wanted = self.sources[:, self.position].repeat_interleave(width)  # (N,)
-        logits = torch.zeros(len(tokens), self.vocab_size)
-        logits[torch.arange(len(tokens)), wanted] = 20.0
-        # Not after eos, which the source's last token is.
-        other = (wanted + 1).where(wanted != 3, wanted)
-        logits[torch.arange(len(tokens)), other] += 15.0
-        self.position += 1
-        return logits
-
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        assert len(rows) % len(sentences) == 0
+        self.width, rest = divmod(len(rows), len(sentences))
+        assert not rest
         self.sources = self.sources[sentences]
 
 
@@ -194,28 +200,23 @@ def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
 
 def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
     for extra in (0, 3):
-        model = Copying(len(vocabulary))
         translator = Translator(
-            model,
+            Endless(len(vocabulary)),
             vocabulary,
             vocabulary,
             SearchOptions(beam_size=1, max_extra_tokens=extra),
             device=CPU,
             max_src_tokens=LIMIT,
         )
-        model.start = lambda memory: _Endless(memory, len(vocabulary))  # type: ignore
         (line,) = vocabulary.encode(["the cat"])
         assert len(translator.translate(["the cat"])[0][0].tokens) == len(line) + extra
 
 
-class _Endless(CopyingState):
+class Endless(Copying):
     """Repeats one letter, and never ends by itself."""
 
-    def __init__(self, memory: Memory, vocab_size: int) -> None:
-        super().__init__(memory.states[:, :, 0].long(), vocab_size)
-
-    def step(self, tokens: Tensor) -> Tensor:
-        logits = torch.zeros(len(tokens), self.vocab_size)
+    def next_logits(self, state: CopyingState) -> Tensor:
+        logits = torch.zeros(len(state.sources) * state.width, self.vocab_size)
         logits[:, self.vocab_size - 1] = 9.0
         return logits
 
@@ -261,11 +262,11 @@ def test_batches_do_not_change_the_result(
         assert together[0].score == pytest.approx(single.score, rel=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_output_holds_a_line_break_or_nul(model_file: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -> None:
     # Random weights write bytes of all kinds.
     options = SearchOptions(n_best=4, max_extra_tokens=10)
-    translator = Translator.load(model_file, options, dtype=dtype)
+    translator = Translator.load(model_file, options, precision=precision)
     for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
         assert len(found) == 4
         for translation in found:
@@ -291,22 +292,24 @@ def test_a_loaded_translator_knows_its_limits(translator: Translator) -> None:
 
 
 def stream(
-    translator: Translator, data: bytes, render: object = render_text, pool_lines: int = 3
-) -> tuple[bytes, StreamSummary]:
-    reading, writing = os.pipe()
-    os.write(writing, data)
-    os.close(writing)
-    written = bytearray()
-    with os.fdopen(reading, "rb") as file:
-        summary = translate_stream(
-            translator,
-            LineReader(file, name="stdin"),
-            written.extend,
-            render=render,  # type: ignore[arg-type]
-            pool_lines=pool_lines,
-            on_progress=lambda _done: None,
-        )
-    return bytes(written), summary
+    translator: Translator, data: bytes, render: Render = render_text, pool_lines: int = 3
+) -> tuple[bytes, Counts]:
+    counts, read, written = Counts(), bytearray(), bytearray()
+
+    def take(raw: bytes, output: bytes, _counts: Counts) -> None:
+        read.extend(raw)
+        written.extend(output)
+
+    translate_stream(
+        lambda pools: (translator.translate(p) for p in pools if not isinstance(p, Pause)),
+        LineReader(iter([data]), name="stdin", encoding=Encoding.find("utf-8")),
+        take,
+        counts,
+        render=render,
+        pool_lines=pool_lines,
+    )
+    assert read == data
+    return bytes(written), counts
 
 
 @pytest.mark.parametrize(
@@ -314,20 +317,21 @@ def stream(
 )
 def test_a_stream_ends_its_lines_as_the_input_does(vocabulary: Vocabulary, data: bytes) -> None:
     translator, _ = copier(vocabulary)
-    written, summary = stream(translator, data)
+    written, counts = stream(translator, data)
     assert written == data.replace(b"\xff", "\ufffd".encode())
-    assert (
-        summary.lines_in
-        == summary.lines_out
-        == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
-    )
+    assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
 
 
 def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary)
     long = b"the cat sees the dog and " * 5
-    _, summary = stream(translator, b"\n".join([b"a", b"b", b"c", b"d", long, b"e", long]))
-    assert (summary.cut_lines, summary.first_cut_line) == (2, 5)
+    _, counts = stream(translator, b"\n".join([b"a", b"b", b"c", b"d", long, b"e", long]))
+    assert (counts.cut_lines, counts.first_cut_line) == (2, 5)
+
+
+def test_a_stream_counts_invalid_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
+    _, counts = stream(copier(vocabulary)[0], b"a\nb\n\xff\nc\nd\n\xff")
+    assert (counts.invalid_lines, counts.first_invalid_line) == (2, 3)
 
 
 def test_scored_lines_hold_score_and_text(vocabulary: Vocabulary) -> None:
@@ -355,7 +359,9 @@ def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.Mo
     translator, _ = copier(vocabulary)
     pools = LineReader.pools
     monkeypatch.setattr(
-        LineReader, "pools", lambda self, n: (pool[:1] for pool in list(pools(self, n)))
+        LineReader,
+        "pools",
+        lambda self, n: (pool[:1] for pool in list(pools(self, n)) if pool),  # type: ignore[index]
     )
     with pytest.raises(NMTError, match="3 lines came in, 1 went out"):
         stream(translator, b"a\nb\nc\n")

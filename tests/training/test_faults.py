@@ -186,7 +186,7 @@ import os, signal, sys
 from nmt.cli import main
 from nmt.search import beam
 
-left, best_extensions = int(sys.argv.pop(1)), beam._best_extensions
+left, best_extensions = int(sys.argv.pop(1)), beam.likeliest
 
 def signal_and_go_on(*arguments):
     global left
@@ -196,7 +196,7 @@ def signal_and_go_on(*arguments):
     assert left >= 0, "searches on"
     return best_extensions(*arguments)
 
-beam._best_extensions = signal_and_go_on
+beam.likeliest = signal_and_go_on
 main()
 """
 

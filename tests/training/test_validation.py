@@ -26,6 +26,7 @@ from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
+from nmt.search.beam import beam_search
 from nmt.search.translator import Translation, Translator
 from nmt.training import validation
 from nmt.training.loss import smoothed_cross_entropy
@@ -170,21 +171,21 @@ def test_two_processes_have_the_samples_of_one(
 def test_without_memory_it_goes_on_in_smaller_batches(
     data: Path, model: TranslationModel, result: ValidationResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses, translate, sizes = smoothed_cross_entropy, Translator.translate, list[int]()
+    losses, sizes = smoothed_cross_entropy, list[float]()
 
     def loss_of_few(states: Tensor, projection: Tensor, targets: Tensor, eps: float) -> Any:
         if len(targets) > 20:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return losses(states, projection, targets, eps)
 
-    def translate_few(self: Translator, lines: list[str], **options: Any) -> Any:
-        sizes.append(self.batch_tokens)
-        if self.batch_tokens > 100:
+    def search_few(*arguments: Any, room: float, **options: Any) -> Any:
+        sizes.append(room)
+        if room > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return translate(self, lines, **options)
+        return beam_search(*arguments, room=room, **options)
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
-    monkeypatch.setattr(Translator, "translate", translate_few)
+    monkeypatch.setattr("nmt.search.translator.beam_search", search_few)
     found = measure(data, model, with_bleu=True)
     assert found.figures() == pytest.approx(result.figures(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]

@@ -1,0 +1,23 @@
+"""One name for every lack of memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Let every lack of memory, of a GPU or of the machine, be a MemoryError; also a decorator."""
+    try:
+        yield
+    except RuntimeError as error:
+        # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
+        if isinstance(error, torch.OutOfMemoryError) or any(
+            words in str(error)
+            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
+        ):
+            raise MemoryError(str(error)) from error
+        raise

@@ -1,0 +1,208 @@
+"""As many translators of a model as the machine has cores or GPUs, and pools of lines through them.
+
+On CPUs each is a copy of this process, so that all share one copy of the weights, and computes with
+threads of its own: independent searches use cores better than one search on all of them. On GPUs
+each is a process afresh with a GPU of its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from nmt.data.workers import PAUSE, Pause, Workers
+from nmt.errors import UsageError
+from nmt.models.device import choose_device
+from nmt.search.options import SearchOptions
+from nmt.search.translator import Translation, Translator, check_precision
+
+Pool = Sequence[str]
+Found = list[list[Translation]]
+
+# A share has so many lines at least: fewer are not worth the way to another process.
+_FEWEST_LINES = 16
+
+
+class Translators:
+    """Translators of one model, alone in this process or each in one of its own; for `with`."""
+
+    def __init__(self, translator: Translator, workers: Workers[Pool, Found] | None, count: int):
+        """Take over a translator of this process, and workers if there are more than one."""
+        self.max_src_tokens = translator.max_src_tokens
+        self.count = count
+        self._translator = translator
+        self._workers = workers
+
+    @classmethod
+    def start(
+        cls,
+        path: Path,
+        options: SearchOptions,
+        *,
+        device: str = "auto",
+        precision: str = "fp32",
+        workers: str = "auto",
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+        lines: int | None = None,
+    ) -> Translators:
+        """Load the model and start the processes.
+
+        Args:
+            path: of the model file or run folder.
+            options: of the search.
+            device: auto, cpu or cuda.
+            precision: see `Translator.load`.
+            workers: how many, or auto: the cores over the threads, or the GPUs.
+            threads: of each on CPUs; the cores over the workers if None.
+            batch_tokens: see `Translator`.
+            lines: how many are going to come, if that is known: a few need no workers.
+
+        Raises:
+            UsageError: if workers are no number, or there are not as many GPUs.
+        """
+        chosen = choose_device(device)
+        check_precision(precision, chosen)
+        count = _number_of(workers, chosen, threads)
+        if lines is not None:
+            count = max(1, min(count, lines // _FEWEST_LINES))
+        load = partial(
+            Translator.load, path, options, precision=precision, batch_tokens=batch_tokens
+        )
+        if chosen.type == "cuda":
+            if count == 1:
+                return cls(load(device=chosen), None, 1)
+            taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
+            # In this process one on the CPU, for what is asked about the model.
+            return cls(Translator.load(path, options), Workers(_OnGpu(load, taken), count), count)
+        threads = threads or max(1, _cores() // count)
+        # Threads that have computed in this process would be missing from its copies.
+        torch.set_num_threads(1 if count > 1 else threads)
+        translator = load()
+        if count == 1:
+            return cls(translator, None, 1)
+        return cls(translator, Workers(_OnCpu(translator, threads), count, method="fork"), count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._workers is not None:
+            self._workers.__exit__(*failure)
+
+    def translate(
+        self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
+    ) -> Iterator[Found]:
+        """Translate pools of lines; those that come later while earlier ones are not finished.
+
+        Args:
+            pools: lines that are translated together; a pause where the next may be long in
+                coming.
+            on_progress: called with the number of lines, or pieces of them, just done.
+
+        Yields:
+            For each pool, what `Translator.translate` returns.
+        """
+        if self._workers is None:
+            for pool in pools:
+                if not isinstance(pool, Pause):
+                    yield self._translator.translate(pool, on_progress=on_progress)
+            return
+        open_pools: deque[_OpenPool] = deque()
+        for lines, found in self._workers.map(self._shares(pools, open_pools)):
+            on_progress(len(lines))
+            open_pools[0].take(found)
+            if open_pools[0].is_done:
+                yield open_pools.popleft().found
+
+    def _shares(
+        self, pools: Iterable[Pool | Pause], open_pools: deque[_OpenPool]
+    ) -> Iterator[Pool | Pause]:
+        for pool in pools:
+            if isinstance(pool, Pause):
+                yield PAUSE
+                continue
+            opened = _OpenPool.of(pool, self.count)
+            open_pools.append(opened)
+            for share in opened.shares:
+                yield [pool[line] for line in share]
+
+
+@dataclass
+class _OpenPool:
+    """A pool of which shares are under way."""
+
+    shares: list[list[int]]  # indices of lines
+    found: Found
+    done: int = 0  # shares
+
+    @classmethod
+    def of(cls, pool: Pool, workers: int) -> _OpenPool:
+        """Deal the lines out by length, so that all shares are as much work."""
+        order = sorted(range(len(pool)), key=lambda line: (-len(pool[line]), line))
+        count = max(1, min(workers, len(pool) // _FEWEST_LINES))
+        return cls([order[first::count] for first in range(count)], [[] for _ in pool])
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.shares)
+
+    def take(self, found: Found) -> None:
+        """Put the translations of the next share in their places."""
+        for line, translations in zip(self.shares[self.done], found, strict=True):
+            self.found[line] = translations
+        self.done += 1
+
+
+@dataclass
+class _OnCpu:
+    """What a copy of this process does with lines."""
+
+    translator: Translator
+    threads: int
+
+    def __call__(self, lines: Pool) -> Found:
+        torch.set_num_threads(self.threads)
+        return self.translator.translate(lines)
+
+
+@dataclass
+class _OnGpu:
+    """What a process with a GPU of its own does with lines."""
+
+    load: Callable[..., Translator]
+    taken: Synchronized[int]  # GPUs
+    translator: list[Translator] = field(default_factory=list)  # of this process, once loaded
+
+    def __call__(self, lines: Pool) -> Found:
+        if not self.translator:
+            with self.taken.get_lock():
+                number, self.taken.value = self.taken.value, self.taken.value + 1
+            device = torch.device("cuda", number)
+            torch.cuda.set_device(device)
+            self.translator.append(self.load(device=device))
+        return self.translator[0].translate(lines)
+
+
+def _number_of(workers: str, device: torch.device, threads: int | None) -> int:
+    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    if workers == "auto":
+        return gpus or max(1, _cores() // (threads or 1))
+    if not (workers.isdecimal() and int(workers)):
+        raise UsageError(f"--workers {workers!r} is neither auto nor a number from 1 up")
+    if gpus and int(workers) > gpus:
+        raise UsageError(f"--workers {workers}: this machine has {gpus} GPUs, and each has one")
+    return int(workers)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,120 @@
+"""Products with packed weights are the products, as exact as their precision is."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.data.batches import pack_sources
+from nmt.errors import UsageError
+from nmt.models import packed_weights
+from nmt.models.contract import TranslationModel
+from nmt.models.linear import linear, use_packed
+from nmt.models.model_file import load_model
+from nmt.models.packed_weights import pack
+
+SHAPES = [(1,), (3,), (70,), (2, 5)]
+
+
+def product(precision: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    packer = packed_weights._PACKERS[precision]
+    if precision == "bf16" and not packed_weights._works(packer, precision):
+        pytest.skip("this CPU has no bf16 products")
+    packed = torch.nn.Parameter(weight)
+    use_packed(packed, packer(weight))
+    with torch.inference_mode():
+        return linear(x, packed, bias)
+
+
+def matrices(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(*shape, 96, generator=random) * torch.tensor(7.0)
+    return x, torch.randn(40, 96, generator=random), torch.randn(40, generator=random)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 2.5)])
+def test_packed_products_are_those_of_torch(
+    shape: tuple[int, ...], with_bias: bool, precision: str, tolerance: float
+) -> None:
+    x, weight, bias = matrices(shape)
+    expected = F.linear(x, weight, bias if with_bias else None)
+    found = product(precision, x, weight, bias if with_bias else None)
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("kernel", ["onednn", "fbgemm"])
+def test_int8_products_are_exact_sums_of_rounded_numbers(
+    shape: tuple[int, ...], with_bias: bool, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel == "onednn" and not packed_weights._has_vnni():
+        pytest.skip("without VNNI instructions oneDNN's sums of 8-bit products can overflow")
+    monkeypatch.setattr(packed_weights, "_has_vnni", lambda: kernel == "onednn")
+    x, weight, bias = matrices(shape)
+    levels = {"onednn": 127, "fbgemm": 63}[kernel]
+
+    def rounded(values: Tensor, levels: int) -> tuple[np.ndarray, np.ndarray]:
+        array = values.double().numpy()
+        steps = np.abs(array).max(axis=-1, keepdims=True) / levels
+        return np.round(array / steps), steps
+
+    (whole_x, x_steps), (whole_w, w_steps) = rounded(x, levels), rounded(weight, 127)
+    expected = whole_x @ whole_w.T * x_steps * w_steps[:, 0]
+    if with_bias:
+        expected += bias.numpy()
+    found = product("int8", x, weight, bias if with_bias else None).numpy()
+    # A number between two steps may be rounded up in one precision and down in the other.
+    assert np.median(np.abs(found - expected)) < 1e-4
+    assert np.abs(found - expected).max() < 127 * float(x_steps.max() * w_steps.max())
+
+
+def test_an_int8_row_does_not_depend_on_those_beside_it() -> None:
+    x, weight, bias = matrices((70,))
+    x[3] *= 1000
+    together = product("int8", x, weight, bias)
+    for row in (0, 3, 69):
+        assert torch.equal(product("int8", x[row : row + 1], weight, bias)[0], together[row])
+
+
+def next_logits(model: TranslationModel) -> Tensor:
+    with torch.inference_mode():
+        state = model.start(model.encode(pack_sources([[5, 6, 7], [30, 31]])))
+        model.step([state], torch.tensor([2, 2]))
+        return model.step([state], torch.tensor([9, 10]))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.1)])
+def test_a_packed_model_computes_what_it_did_and_holds_its_matrices_once(
+    model_file: Path, precision: str, tolerance: float
+) -> None:
+    model = load_model(model_file)[0].eval()
+    expected = next_logits(model)
+    pack(model, precision)
+    torch.testing.assert_close(next_logits(model), expected, atol=tolerance, rtol=0.05)
+    left = [weight for weight in model.parameters() if weight.dim() == 2 and len(weight)]
+    assert len(left) == 1
+    assert left[0] is model.output_projection  # which are the embeddings too
+
+
+def test_what_this_torch_lacks_is_an_error_and_fp32_goes_torch_s_way(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_weight: Tensor) -> None:
+        raise AttributeError("no such operator")
+
+    monkeypatch.setattr(packed_weights, "_PACKERS", dict.fromkeys(("fp32", "int8"), missing))
+    model = load_model(model_file)[0].eval()
+    expected = next_logits(copy.deepcopy(model))
+    with pytest.raises(UsageError, match=r"precision int8: torch .* has no such"):
+        pack(model, "int8")
+    pack(model, "fp32")
+    assert torch.equal(next_logits(model), expected)
