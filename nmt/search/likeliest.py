@@ -47,7 +47,9 @@ def likeliest(logits: Tensor, count: int, barred_ids: Sequence[int]) -> Likelies
 
 def _likeliest(logits: Tensor, count: int, barred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     log_probs = torch.log_softmax(logits.float(), dim=-1)  # (n, V)
-    is_bad = log_probs.isnan().any(dim=1)  # (n,), looked for here: a NaN has no place in an order
+    # Looked for here, because a NaN has no place in an order; by one of the row, which all share
+    # the sum that it has spoilt.
+    is_bad = log_probs[:, EOS_ID].isnan()  # (n,)
     log_probs.index_fill_(1, barred, -math.inf)
     values, tokens = largest(log_probs, min(count, logits.shape[1]))
     return values.masked_fill_(is_bad[:, None], math.nan), tokens, log_probs[:, EOS_ID]
