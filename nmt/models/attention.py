@@ -175,8 +175,8 @@ class KeyValueCache:
         return grown
 
 
-def reorder_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
-    """Put row rows[i] of a dimension in the place of i, in place; return the first len(rows).
+def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
+    """Put row rows[i] of a dimension in the place of i, in place.
 
     What stays where it is, is not touched.
 
@@ -189,7 +189,6 @@ def reorder_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
     if len(moved):
         source = x.index_select(dim, rows[moved].to(x.device))
         x.index_copy_(dim, moved.to(x.device), source)
-    return first_of(x, dim, len(rows))
 
 
 def first_of(x: Tensor, dim: int, count: int) -> Tensor:

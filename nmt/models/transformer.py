@@ -22,6 +22,7 @@ from nmt.models.attention import (
     KeyValueCache,
     SelfAttention,
     attend_grouped,
+    first_of,
     reorder_,
 )
 from nmt.models.contract import DecoderState, Memory, TranslationModel
@@ -136,8 +137,10 @@ class TransformerState:
         """Keep these hypotheses, in this order."""
         self.cache.select(rows)
         self.num_rows = len(rows)
-        self.memory = reorder_(self.memory, 2, sentences)
-        self.mask = reorder_(self.mask, 0, sentences)
+        reorder_(self.memory, 2, sentences)
+        reorder_(self.mask, 0, sentences)
+        self.memory = first_of(self.memory, 2, len(sentences))
+        self.mask = first_of(self.mask, 0, len(sentences))
 
 
 class Transformer(TranslationModel):

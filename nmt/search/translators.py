@@ -53,7 +53,6 @@ class Translators:
         workers: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
-        lines: int | None = None,
     ) -> Translators:
         """Load the model and start the processes.
 
@@ -65,7 +64,6 @@ class Translators:
             workers: how many, or auto: the cores over the threads, or the GPUs.
             threads: of each on CPUs; the cores over the workers if None.
             batch_tokens: see `Translator`.
-            lines: how many are going to come, if that is known: a few need no workers.
 
         Raises:
             UsageError: if workers are no number, or there are not as many GPUs.
@@ -73,8 +71,6 @@ class Translators:
         chosen = choose_device(device)
         check_precision(precision, chosen)
         count = _number_of(workers, chosen, threads)
-        if lines is not None:
-            count = max(1, min(count, lines // _FEWEST_LINES))
         load = partial(
             Translator.load, path, options, precision=precision, batch_tokens=batch_tokens
         )

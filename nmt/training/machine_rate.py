@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.models.device import DTYPES
 from nmt.models.linear import onednn_product
+from nmt.training.distributed import Ranks
 
 _SECONDS = 0.05  # for each way of multiplying
 # Rows and columns: large enough for full speed, and done in a fraction of a second.
@@ -40,6 +42,19 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
         with contextlib.suppress(AttributeError, RuntimeError):
             rates.append(2 * size**3 / _shortest(product, device))
     return max(rates)
+
+
+def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
+    """Return the FLOP/s of all ranks together, and a warning if fp32 were faster, or nothing."""
+    rate = matrix_product_rate(device, DTYPES[precision])
+    total: float = sum(ranks.gather(rate))
+    plain = matrix_product_rate(device, torch.float32) if precision != "fp32" else 0.0
+    if rate >= plain:
+        return total, ""
+    return total, (
+        f"this {device.type} computes {precision} at {rate / 1e9:,.0f} GFLOP/s and fp32 at "
+        f"{plain / 1e9:,.0f}: train in fp32 here"
+    )
 
 
 def device_name(device: torch.device) -> str:

@@ -21,7 +21,6 @@ from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Update
 from nmt.errors import NMTError, Stopped
-from nmt.models.device import DTYPES
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.training import checkpoint
@@ -29,7 +28,7 @@ from nmt.training.checksum import checksum_of_all
 from nmt.training.distributed import Ranks
 from nmt.training.divergence import Divergence
 from nmt.training.first_weights import begin_again, card_of, first_weights
-from nmt.training.machine_rate import device_name, matrix_product_rate
+from nmt.training.machine_rate import device_name, rate_of_ranks
 from nmt.training.meter import Window
 from nmt.training.micro_batch import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
@@ -215,15 +214,9 @@ class Trainer:
         self.updates = updates_of_run(self.data, self.config, self.progress, self.cut)
 
     def _begin(self) -> None:
-        rate = matrix_product_rate(self.device, DTYPES[self.config.precision])
-        self.machine_rate = sum(self.ranks.gather(rate))
-        if self.config.precision != "fp32":
-            plain = matrix_product_rate(self.device, torch.float32)
-            if self.ranks.is_first and rate < plain:
-                self.run.warn(
-                    f"this {self.device.type} computes {self.config.precision} at "
-                    f"{rate / 1e9:,.0f} GFLOP/s and fp32 at {plain / 1e9:,.0f}: train in fp32 here"
-                )
+        self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
+        if warning and self.ranks.is_first:
+            self.run.warn(warning)
         with self.ranks.together():
             if self.ranks.is_first:
                 self.run.cut_metrics(self.progress.update, self.progress.validated)

@@ -17,6 +17,7 @@ from nmt.models.attention import (
     SelfAttention,
     attend,
     attend_grouped,
+    first_of,
     reorder_,
 )
 
@@ -169,4 +170,13 @@ def test_reordering_puts_rows_in_their_places() -> None:
             7, (int(torch.randint(1, 8, (1,), generator=random)),), generator=random
         )
         expected = x[:, rows].clone()
-        assert torch.equal(reorder_(x, 1, rows), expected)
+        reorder_(x, 1, rows)
+        assert torch.equal(x[:, : len(rows)], expected)
+
+
+def test_the_first_rows_hold_no_memory_of_many_others() -> None:
+    x = torch.arange(20.0).view(2, 10)
+    for count, held in ((6, 20), (5, 20), (4, 8)):
+        first = first_of(x, 1, count)
+        assert torch.equal(first, x[:, :count])
+        assert first.untyped_storage().nbytes() == 4 * held
