@@ -1,3 +1,39 @@
-"""A machine-translation toolkit: prepare, train, average, translate, score."""
+"""A machine-translation toolkit: prepare, train, average, translate, score.
+
+From Python, `nmt.Translator` translates; all else is the command line's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.search.alignment import Alignment
+    from nmt.search.options import Sampling, SearchOptions
+    from nmt.search.translation import Translation
+    from nmt.search.translator import Translator
 
 __version__ = "0.1.0"
+
+__all__ = ["Alignment", "Sampling", "SearchOptions", "Translation", "Translator", "__version__"]
+
+_MODULES = {
+    "Alignment": "nmt.search.alignment",
+    "Sampling": "nmt.search.options",
+    "SearchOptions": "nmt.search.options",
+    "Translation": "nmt.search.translation",
+    "Translator": "nmt.search.translator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when they are asked for: they take torch, which takes seconds.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

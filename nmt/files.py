@@ -30,6 +30,16 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Name the file in errors of the system, which does not say which one found no room."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on leaving without an error it becomes `path`."""
     path = path.resolve()  # behind a symbolic link, the file itself is replaced
@@ -42,8 +52,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # the system does not say which file found no room
+        # The system does not say which file found no room, or knows the temporary name alone.
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
         raise
 
 

@@ -1,8 +1,6 @@
 """Line diagrams as one self-contained SVG picture.
 
-It is plain text: no plotting library to install on a GPU machine, and a browser, an editor or a
-README shows it. All panels share the horizontal axis, so that what belongs together stands in one
-column. The background is drawn, so that the picture reads on white and on dark pages.
+All panels share the horizontal axis, so that what belongs together stands in one column.
 """
 
 from __future__ import annotations
@@ -11,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+
+from nmt.svg import FAINT, GRID, PALETTE, document, text
 
 Point = tuple[float, float]
 
@@ -28,10 +28,6 @@ _FEW_POINTS = 40
 _INTERVALS = 5
 _TICK_DIGITS = 6
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
-_INK, _FAINT, _GRID = "#1f2328", "#59636e", "#e4e7eb"
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
-# Okabe and Ito's palette, which readers with any colour vision can tell apart; yellow left out.
-_PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,7 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
     x_axis = _Axis(0, x_high, PLOT_WIDTH, [t for t in linear_ticks(0, x_high) if t <= x_high])
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
     height = _HEADER + math.ceil(len(panels) / _COLUMNS) * _PANEL_HEIGHT
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="{_FONT}" font-size="12" role="img">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
-        _text(24, 34, title, size=19, bold=True),
-    ]
+    parts = []
     for index, (panel, series) in enumerate(zip(panels, drawable, strict=True)):
         row, column = divmod(index, _COLUMNS)
         left = column * _PANEL_WIDTH + _LEFT
@@ -95,8 +85,7 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
         parts.append(f'<g transform="translate({left},{top})">')
         parts += _draw_panel(panel, [s for s in series if s.points], x_axis, x_label)
         parts.append("</g>")
-    parts.append("</svg>\n")
-    return "\n".join(parts)
+    return document(width, height, title, parts)
 
 
 def _drawable(series: Series, log_scale: bool) -> Series:
@@ -111,15 +100,15 @@ def _drawable(series: Series, log_scale: bool) -> Series:
 
 def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: str) -> list[str]:
     """Draw one panel; the origin is the plot's top left corner."""
-    unit = f'<tspan font-weight="normal" fill="{_FAINT}" dx="6">{escape(panel.unit)}</tspan>'
-    parts = [_text(0, -30, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
+    unit = f'<tspan font-weight="normal" fill="{FAINT}" dx="6">{escape(panel.unit)}</tspan>'
+    parts = [text(0, -30, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
     if not series:
         parts.append(
-            f'<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="none" stroke="{_GRID}"/>'
+            f'<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="none" stroke="{GRID}"/>'
         )
         middle = PLOT_HEIGHT // 2
         parts.append(
-            _text(PLOT_WIDTH // 2, middle, "no data yet", anchor="middle", colour=_FAINT, size=13)
+            text(PLOT_WIDTH // 2, middle, "no data yet", anchor="middle", colour=FAINT, size=13)
         )
         return parts
     values = [y for one in series for _, y in one.points]
@@ -127,7 +116,7 @@ def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: 
     parts += _draw_axes(x_axis, y_axis, x_label)
     legend = []
     for index, one in enumerate(series):
-        colour = _PALETTE[index % len(_PALETTE)]
+        colour = PALETTE[index % len(PALETTE)]
         parts += _draw_line(one.points, x_axis, y_axis, colour)
         gap = ' dx="14"' if index else ""
         last = f'<tspan font-weight="bold" dx="4">{short_number(one.points[-1][1])}</tspan>'
@@ -135,7 +124,7 @@ def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: 
             f'<tspan fill="{colour}"{gap}>●</tspan><tspan dx="4">{escape(one.label)}</tspan>'
             f"{last if panel.legend_values else ''}"
         )
-    parts.append(_text(0, -11, "", more="".join(legend)))
+    parts.append(text(0, -11, "", more="".join(legend)))
     return parts
 
 
@@ -143,24 +132,22 @@ def _draw_axes(x_axis: _Axis, y_axis: _Axis, x_label: str) -> list[str]:
     parts = []
     for tick in y_axis.ticks:
         y = PLOT_HEIGHT - y_axis(tick)
-        parts.append(f'<path d="M0 {y:.1f}H{PLOT_WIDTH}" stroke="{_GRID}"/>')
-        parts.append(
-            _text(-8, y + 4, short_number(tick, _TICK_DIGITS), anchor="end", colour=_FAINT)
-        )
+        parts.append(f'<path d="M0 {y:.1f}H{PLOT_WIDTH}" stroke="{GRID}"/>')
+        parts.append(text(-8, y + 4, short_number(tick, _TICK_DIGITS), anchor="end", colour=FAINT))
     for tick in x_axis.ticks:
         x = x_axis(tick)
-        parts.append(f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{_GRID}"/>')
+        parts.append(f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{GRID}"/>')
         parts.append(
-            _text(
+            text(
                 x,
                 PLOT_HEIGHT + 17,
                 short_number(tick, _TICK_DIGITS),
                 anchor="middle",
-                colour=_FAINT,
+                colour=FAINT,
             )
         )
-    parts.append(f'<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{_FAINT}"/>')
-    parts.append(_text(PLOT_WIDTH / 2, PLOT_HEIGHT + 34, x_label, anchor="middle", colour=_FAINT))
+    parts.append(f'<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{FAINT}"/>')
+    parts.append(text(PLOT_WIDTH / 2, PLOT_HEIGHT + 34, x_label, anchor="middle", colour=FAINT))
     return parts
 
 
@@ -174,24 +161,6 @@ def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: st
     if len(places) <= _FEW_POINTS:  # a line through one point is invisible, and few are measured
         parts += [f'<circle cx="{x}" cy="{y}" r="2.4" fill="{colour}"/>' for x, y in places]
     return parts
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: int = 12,
-    bold: bool = False,
-    anchor: str = "start",
-    colour: str = _INK,
-    more: str = "",
-) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:g}" y="{y:.1f}" font-size="{size}"{weight} text-anchor="{anchor}" '
-        f'fill="{colour}">{escape(text)}{more}</text>'
-    )
 
 
 def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> Sequence[Point]:

@@ -26,9 +26,10 @@ BOS, EOS = 2, 3
 def attention(query: Array, key: Array, value: Array, mask: npt.NDArray[np.bool_]) -> Array:
     """softmax(query key^T / sqrt(K)) value, one query and one key at a time.
 
-    query: (B, H, T, K); key, value: (B, H, S, K); mask: (B, H, T, S), True = may attend.
+    query: (B, H, T, K); key: (B, H, S, K); value: (B, H, S, any); mask: (B, H, T, S), True = may
+    attend.
     """
-    attended = np.zeros(query.shape)
+    attended = np.zeros((*query.shape[:3], value.shape[3]))
     for b, h, t in np.ndindex(query.shape[:3]):
         weights = {}
         for s in range(key.shape[2]):
@@ -154,3 +155,8 @@ class TableModel:
             logits += state.step(tokens[len(logits) : len(logits) + count].tolist())
         assert len(logits) == len(tokens)
         return torch.tensor(logits)
+
+    vocab_size = 7
+
+    def project(self, features: Tensor) -> Tensor:
+        return features

@@ -16,7 +16,7 @@ from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
-from nmt.search.options import SearchOptions
+from nmt.search.options import Sampling, SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.update import UpdateRunner
 
@@ -44,14 +44,32 @@ def test_states_are_those_of_the_cpu(data: Path) -> None:
     torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_translations_are_those_of_the_cpu(model_file: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beam_size=4, n_best=2),
+        SearchOptions(beam_size=1),
+        SearchOptions(beam_size=2, min_tokens=3, max_tokens=6, length_penalty_form="power"),
+        SearchOptions(n_best=3, sampling=Sampling(temperature=0.7, top_k=20, top_p=0.9)),
+        SearchOptions(sampling=Sampling()),
+    ],
+    ids=["beam", "greedy", "lengths", "top-k and top-p", "sampling"],
+)
+@pytest.mark.parametrize("members", [1, 2])
+def test_translations_are_those_of_the_cpu(
+    model_file: Path, options: SearchOptions, members: int
+) -> None:
     lines = ["the old cat sees a bird.", "", "a dog hears the river and the small house."]
-    options = SearchOptions(beam_size=4, n_best=2)
+    prefixes = ["", "", "a bird"]
     found, expected = (
-        Translator.load(model_file, options, device=torch.device(name)).translate(lines)
+        Translator.load(
+            [model_file] * members, options, device=torch.device(name), alignment=True
+        ).translate(lines, prefixes)
         for name in ("cuda", "cpu")
     )
-    assert [t.text for line in found for t in line] == [t.text for line in expected for t in line]
+    for on_gpu, on_cpu in zip(found, expected, strict=True):
+        assert [t.text for t in on_gpu.n_best] == [t.text for t in on_cpu.n_best]
+        assert on_gpu.alignment == on_cpu.alignment
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -87,6 +105,18 @@ def test_flash_attention_finds_the_source_of_each_target(data: Path) -> None:
         for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False))
     )
     assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_attention_weights_are_those_of_the_cpu(data: Path, dtype: torch.dtype) -> None:
+    folder = DataFolder.open(data)
+    batch = collate(*folder.train.rows(np.arange(40)))
+    size = len(folder.src_vocabulary)
+    model = build_model("transformer", TransformerConfig(d_model=64, num_heads=4), size, size)
+    expected = model.eval().attention_weights(batch)
+    found = model.to(GPU, dtype).attention_weights(batch.to(GPU))
+    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        torch.testing.assert_close(one.cpu(), other, atol=0.03, rtol=0)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

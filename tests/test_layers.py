@@ -24,7 +24,7 @@ STAGES = ("data", "models", "search", "scoring", "training", "cli")
 ONLY_FROM = {"scoring": {"data", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
-GROUND_FLOOR = ("errors", "files", "console", "config", "plot")
+GROUND_FLOOR = ("errors", "files", "console", "config", "plot", "svg")
 """Modules that every stage stands on, and that therefore know none."""
 
 DOORS = {
@@ -35,6 +35,8 @@ DOORS = {
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
+    "ctranslate2.Translator": "nmt/search/ctranslate2_engine.py",
+    "ctranslate2.specs": "nmt/models/ctranslate2_export.py",
     "tensorboard": "",
     "torch.distributed": "nmt/training/distributed.py",
     "torch.utils.tensorboard": "nmt/training/tensorboard.py",
@@ -42,8 +44,8 @@ DOORS = {
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 
 MODELS_THAT_SEARCH_MAY_SEE = (
-    *("contract", "registry", "model_file"),
-    *("device", "out_of_memory", "packed_weights"),
+    *("contract", "registry", "model_file", "ensemble"),
+    *("device", "allocator", "out_of_memory", "packed_weights", "ctranslate2_export"),
 )
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 import typer
 
 from nmt import console
-from nmt.cli import average, data, models, prepare, score, train, translate
+from nmt.cli import average, data, export, models, prepare, score, train, translate
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, NMTError, Stopped
 
 
@@ -31,7 +31,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it may be closed
+                sys.stdout.flush()
         except NMTError as error:
             say = console.warning if isinstance(error, Stopped) else console.error
             say(str(error))
@@ -54,7 +55,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 def _reflow(docstring: str | None) -> str:
     """Join the lines of each paragraph, which rich would keep apart."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
+    joined = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
+    return joined.replace("[", "\\[")  # which is no markup
 
 
 def _describe(error: OSError) -> str:
@@ -81,6 +83,7 @@ for _name, _function, _example in (
     ("average", average.average, average.EXAMPLE),
     ("translate", translate.translate, translate.EXAMPLE),
     ("score", score.score, score.EXAMPLE),
+    ("export", export.export, export.EXAMPLE),
     ("models", models.models, models.EXAMPLE),
     ("data", data.data, data.EXAMPLE),
 ):

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import glob
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import Quiet
+from nmt.cli.search_options import (
+    BeamSize,
+    Ensemble,
+    LengthPenalty,
+    LengthPenaltyForm,
+    MaxExtraTokens,
+    MaxTokens,
+    MinTokens,
+    Sample,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+)
 
 if TYPE_CHECKING:
-    from nmt.data.workers import Pause
-    from nmt.search.job import Job
+    from nmt.search.options import Sampling
     from nmt.search.stream import Counts
 
 EXAMPLE = (
@@ -26,7 +36,7 @@ EXAMPLE = (
     "nmt translate run --input incoming --output translated --lock nightly.lock --deadline 06:30"
 )
 
-_SEARCH, _TEXT, _MACHINE, _JOB = "Search", "Text", "Machine", "Unattended"
+_TEXT, _MACHINE, _JOB = "Text", "Machine", "Unattended"
 
 
 def translate(
@@ -52,37 +62,74 @@ def translate(
             show_default="stdout",
         ),
     ] = None,
-    beam_size: Annotated[
-        int, typer.Option(min=1, help="Beam size; 1 is greedy.", rich_help_panel=_SEARCH)
-    ] = 4,
-    length_penalty: Annotated[
-        float,
-        typer.Option(min=0.0, help="Length penalty alpha; 0: none.", rich_help_panel=_SEARCH),
-    ] = 0.6,
-    length_penalty_form: Annotated[
+    beam_size: BeamSize = 4,
+    length_penalty: LengthPenalty = 0.6,
+    length_penalty_form: LengthPenaltyForm = "wu",
+    max_extra_tokens: MaxExtraTokens = 50,
+    max_tokens: MaxTokens = None,
+    min_tokens: MinTokens = 0,
+    ensemble: Ensemble = None,
+    sample: Sample = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    form: Annotated[
         str,
-        typer.Option(help="wu: ((5+len)/6)^alpha; power: len^alpha.", rich_help_panel=_SEARCH),
-    ] = "wu",
-    max_extra_tokens: Annotated[
-        int,
         typer.Option(
-            min=0,
-            help="A translation has at most this many tokens more than its source.",
-            rich_help_panel=_SEARCH,
+            "--format",
+            metavar="text|jsonl",
+            help="jsonl: a JSON object for each line, with tokens and their log-probabilities.",
+            rich_help_panel=_TEXT,
         ),
-    ] = 50,
+    ] = "text",
     n_best: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Write N lines for each input line: `LINE ||| TEXT ||| SCORE`, lines from 0, best "
-            "first (the Moses form).",
-            rich_help_panel=_SEARCH,
+            "first (the Moses form). In jsonl they are `others`.",
+            rich_help_panel=_TEXT,
         ),
     ] = None,
     scores: Annotated[
         bool,
-        typer.Option("--scores", help="Write `SCORE<TAB>TEXT`.", rich_help_panel=_SEARCH),
+        typer.Option("--scores", help="Write `SCORE<TAB>TEXT`.", rich_help_panel=_TEXT),
+    ] = False,
+    alignment: Annotated[
+        bool,
+        typer.Option(
+            "--alignment",
+            help="Write ` ||| 0-0 1-2` behind the text: pairs of source and target word, counted "
+            "from 0, by attention. In jsonl, with the attention itself.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = False,
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg",
+            help="Draw all attention of the first line with text and its translation; for output "
+            "to stdout.",
+            show_default="none",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Lines are paragraphs: their sentences are translated one by one and joined.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = False,
+    prefixes: Annotated[
+        bool,
+        typer.Option(
+            "--prefixes",
+            help="Input lines are `SOURCE<TAB>PREFIX`: the translation begins with PREFIX.",
+            rich_help_panel=_TEXT,
+        ),
     ] = False,
     encoding: Annotated[
         str, typer.Option(help="Encoding of the input; output is UTF-8.", rich_help_panel=_TEXT)
@@ -113,17 +160,35 @@ def translate(
             rich_help_panel=_JOB,
         ),
     ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(
+            metavar="I/N",
+            help="Translate the I-th of N parts of the input's lines alone, for job arrays, each "
+            "to an output of its own; one behind the other they are that of the whole.",
+            rich_help_panel=_JOB,
+        ),
+    ] = "1/1",
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=_MACHINE)
     ] = "auto",
-    precision: Annotated[
+    engine: Annotated[
         str,
+        typer.Option(
+            metavar="torch|ctranslate2",
+            help="ctranslate2: MODEL is what `nmt export ctranslate2` has written.",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = "torch",
+    precision: Annotated[
+        str | None,
         typer.Option(
             help="Of matrix products. CPU: fp32, bf16 (fast where the CPU has it) or int8; GPU: "
             "fp32, bf16 or fp16.",
+            show_default="fp32; an export's own",
             rich_help_panel=_MACHINE,
         ),
-    ] = "fp32",
+    ] = None,
     workers: Annotated[
         str,
         typer.Option(
@@ -136,6 +201,7 @@ def translate(
         int | None,
         typer.Option(
             min=1,
+            max=1_024,
             help="CPU threads of each process.",
             show_default="the cores, shared out",
             rich_help_panel=_MACHINE,
@@ -145,9 +211,10 @@ def translate(
         int | None,
         typer.Option(
             min=1,
+            max=1_000_000_000,
             help="Source tokens at work at a time, padding counted; halved by itself where memory "
             "is short.",
-            show_default="4096 on a CPU, 16384 on a GPU",
+            show_default="4096 on a CPU, 16384 on a GPU; ctranslate2: 2048 for each worker",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -162,7 +229,7 @@ def translate(
     ] = 4_096,
     quiet: Quiet = False,
 ) -> None:
-    """Translate text, one line out for each line in, in order.
+    """Translate text, one line out for each line in, in order. On a terminal, answer what is typed.
 
     Lines end at the newline byte only, and the output ends its lines as the input does. Blank lines
     stay blank, invalid bytes become U+FFFD with a notice, over-long lines are translated in pieces:
@@ -176,161 +243,139 @@ def translate(
     from nmt import console
     from nmt.data.corpus import Encoding
     from nmt.errors import EXIT_FAILED, DataError, UsageError
-    from nmt.models.model_file import model_checksum
     from nmt.search.deadline import deadline as until
+    from nmt.search.files import find_files
     from nmt.search.job import Job
     from nmt.search.journal import lock as hold
     from nmt.search.options import SearchOptions
-    from nmt.search.stream import render_n_best, render_scored, render_text
+    from nmt.search.prompt import converse
+    from nmt.search.setup import Setup
+    from nmt.search.shard import Shard
     from nmt.search.translators import Translators
 
-    if n_best is not None and scores:
-        raise UsageError("--n-best and --scores exclude each other: n-best lines hold scores")
     options = SearchOptions(
         beam_size=beam_size,
         n_best=n_best or 1,
         length_penalty=length_penalty,
         length_penalty_form=length_penalty_form,
         max_extra_tokens=max_extra_tokens,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        sampling=_sampling(sample, temperature, top_k, top_p, seed),
     )
-    files = _find_files(inputs or [], output)
+    setup = Setup(
+        models=(model, *(ensemble or [])),
+        options=options,
+        engine=engine,
+        precision=precision,
+        alignment=alignment,
+        split=split,
+    )
+    files = find_files(inputs or [], output)
     if deadline is not None and not files:
         raise UsageError(
             "--deadline needs --input and --output with files: what comes through a pipe cannot "
             "go on later"
         )
+    streams = sys.stdin, sys.stdout
+    is_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    talks = is_terminal and not inputs and output is None
+    if attention is not None:
+        _check_picture(attention, to_stdout=not (files or output or talks))
     with contextlib.ExitStack() as leaving:
         if lock is not None:
             hold(leaving.enter_context(lock.open("ab")), lock)
         leaving.enter_context(until(deadline))
+        start = functools.partial(
+            Translators.start,
+            setup,
+            device=device,
+            workers="1" if talks else workers,
+            threads=threads,
+            batch_tokens=batch_tokens,
+        )
         job = Job(
-            translators=functools.cache(
-                lambda: leaving.enter_context(
-                    Translators.start(
-                        model,
-                        options,
-                        device=device,
-                        precision=precision,
-                        workers=workers,
-                        threads=threads,
-                        batch_tokens=batch_tokens,
-                    )
-                )
-            ),
+            setup=setup,
+            translators=functools.cache(lambda: leaving.enter_context(start())),
             encoding=Encoding.find(encoding),
             strict=strict,
-            render=render_n_best if n_best else render_scored if scores else render_text,
+            prefixes=prefixes,
+            form=_form(form, n_best, scores, alignment, engine),
             pool_lines=pool_lines,
+            shard=Shard.parse(shard),
+            attention=attention,
         )
-        identity = {
-            "model": model_checksum(model),
-            "options": dataclasses.asdict(options),
-            "precision": precision,
-            "encoding": job.encoding.name,
-            "strict": strict,
-            "form": job.render.__name__,
-        }
+        if talks:
+            converse(job)
+            return
         done: list[Counts] = []
         failed = False
         for source, target in files:
             try:
-                done.append(job.translate_file(source, target, identity))
+                done.append(job.translate_file(source, target))
             except DataError as error:
                 if len(files) == 1:
                     raise
                 console.error(str(error))  # which is no reason to leave out the other files
                 failed = True
         if not files:
-            done = [_translate_pipe(job, Path(inputs[0]) if inputs else None, output)]
+            done = [job.translate_pipe(Path(inputs[0]) if inputs else None, output)]
     _summarize(done)
     if failed or any(counts.failed_lines for counts in done):
         raise typer.Exit(EXIT_FAILED)
 
 
-def _find_files(inputs: list[str], output: Path | None) -> list[tuple[Path, Path]]:
-    """Return which files are to be translated to which; none where a pipe or device is among them.
-
-    Raises:
-        UsageError: if there is nothing to read, or no place to write to.
-    """
+def _sampling(
+    sample: bool,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+) -> Sampling | None:
     from nmt.errors import UsageError
+    from nmt.search.options import Sampling
 
-    sources = [source for given in inputs for source in _expanded(given)]
-    if inputs and not sources:
-        raise UsageError(f"--input {' '.join(inputs)}: there are no files")
-    if sources != [Path(given) for given in inputs[:1]]:
-        if output is None or output.is_file():
-            raise UsageError("several inputs need a folder to write to: --output FOLDER")
-        for source in sources:
-            if source.exists() and not source.is_file():
-                raise UsageError(f"{source}: several inputs must be files, which can be read twice")
-        twice = [path.name for path in sources if [p.name for p in sources].count(path.name) > 1]
-        if twice:
-            raise UsageError(f"--input: two files have the name {twice[0]}, and so would outputs")
-        output.mkdir(exist_ok=True)
-        return [(source, _other(source, output / source.name)) for source in sources]
-    if output is None:
-        return []
-    if output.is_dir():
-        output /= sources[0].name if sources else "stdin"
-    if not output.parent.is_dir():
-        raise UsageError(f"{output.parent}: no such folder")
-    if not (sources and sources[0].is_file()) or (output.exists() and not output.is_file()):
-        return []
-    return [(sources[0], _other(sources[0], output))]
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = {name: value for name, value in given.items() if value is not None}
+    if sample:
+        return Sampling(**given)  # type: ignore[arg-type]  # floats and integers as they are named
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        raise UsageError(f"--{name} says how to draw at random; add --sample")
+    return None
 
 
-def _expanded(given: str) -> list[Path]:
-    path = Path(given)
-    if path.is_dir():
-        files = [entry for entry in path.iterdir() if entry.is_file()]
-        return sorted(entry for entry in files if not entry.name.startswith("."))
-    if path.exists() or not glob.has_magic(given):
-        return [path]
-    matches = (Path(match) for match in glob.glob(given))  # noqa: PTH207 - it may be absolute
-    return sorted(match for match in matches if match.is_file())
+def _form(form: str, n_best: int | None, scores: bool, alignment: bool, engine: str) -> str:
+    """Return the name of the form in which lines are written."""
+    from nmt.errors import UsageError, did_you_mean
 
-
-def _other(source: Path, output: Path) -> Path:
-    from nmt.errors import UsageError
-
-    if output.exists() and output.samefile(source):
-        raise UsageError(f"{output}: the output would replace the input")
-    return output
-
-
-def _translate_pipe(job: Job, source: Path | None, output: Path | None) -> Counts:
-    """Translate what cannot be read or written twice: from or to a pipe or a device."""
-    from nmt.data.compressed import is_compressed
-    from nmt.data.corpus import read_chunks
-    from nmt.errors import UsageError
-    from nmt.files import atomic_writer
-    from nmt.search.lines import pipe_chunks
-
-    if output is not None and is_compressed(output):
+    if form not in ("text", "jsonl"):
+        raise UsageError(f"unknown format {form!r}{did_you_mean(form, ('text', 'jsonl'))}")
+    if form == "jsonl":
+        if scores:
+            raise UsageError("--scores is for text; jsonl has them")
+        if engine == "ctranslate2":
+            raise UsageError("--format jsonl: ctranslate2 has no scores of tokens; use torch")
+        return form
+    given = {"n-best": n_best is not None, "scores": scores, "alignment": alignment}
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
         raise UsageError(
-            f"{output}: what comes through a pipe is not compressed; use `| gzip > FILE`"
+            "--n-best, --scores and --alignment each have a form of their own; for all of them "
+            "use --format jsonl"
         )
-    with contextlib.ExitStack() as leaving:
-        chunks: Iterator[bytes | Pause]
-        if source is None or not source.is_file():
-            stream = sys.stdin.buffer if source is None else source.open("rb")
-            chunks = pipe_chunks(leaving.enter_context(stream), job.encoding)
-        else:
-            chunks = read_chunks(source, job.encoding, any_bytes=True)
-        out: BinaryIO
-        if output is None:
-            out = sys.stdout.buffer
-        elif output.exists() and not output.is_file():
-            out = leaving.enter_context(output.open("wb"))
-        else:
-            out = leaving.enter_context(atomic_writer(output))
+    return chosen[0] if chosen else "text"
 
-        def write(data: bytes) -> None:
-            out.write(data)
-            out.flush()
 
-        return job.translate_pipe(chunks, str(source or "stdin"), write)
+def _check_picture(picture: Path, *, to_stdout: bool) -> None:
+    from nmt.errors import UsageError
+
+    if not to_stdout:
+        raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
+    if not picture.parent.is_dir():
+        raise UsageError(f"{picture.parent}: no such folder")
+    if picture.exists() and picture.suffix != ".svg":
+        raise UsageError(f"--attention {picture}: exists and does not end in .svg")
 
 
 def _summarize(done: list[Counts]) -> None:
@@ -342,7 +387,7 @@ def _summarize(done: list[Counts]) -> None:
         {
             "lines_in": sum(counts.lines for counts in done),
             "lines_out": sum(counts.lines_out for counts in done),
-            "split": sum(counts.cut_lines for counts in done),
+            "split": sum(counts.split_lines for counts in done),
             "failed": sum(counts.failed_lines for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),

@@ -6,6 +6,7 @@ never changes which pairs belong to it. Lengths here count the closing eos that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -131,7 +132,7 @@ class LengthSums:
         )
 
 
-def pack_sources(sources: list[list[int]]) -> Packed:
+def pack_sources(sources: Sequence[Sequence[int]]) -> Packed:
     """Return encoded source lines as `encode` takes them, each closed by eos."""
     return _packed(TokenRows.of(sources, token_bytes=4), EOS_ID, _NONE, 0)
 

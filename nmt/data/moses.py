@@ -1,4 +1,4 @@
-"""Moses punctuation normalisation and tokenisation: the only door to sacremoses.
+"""Moses punctuation normalisation, tokenisation, abbreviations: the only door to sacremoses.
 
 What is done to text before it is cut into subwords belongs to the vocabulary, and so to data
 folders and model files: `translate` does the same without being told, and undoes what can be.
@@ -7,7 +7,7 @@ folders and model files: `translate` does the same without being told, and undoe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from nmt.data.manifest import Settings
@@ -49,24 +49,19 @@ class Moses:
     def _normalizer(self) -> sacremoses.MosesPunctNormalizer:
         from sacremoses import MosesPunctNormalizer
 
-        return MosesPunctNormalizer(lang=self._code)
+        return MosesPunctNormalizer(lang=primary_language(self.lang))
 
     @cached_property
     def _tokenizer(self) -> sacremoses.MosesTokenizer:
         from sacremoses import MosesTokenizer
 
-        return MosesTokenizer(lang=self._code)
+        return MosesTokenizer(lang=primary_language(self.lang))
 
     @cached_property
     def _detokenizer(self) -> sacremoses.MosesDetokenizer:
         from sacremoses import MosesDetokenizer
 
-        return MosesDetokenizer(lang=self._code)
-
-    @property
-    def _code(self) -> str:
-        """The language without a country: pt of pt_BR."""
-        return self.lang.replace("_", "-").split("-")[0].lower()
+        return MosesDetokenizer(lang=primary_language(self.lang))
 
 
 def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
@@ -78,3 +73,33 @@ def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
         for lang in (settings.src_lang, settings.tgt_lang)
     )
     return src, tgt
+
+
+@dataclass(frozen=True)
+class Abbreviations:
+    """Words behind which a dot ends no sentence."""
+
+    always: frozenset[str]
+    before_digit: frozenset[str]
+    """Only where a digit follows: No. 5."""
+
+
+@cache
+def abbreviations(lang: str) -> Abbreviations:
+    """Return Moses' non-breaking prefixes of a language, and the English ones with them.
+
+    English titles and names occur in every language; where Moses has no list, they are all.
+    """
+    from sacremoses import NonbreakingPrefixes
+
+    found: dict[bool, set[str]] = {False: set(), True: set()}
+    for language in {primary_language(lang), "en"}:
+        for line in NonbreakingPrefixes().words(language):
+            word, mark, _ = line.partition("#NUMERIC_ONLY#")
+            found[bool(mark)].add(word.strip())
+    return Abbreviations(always=frozenset(found[False]), before_digit=frozenset(found[True]))
+
+
+def primary_language(lang: str) -> str:
+    """Return a language without script or country: pt of pt_BR."""
+    return lang.replace("_", "-").split("-")[0].lower()

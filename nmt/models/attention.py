@@ -7,13 +7,16 @@ tokens of packed sentences.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmt.models.initial import input_projections, output_projection
 from nmt.models.linear import linear
-from nmt.models.packed_attention import Sentences, attend_packed
+from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
 
 # On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
 # which is several times slower than operations on all of them.
@@ -65,6 +68,10 @@ class SelfAttention(nn.Module):
         attended = attend_packed(qkv, None, sentences, sentences, causal=causal)  # (n, H, K)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
+    def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
+        """Return the weights that `forward` attends by, (B, H, T, T), without a gradient."""
+        return attention_weights(self.project(x), None, sentences, sentences, causal=causal)
+
 
 class CrossAttention(nn.Module):
     """Attention of the decoder to the memory."""
@@ -85,10 +92,38 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
-        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
-        key_value = linear(memory, self.key_value).view(len(memory), 2, self.num_heads, -1)
-        attended = attend_packed(query, key_value, own, others)  # (n, H, K)
+        attended = attend_packed(*self._project(x, memory), own, others)  # (n, H, K)
         return linear(attended.flatten(1), self.output)  # (n, D)
+
+    def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
+        """Return the weights that `forward` attends by, (B, H, T, S), without a gradient."""
+        return attention_weights(*self._project(x, memory), own, others)
+
+    def _project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries (n, 1, H, K) of x, and keys and values (m, 2, H, K) of the memory."""
+        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)
+        return query, linear(memory, self.key_value).view(len(memory), 2, self.num_heads, -1)
+
+
+@contextmanager
+def noting_weights(
+    attentions: Iterable[SelfAttention | CrossAttention],
+) -> Iterator[dict[nn.Module, Tensor]]:
+    """Note the weights of each attention as the model goes through it.
+
+    They are computed beside the pass, from the very inputs of each attention, so that the pass
+    knows nothing of it.
+    """
+    noted: dict[nn.Module, Tensor] = {}
+
+    def note(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        assert isinstance(attention, SelfAttention | CrossAttention)
+        noted[attention] = attention.weights(*args, **kwargs)
+
+    with ExitStack() as hooks:
+        for attention in attentions:
+            hooks.enter_context(attention.register_forward_pre_hook(note, with_kwargs=True))
+        yield noted
 
 
 def attend_grouped(query: Tensor, key_value: Tensor, mask: Tensor) -> Tensor:
@@ -148,7 +183,8 @@ class KeyValueCache:
     def select(self, rows: Tensor) -> None:
         """Keep these rows (N',) int64 on the CPU, in this order."""
         store, count = self._store, len(rows)
-        assert store is not None  # a step comes first
+        if store is None:  # no step has been made
+            return
         filled = store[..., : self.length, :]  # (layers, 2, N, H, length, K)
         if count > self._rows:
             self._store = self._grown(filled.index_select(2, rows.to(store.device)))

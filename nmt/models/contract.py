@@ -15,6 +15,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from nmt.data.batches import Batch, Packed
+from nmt.models.linear import linear
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,19 @@ class Memory:
 
     states: Tensor  # (B, S, D)
     mask: Tensor  # (B, S) bool, True = a real token
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """By which weights each token of B pairs attends to others, layer by layer and head by head.
+
+    The weights of a real token sum to 1; at padding, of either side, they are 0. An architecture
+    without self-attention has no such layers: then the first dimension is 0.
+    """
+
+    encoder: Tensor  # (layers, B, H, S, S), fp32 or wider
+    decoder: Tensor  # (layers, B, H, T, T): 0 from a token to those behind it
+    cross: Tensor  # (layers, B, H, T, S)
 
 
 class DecoderState(Protocol):
@@ -39,8 +53,51 @@ class DecoderState(Protocol):
         """
 
 
+class Decoder(Protocol):
+    """What search asks of a model, or of several that translate together."""
+
+    def begin(self, src: Packed) -> DecoderState:
+        """Return the state before the first target token: a hypothesis for each of B sources.
+
+        It may be told to `select` before its first step, too.
+
+        Args:
+            src: the sources, each closed by eos.
+        """
+
+    @property
+    def vocab_size(self) -> int:
+        """V, tokens that may follow."""
+
+    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
+        """Extend the hypotheses of some states, the rows of one behind those of the other.
+
+        All rows go through the model's products together, so that batches which began at
+        different times are as fast as one.
+
+        Args:
+            states: made by `begin`; one that is fresh is given bos.
+            tokens: (N,) int64 on the CPU, N over all states: each hypothesis's next token.
+
+        Returns:
+            (N, F) for each hypothesis what `project` makes logits of, on the model's device.
+        """
+
+    def project(self, features: Tensor) -> Tensor:
+        """Return the logits (n, V) of what follows some of the hypotheses.
+
+        Some at a time, so that what is done to logits finds them in a CPU's cache.
+
+        Args:
+            features: (n, F) rows of what `step` has returned.
+        """
+
+
 class TranslationModel(nn.Module, ABC):
-    """A sequence-to-sequence model, whose last layer is a projection to logits without bias."""
+    """A sequence-to-sequence model, whose last layer is a projection to logits without bias.
+
+    It is a `Decoder`, too.
+    """
 
     output_projection: nn.Parameter
     """(V, D). Training applies it together with the loss, so that all logits never exist."""
@@ -70,6 +127,26 @@ class TranslationModel(nn.Module, ABC):
         """
 
     @abstractmethod
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        """Return what the pass that `forward` makes over a batch attends to; for looking at.
+
+        The model is in evaluation mode, its weights packed or not. Row t of a target is that of
+        the state which has read bos and the t tokens before, and predicts token t, counted from 0.
+        """
+
+    @abstractmethod
+    def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
+        """Return, of one layer, what the decoder looks at in the source: (B, H, T, S).
+
+        The same as in `attention_weights`, for less work and memory.
+
+        Args:
+            batch: B pairs.
+            from_top: the layer, counted from the last one, which is 0; a model with fewer takes
+                its first.
+        """
+
+    @abstractmethod
     def encode(self, src: Packed) -> Memory:
         """Encode B sources, each closed by eos."""
 
@@ -77,17 +154,19 @@ class TranslationModel(nn.Module, ABC):
     def start(self, memory: Memory) -> DecoderState:
         """Return the state before the first target token: a hypothesis for each sentence, B."""
 
+    def begin(self, src: Packed) -> DecoderState:
+        """See `Decoder`."""
+        return self.start(self.encode(src))
+
+    @property
+    def vocab_size(self) -> int:
+        """See `Decoder`."""
+        return len(self.output_projection)
+
     @abstractmethod
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states, the rows of one behind those of the other.
+        """See `Decoder`; what it returns are last states (N, D), as `forward`'s."""
 
-        All rows go through the model's products together, so that batches which began at
-        different times are as fast as one.
-
-        Args:
-            states: made by this model; one that is fresh is given bos.
-            tokens: (N,) int64 on the CPU, N over all states: each hypothesis's next token.
-
-        Returns:
-            The logits of the tokens that follow (N, V), on the model's device.
-        """
+    def project(self, features: Tensor) -> Tensor:
+        """See `Decoder`."""
+        return linear(features, self.output_projection)

@@ -14,10 +14,11 @@ def memory_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # What torch's allocator of CPU memory and CUDA's libraries raise has no type of its own.
+        # What torch's allocator of CPU memory, CUDA's libraries and CTranslate2 raise has no type
+        # of its own.
         if isinstance(error, torch.OutOfMemoryError) or any(
             words in str(error)
-            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "CUDA error: out of memory")
+            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory")
         ):
             raise MemoryError(str(error)) from error
         raise

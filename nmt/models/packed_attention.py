@@ -144,6 +144,60 @@ def attend_packed(
     return padded
 
 
+def attention_weights(
+    queries: Tensor,
+    keys_values: Tensor | None,
+    own: Sentences,
+    others: Sentences,
+    *,
+    causal: bool = False,
+) -> Tensor:
+    """Return the weights by which `attend_packed` sums values, without a gradient.
+
+    Args:
+        queries, keys_values, own, others, causal: those of `attend_packed`.
+
+    Returns:
+        (B, H, T, S) in fp32 at least, 0 at padding of either side.
+    """
+    own_table, others_table = (
+        own.table or Table.of(own.packed),
+        others.table or Table.of(others.packed),
+    )
+    wide = torch.promote_types(queries.dtype, torch.float32)
+    query = own_table.heads(queries.to(wide), 0)  # (B * H, T, K)
+    if keys_values is None:
+        key = own_table.heads(queries.to(wide), 1)  # (B * H, S, K)
+    else:
+        key = others_table.heads(keys_values.to(wide), 0)
+    weights = _weights_in_tables(query, key, own_table, others_table, causal)
+    return weights.view(len(own_table.tokens), -1, *weights.shape[1:])
+
+
+def _weights_in_tables(
+    query: Tensor, key: Tensor, own: Table, others: Table, causal: bool
+) -> Tensor:
+    """Return softmax(query key^T / sqrt(K)), (B * H, T, S), and 0 at padding.
+
+    Args:
+        query: (B * H, T, K), which is overwritten.
+        key: (B * H, S, K).
+        own, others: where the queries and the keys stand.
+        causal: whether a token attends to none behind it.
+    """
+    scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
+    by_sentence = scores.view(len(own.tokens), -1, *scores.shape[1:])  # (B, H, T, S)
+    if causal:  # which keeps padding, at the end, from every real position
+        hidden = torch.ones(scores.shape[1:], dtype=torch.bool, device=scores.device).triu(1)
+    else:
+        hidden = ~others.mask[:, None, None]  # (B, 1, 1, S)
+    by_sentence.masked_fill_(hidden, -math.inf)
+    weights = scores.softmax(dim=-1)  # (B * H, T, S)
+    # What padding attends to must not get a gradient from it.
+    weights.view(by_sentence.shape).masked_fill_(~own.mask[:, None, :, None], 0.0)
+    return weights
+
+
 class _PaddedAttention(torch.autograd.Function):
     """Equation 1 product by product, in tables of sentences, in place where it can be: nothing is
     kept but the inputs and the weights, and no pass is made over them that autograd would make.
@@ -157,21 +211,12 @@ class _PaddedAttention(torch.autograd.Function):
         ctx: Any, queries: Tensor, keys_values: Tensor | None, causal: bool, *tables: Tensor
     ) -> Tensor:
         own, others = Table(*tables[:4]), Table(*tables[4:])
-        query = own.heads(queries, 0).mul_(queries.shape[-1] ** -0.5)  # (B * H, T, K)
+        query = own.heads(queries, 0)  # (B * H, T, K)
         if keys_values is None:
             key, value = own.heads(queries, 1), own.heads(queries, 2)  # (B * H, S, K)
         else:
             key, value = others.heads(keys_values, 0), others.heads(keys_values, 1)
-        scores = torch.bmm(query, key.transpose(1, 2))  # (B * H, T, S)
-        by_sentence = scores.view(len(own.tokens), -1, *scores.shape[1:])  # (B, H, T, S)
-        if causal:  # which keeps padding, at the end, from every real position
-            hidden = torch.ones(scores.shape[1:], dtype=torch.bool, device=scores.device).triu(1)
-        else:
-            hidden = ~others.mask[:, None, None]  # (B, 1, 1, S)
-        by_sentence.masked_fill_(hidden, -math.inf)
-        weights = scores.softmax(dim=-1)  # (B * H, T, S)
-        # What padding attends to must not get a gradient from it.
-        weights.view(by_sentence.shape).masked_fill_(~own.mask[:, None, :, None], 0.0)
+        weights = _weights_in_tables(query, key, own, others, causal)  # scales query
         ctx.save_for_backward(query, key, value, weights, *tables)
         ctx.fused = keys_values is None
         return own.packed(torch.bmm(weights, value)[None])[:, 0]  # (n, H, K)

@@ -3,7 +3,9 @@
 A library's products want weights in blocks of its own; the usual layout is rearranged at every
 call, which costs most where few rows are multiplied, as in a step of the decoder. What is packed:
 
-- fp32: for oneDNN. It differs from torch's own products in rounding only.
+- fp32: for oneDNN where the CPU has AVX-512; elsewhere MKL is faster, most so if weights stand the
+  other way round. Both differ from torch's own products in rounding only. The CPU decides and not
+  a measurement, so that one machine translates alike every time.
 - bf16: weights, inputs and results are rounded to 8 bits of mantissa; sums are fp32. It pays where
   the CPU has bf16 instructions.
 - int8: weights are rounded to 8 bits, with a scale for each output; inputs with a scale for each
@@ -14,6 +16,7 @@ call, which costs most where few rows are multiplied, as in a step of the decode
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +65,8 @@ def pack(model: TranslationModel, precision: str) -> None:
         if not is_embedding or weight is model.output_projection:
             use_packed(weight, packer(weight.detach()))
         if not is_embedding:
-            weight.data = weight.new_empty(0, weight.shape[1])
+            # Of its shape, but of one number that spoils what it would be used for.
+            weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
 
 
 def _works(packer: Callable[[Tensor], Product], precision: str) -> bool:
@@ -81,6 +85,22 @@ def _works(packer: Callable[[Tensor], Product], precision: str) -> bool:
 
 
 def _pack_fp32(weight: Tensor) -> Product:
+    return (_pack_fp32_onednn if _has("avx512f") else _pack_fp32_mkl)(weight)
+
+
+def _pack_fp32_mkl(weight: Tensor) -> Product:
+    transposed = weight.t().contiguous()  # (i, o)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is None:
+            return x @ transposed
+        rows = x.reshape(-1, x.shape[-1])  # (n, i)
+        return torch.addmm(bias, rows, transposed).view(*x.shape[:-1], -1)
+
+    return product
+
+
+def _pack_fp32_onednn(weight: Tensor) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
@@ -100,7 +120,7 @@ def _pack_bf16(weight: Tensor) -> Product:
 
 
 def _pack_int8(weight: Tensor) -> Product:
-    return (_pack_int8_onednn if _has_vnni() else _pack_int8_fbgemm)(weight)
+    return (_pack_int8_onednn if _has("avx512_vnni", "avx_vnni") else _pack_int8_fbgemm)(weight)
 
 
 def _pack_int8_onednn(weight: Tensor) -> Product:
@@ -154,9 +174,10 @@ def _scaled(summed: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
     return summed.mul_(steps) if bias is None else torch.addcmul(bias, summed, steps)
 
 
-def _has_vnni() -> bool:
-    flags = _CPUINFO.read_text() if _CPUINFO.is_file() else ""
-    return "avx512_vnni" in flags or "avx_vnni" in flags
+def _has(*flags: str) -> bool:
+    """Tell whether the CPU has any of these instructions."""
+    known = _CPUINFO.read_text() if _CPUINFO.is_file() else ""
+    return any(flag in known for flag in flags)
 
 
 _PACKERS = {"fp32": _pack_fp32, "bf16": _pack_bf16, "int8": _pack_int8}

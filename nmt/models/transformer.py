@@ -9,6 +9,7 @@ hypothesis.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
 import torch
@@ -23,9 +24,10 @@ from nmt.models.attention import (
     SelfAttention,
     attend_grouped,
     first_of,
+    noting_weights,
     reorder_,
 )
-from nmt.models.contract import DecoderState, Memory, TranslationModel
+from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.initial import output_projection
@@ -183,6 +185,27 @@ class Transformer(TranslationModel):
             x = layer(x, targets, memory, sources)  # (n, D)
         return x
 
+    @torch.no_grad()
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        """Return what the pass that `forward` makes over a batch attends to."""
+        attentions = (
+            [layer.attention for layer in cast(Sequence[EncoderLayer], self.encoder)],
+            [layer.attention for layer in self._decoder_layers()],
+            [layer.cross_attention for layer in self._decoder_layers()],
+        )
+        with noting_weights(chain(*attentions)) as noted:
+            self(batch)
+        return AttentionWeights(*(torch.stack([noted[a] for a in part]) for part in attentions))
+
+    @torch.no_grad()
+    def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
+        """Return, of one layer, what the decoder looks at in the source: (B, H, T, S)."""
+        layers = self._decoder_layers()
+        attention = layers[max(0, len(layers) - 1 - from_top)].cross_attention
+        with noting_weights([attention]) as noted:
+            self(batch)
+        return noted[attention]
+
     def encode(self, src: Packed) -> Memory:
         """Encode B sources, each closed by eos."""
         table = Table.of(src)
@@ -207,18 +230,19 @@ class Transformer(TranslationModel):
         return TransformerState(self._decoder_layers(), memory)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states by `tokens` (N,); return logits (N, V)."""
+        """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
         lengths = torch.tensor([state.cache.length for state in own])  # (states,)
         rows = torch.tensor([state.num_rows for state in own])  # (states,)
         positions = lengths.repeat_interleave(rows).to(device)  # (N,)
-        x = self.tgt_embedding(tokens.to(device), positions, int(lengths.max()) + 1)  # (N, D)
+        embed = self.tgt_embedding
+        x: Tensor = embed(tokens.to(device), positions, int(lengths.max()) + 1)  # (N, D)
         for number, layer in enumerate(self._decoder_layers()):
             x = layer.step(x, number, own)  # (N, D)
         for state in own:
             state.cache.advance()
-        return linear(x, self.output_projection)  # (N, V)
+        return x  # (N, D)
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)  # which they are

@@ -1,11 +1,10 @@
-"""Batched beam search over any model's decoder states; greedy search is beam size 1.
+"""Beam search; greedy search is beam size 1.
 
 A hypothesis is scored by its log-probability over a length penalty; higher is better. At each step
 the 2W best extensions of a sentence's W alive hypotheses are looked at: the ones among the first W
 that close with eos are finished, and the best W that do not are alive in the next step. A sentence
 is done when W hypotheses are finished, or earlier when no alive one can still come among the best
-`n_best`. It then leaves the batch, and when half of the room is free the next sentences join: they
-are at other positions than those before them, but go through the model's products together.
+`n_best`.
 
 Ties: equal log-probabilities are ordered by hypothesis, then by the likelier last token, then by
 its id, the lower first; equal scores by which was finished first.
@@ -14,147 +13,74 @@ its id, the lower first; equal scores by which was finished first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt.data.vocabulary import BOS_ID, EOS_ID
-from nmt.models.contract import DecoderState, TranslationModel
-from nmt.search.likeliest import Likeliest, likeliest
+from nmt.data.vocabulary import EOS_ID
+from nmt.search.alive import Alive, Group, Integers, closed_up
+from nmt.search.demands import FREE
+from nmt.search.engine import Hypothesis
+from nmt.search.likeliest import Likeliest
 from nmt.search.options import SearchOptions
 
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """A finished translation as token ids."""
-
-    ids: tuple[int, ...]  # without eos
-    log_prob: float  # natural logarithm, eos counted
-    score: float  # log_prob over the length penalty
-
-
-@dataclass(frozen=True)
-class Group:
-    """Sentences that join the search together."""
-
-    numbers: Sequence[int]  # (B,) what the caller calls them
-    limits: Sequence[int]  # (B,) most tokens of each one's translation, eos not counted
-    state: DecoderState  # fresh
-    room: int  # what each sentence takes up of the search's room
-
-
-def beam_search(
-    model: TranslationModel,
-    groups: Iterator[Group],
-    options: SearchOptions,
-    *,
-    room: float = math.inf,
-    on_step: Callable[[], object] | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Find the best translations of sentences.
-
-    Args:
-        model: made the states.
-        groups: the next one is asked for when half of the room is free.
-        options: what to look for.
-        room: of all sentences at work; a single group may take more.
-        on_step: called before each step of the decoder; what it raises ends the search.
-
-    Yields:
-        A sentence's number and its `n_best` hypotheses (fewer where fewer exist), best first, in
-        the order in which sentences are done. There are none where the model's output is not a
-        number.
-    """
-    beams: list[_Beams] = []
-    while True:
-        while sum(beam.room for beam in beams) <= room / 2:
-            group = next(groups, None)
-            if group is None:
-                break
-            beams.append(_Beams(group, options))
-        if not beams:
-            return
-        if on_step is not None:
-            on_step()
-        tokens = torch.from_numpy(np.concatenate([beam.last_tokens for beam in beams]))  # (N,)
-        logits = model.step([beam.state for beam in beams], tokens)  # (N, V)
-        # Each hypothesis may supply all of the 2W best, but greedy search takes the first alone.
-        count = 2 * options.beam_size if options.beam_size > 1 else 1
-        found = likeliest(logits, count, options.barred_ids)
-        first = 0
-        for beam in beams:
-            rows = len(beam.last_tokens)
-            yield from beam.extend(found, slice(first, first + rows))
-            first += rows
-        beams = [beam for beam in beams if len(beam.numbers)]
-
-
-class _Beams:
-    """The alive hypotheses of B sentences, W each, that are equally long.
+class Beams(Alive):
+    """The best hypotheses of sentences.
 
     Arrays hold the hypotheses of a sentence best first. In the model's state each one stays in the
     row where its parent was, as far as that is possible, so that little has to be moved.
     """
 
     def __init__(self, group: Group, options: SearchOptions) -> None:
+        """Begin with one hypothesis for each sentence."""
+        super().__init__(group, options)
         count = len(group.numbers)
-        self.state = group.state
-        self.numbers = np.array(group.numbers)  # (B,)
-        self.last_tokens: Integers = np.full(count, BOS_ID)  # (B * W,) as the state's rows stand
-        self._options = options
-        self._room_each = group.room
-        self._limits = np.array(group.limits)  # (B,)
         self._places: Integers = np.zeros((count, 1), np.int64)  # (B, W): each one's row, 0 to W-1
         self._ids: Integers = np.zeros((count, 1, 0), np.int64)  # (B, W, t)
+        self._course: Floats = np.zeros((count, 1, 0))  # (B, W, t) log_probs as they have fallen
         self._log_probs: Floats = np.zeros((count, 1))  # (B, W); -inf: there is no hypothesis
         self._finished: list[list[Hypothesis]] = [[] for _ in group.numbers]
 
-    @property
-    def room(self) -> int:
-        """What the sentences take up."""
-        return self._room_each * len(self.numbers)
-
     def extend(self, found: Likeliest, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Take the best extensions, and yield the sentences that are done.
-
-        Args:
-            found: the likeliest next tokens of hypotheses.
-            rows: those that are these beams'.
-        """
+        """Take the best extensions, and yield the sentences that are done."""
         log_probs, parents, next_tokens = self._best_extensions(found, rows)
         self._collect_finished(log_probs, parents, next_tokens)
         parents, next_tokens = self._advance(log_probs, parents, next_tokens)
         done = np.array([self._is_done(row) for row in range(len(self.numbers))])
         for row in np.flatnonzero(done):
-            best = _ranked(self._finished[row])[: self._options.n_best]
+            best = ranked(self._finished[row])[: self.options.n_best]
             yield int(self.numbers[row]), best
-        self._go_on(_closed_up(done), parents, next_tokens)
+        self._go_on(closed_up(done), parents, next_tokens)
 
     def _best_extensions(self, found: Likeliest, rows: slice) -> tuple[Floats, Integers, Integers]:
         """Return log-probabilities, parents and tokens of the 2W best extensions, each (B, 2W)."""
         batch, width = self._places.shape
         at = np.arange(batch)[:, None] * width + self._places + rows.start  # (B, W)
         next_log_probs, tokens = found.log_probs[at], found.tokens[at]  # (B, W, count)
-        at_limit = self._limits <= self._ids.shape[2]  # (B,)
-        if at_limit.any():  # all that is left for these is to close
-            next_log_probs[at_limit] = -math.inf
-            next_log_probs[at_limit, :, 0] = found.eos_log_probs[at[at_limit]]
-            tokens[at_limit, :, 0] = EOS_ID
-        for row in np.flatnonzero(np.isnan(next_log_probs).any(axis=(1, 2))):
-            next_log_probs[row] = -math.inf  # nothing goes on, and nothing counts that was found
-            self._finished[row] = []
+        demanded = self.demands.token(self.length)  # (B,)
+        bound = demanded != FREE
+        if bound.any():  # one way is left for these
+            next_log_probs[bound] = -math.inf
+            next_log_probs[bound, :, 0] = found.asked_log_probs[at[bound]]
+            tokens[bound, :, 0] = demanded[bound, None]
+        is_bad = np.isnan(next_log_probs)
+        if is_bad.any():
+            is_alive = self._log_probs > -math.inf  # (B, W)
+            next_log_probs[is_bad] = -math.inf
+            for row in np.flatnonzero((is_bad & is_alive[:, :, None]).any(axis=(1, 2))):
+                next_log_probs[row] = -math.inf  # nothing goes on, nothing counts that was found
+                self._finished[row] = []
         count = next_log_probs.shape[2]
         extended = (self._log_probs[:, :, None] + next_log_probs).reshape(
             batch, -1
         )  # (B, W * count)
-        best = np.argsort(-extended, axis=1, kind="stable")[:, : 2 * self._options.beam_size]
+        best = np.argsort(-extended, axis=1, kind="stable")[:, : 2 * self.options.beam_size]
         return (
             np.take_along_axis(extended, best, 1),
             best // count,
@@ -163,13 +89,20 @@ class _Beams:
 
     def _collect_finished(self, log_probs: Floats, parents: Integers, tokens: Integers) -> None:
         """Move the extensions by eos among the first W to the finished hypotheses."""
-        width = self._options.beam_size
+        width = self.options.beam_size
         closed = (tokens[:, :width] == EOS_ID) & (log_probs[:, :width] > -math.inf)
-        penalty = self._options.penalty(self._ids.shape[2] + 1)
+        penalty = self.options.penalty(self.length + 1)
         for row, column in np.argwhere(closed):
-            log_prob = float(log_probs[row, column])
-            ids = tuple(self._ids[row, parents[row, column]].tolist())
-            self._finished[row].append(Hypothesis(ids, log_prob, log_prob / penalty))
+            log_prob, parent = float(log_probs[row, column]), parents[row, column]
+            course = np.append(self._course[row, parent], log_prob)  # (t + 1,)
+            self._finished[row].append(
+                Hypothesis(
+                    tuple(self._ids[row, parent].tolist()),
+                    log_prob,
+                    log_prob / penalty,
+                    tuple(np.diff(course, prepend=0.0).tolist()),
+                )
+            )
 
     def _advance(
         self, log_probs: Floats, parents: Integers, tokens: Integers
@@ -180,31 +113,37 @@ class _Beams:
             The parents of the new hypotheses and their last tokens, each (B, W).
         """
         closes = tokens == EOS_ID  # (B, 2W)
-        # Columns in order, those that close behind all others. Each parent closes once at most.
-        width = min(self._options.beam_size, max(1, closes.shape[1] - self._places.shape[1]))
+        log_probs = np.where(closes, -math.inf, log_probs)
+        # No more rows than hypotheses: a prefix is gone through in one. A state cannot get fewer.
+        most = int((log_probs > -math.inf).sum(axis=1).max())
+        width = max(self._places.shape[1], min(self.options.beam_size, most))
+        # Columns in order, those that close behind all others.
         keep = np.argsort(closes, axis=1, kind="stable")[:, :width]  # (B, W)
-        self._log_probs = np.take_along_axis(np.where(closes, -math.inf, log_probs), keep, 1)
+        self._log_probs = np.take_along_axis(log_probs, keep, 1)
         parents = np.take_along_axis(parents, keep, 1)
         tokens = np.take_along_axis(tokens, keep, 1)
-        prefixes = np.take_along_axis(self._ids, parents[:, :, None], 1)  # (B, W, t)
-        self._ids = np.concatenate((prefixes, tokens[:, :, None]), axis=2)  # (B, W, t + 1)
+        self._ids = _grown(self._ids, parents, tokens)
+        self._course = _grown(self._course, parents, self._log_probs)
+        self.length += 1
         return parents, tokens
 
     def _is_done(self, row: int) -> bool:
         found, best_alive = self._finished[row], float(self._log_probs[row, 0])
-        if len(found) >= self._options.beam_size or best_alive == -math.inf:
+        if len(found) >= self.options.beam_size or best_alive == -math.inf:
             return True
-        if len(found) < self._options.n_best:
+        if len(found) < self.options.n_best:
             return False
         # Log-probabilities only fall and penalties only rise, so this is the best that can come.
-        bound = best_alive / self._options.penalty(int(self._limits[row]) + 1)
-        return _ranked(found)[self._options.n_best - 1].score >= bound
+        bound = best_alive / self.options.penalty(int(self.demands.longest[row]) + 1)
+        return ranked(found)[self.options.n_best - 1].score >= bound
 
     def _go_on(self, sentences: Integers, parents: Integers, tokens: Integers) -> None:
         """Keep some sentences (B',), in this order, and reorder the state."""
         old_width = self._places.shape[1]
-        self.numbers, self._limits = self.numbers[sentences], self._limits[sentences]
-        self._ids, self._log_probs = self._ids[sentences], self._log_probs[sentences]
+        self.numbers = self.numbers[sentences]
+        self.demands.select(sentences)
+        self._log_probs = self._log_probs[sentences]
+        self._ids, self._course = self._ids[sentences], self._course[sentences]
         self._finished = [self._finished[row] for row in sentences]
         if not len(sentences):
             return
@@ -218,12 +157,10 @@ class _Beams:
         self.state.select(torch.from_numpy(rows), torch.from_numpy(sentences))
 
 
-def _closed_up(done: NDArray[Any]) -> Integers:
-    """Return the sentences that are not done; the last of them fill the gaps of those that are."""
-    going = np.flatnonzero(~done)
-    order = np.arange(len(going))
-    order[done[: len(going)]] = going[going >= len(going)]
-    return order
+def _grown(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the histories (B, W', t) of parents (B, W), with a value for each: (B, W, t + 1)."""
+    kept = np.take_along_axis(history, parents[:, :, None], 1)
+    return np.concatenate((kept, values[:, :, None]), axis=2)
 
 
 def _new_places(parents_at: Integers, old_width: int) -> Integers:
@@ -248,5 +185,6 @@ def _new_places(parents_at: Integers, old_width: int) -> Integers:
     return np.where(is_first, parents_at, np.take_along_axis(free, turn, 1))
 
 
-def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """Return hypotheses best first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

@@ -2,42 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from nmt import console
+from nmt import __version__, console
 from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.workers import Pause
+from nmt.errors import DataError, UsageError
+from nmt.files import atomic_writer, naming, write_text
 from nmt.search.journal import Journal
-from nmt.search.lines import LineReader
-from nmt.search.stream import Counts, Render, translate_stream
-from nmt.search.translators import Translators
+from nmt.search.lines import LineReader, pipe_chunks
+from nmt.search.render import RENDERS
+from nmt.search.setup import Setup
+from nmt.search.shard import Shard, count_lines, cut_lines
+from nmt.search.stream import Counts, translate_stream
+from nmt.search.translators import Pool, Translators
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """How text is read, translated and written."""
 
+    setup: Setup
     translators: Callable[[], Translators]  # called when there is work for them
     encoding: Encoding
     strict: bool  # whether a line that is not in the encoding is an error
-    render: Render  # makes what is written for a line
+    prefixes: bool  # whether lines say what their translations begin with
+    form: str  # of what is written for a line: see `RENDERS`
     pool_lines: int  # that are translated, and noted as done, together
+    shard: Shard  # which of a file's lines are translated
+    attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
 
-    def translate_pipe(
-        self, chunks: Iterator[bytes | Pause], name: str, write: Callable[[bytes], object]
-    ) -> Counts:
-        """Translate text that comes in chunks, called `name` in errors."""
-        counts = Counts()
-        self._translate(
-            chunks, name, counts, lambda _read, written, _counts: write(written), total=None
-        )
-        return counts
+    def __post_init__(self) -> None:
+        # Before any work is done; the engine itself would refuse it, too.
+        if (self.prefixes or self.attention) and self.setup.engine == "ctranslate2":
+            raise UsageError(
+                "--engine ctranslate2 has no scores of translations that begin with --prefixes, "
+                "and no --attention; use --engine torch"
+            )
 
-    def translate_file(self, source: Path, output: Path, identity: dict[str, Any]) -> Counts:
+    def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
+        """Translate what cannot be read or written twice.
+
+        Args:
+            source: a file, a pipe or a device; stdin if None.
+            output: a pipe or a device, or a file for what comes from one; stdout if None.
+
+        Raises:
+            UsageError: if what is asked for needs files.
+        """
+        if output is not None and is_compressed(output):
+            raise UsageError(
+                f"{output}: what comes through a pipe is not compressed; use `| gzip > FILE`"
+            )
+        with contextlib.ExitStack() as leaving:
+            out: BinaryIO
+            if output is None:
+                if sys.stdout is None:
+                    raise UsageError("stdout is closed; name an --output")
+                out = sys.stdout.buffer
+            elif output.exists() and not output.is_file():
+                out = leaving.enter_context(output.open("wb"))
+            else:
+                out = leaving.enter_context(atomic_writer(output))
+
+            def write(_read: bytes, written: bytes, _counts: Counts) -> None:
+                with naming(output or "stdout"):
+                    out.write(written)
+                    out.flush()
+
+            chunks: Iterator[bytes | Pause]
+            if source is not None and source.is_file():
+                first, end = self._lines(source)
+                chunks, counts = self._chunks(source, first, end), Counts(skipped=first)
+                self._translate(chunks, str(source), counts, write, total=end - first)
+                return counts
+            if self.shard.count > 1:
+                raise UsageError("--shard needs --input FILE: the lines of a pipe have no number")
+            if source is None and sys.stdin is None:
+                raise UsageError("stdin is closed; name an --input")
+            stream = sys.stdin.buffer if source is None else source.open("rb")
+            chunks, counts = pipe_chunks(leaving.enter_context(stream), self.encoding), Counts()
+            self._translate(chunks, str(source or "stdin"), counts, write, total=None)
+            return counts
+
+    def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, from where a job that was stopped had come to.
 
         Nothing is done where the output is complete already, of this input, model and options.
@@ -45,7 +100,6 @@ class Job:
         Args:
             source: plain or compressed.
             output: appears when it is complete, compressed if its name says so.
-            identity: all that the translation depends on besides the source.
 
         Returns:
             The counts of all of the file, also of what an earlier job has done.
@@ -54,25 +108,53 @@ class Job:
             Stopped: if another job is at work on the output.
         """
         with Journal(output) as journal:
-            rest = journal.begin(
-                identity, lambda: read_chunks(source, self.encoding, any_bytes=True)
-            )
-            counts = Counts(**journal.reached.counts)
+            first, end = self._lines(source)
+            identity = self._identity()
+            _check_shard(output, journal.job(), identity)
+            rest = journal.begin(identity, lambda: self._chunks(source, first, end))
+            counts = Counts(**({"skipped": first} | journal.reached.counts))
             if rest is None:
                 console.notice(f"{output}: translated already")
                 self._warn_of_failures(str(source), counts)
                 return counts
             if counts.lines:
-                console.notice(f"{output}: going on behind line {counts.lines:,}")
+                console.notice(f"{output}: going on behind line {first + counts.lines:,}")
             self._translate(
                 rest,
                 str(source),
                 counts,
                 lambda read, written, done: journal.add(read, written, asdict(done)),
-                total=_count_lines(source),
+                total=end - first,
             )
             journal.finish()
         return counts
+
+    def _identity(self) -> dict[str, Any]:
+        """Return all that what is written depends on besides the source, as JSON has it."""
+        identity = self.setup.identity() | {
+            "encoding": self.encoding.name,
+            "strict": self.strict,
+            "prefixes": self.prefixes,
+            "form": self.form,
+            "version": __version__,
+            "shard": str(self.shard),
+        }
+        return dict(json.loads(json.dumps(identity)))
+
+    def _lines(self, source: Path) -> tuple[int, int]:
+        """Return the first of a file's lines to be translated, from 0, and the first behind.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        try:
+            total = count_lines(read_chunks(source, self.encoding, any_bytes=True))
+        except OSError as error:
+            raise DataError(f"{source}: {error.strerror or error}") from None
+        return self.shard.lines(total)
+
+    def _chunks(self, source: Path, first: int, end: int) -> Iterator[bytes]:
+        return cut_lines(read_chunks(source, self.encoding, any_bytes=True), first, end)
 
     def _translate(
         self,
@@ -88,18 +170,20 @@ class Job:
             name=name,
             encoding=self.encoding,
             strict=self.strict,
-            lines_read=counts.lines,
+            prefixes=self.prefixes,
+            lines_read=counts.skipped + counts.lines,
         )
+        first: list[tuple[str, str]] = []
         translators = self.translators()  # before the bar: threads do not survive a fork
         with console.progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:
             translate_stream(
-                lambda pools: translators.translate(pools, bar.update),
+                lambda pools: translators.translate(_noting_first(pools, first), bar.update),
                 reader,
                 write,
                 counts,
-                render=self.render,
+                render=RENDERS[self.form],
                 pool_lines=self.pool_lines,
             )
         if counts.invalid_lines:
@@ -108,12 +192,19 @@ class Job:
                 f"first is line {counts.first_invalid_line:,}; their bad bytes became U+FFFD"
             )
         if counts.cut_lines:
+            limit = translators.translator.max_src_tokens
+            what = "lines have sentences of" if self.setup.split else "lines have"
             console.warning(
-                f"{name}: {counts.cut_lines:,} lines have more than {translators.max_src_tokens} "
-                f"tokens, the first is line {counts.first_cut_line:,}; they were translated in "
-                "pieces"
+                f"{name}: {counts.cut_lines:,} {what} more than {limit} tokens, the first is line "
+                f"{counts.first_cut_line:,}; they were translated in pieces"
             )
         self._warn_of_failures(name, counts)
+        if self.attention is not None:
+            if first:
+                picture = translators.translator.draw_attention(*first[0])
+                write_text(self.attention, picture)
+            else:
+                console.warning(f"{self.attention}: not drawn; there is no line with text")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         if counts.failed_lines:
@@ -123,9 +214,24 @@ class Job:
             )
 
 
-def _count_lines(path: Path) -> int | None:
-    """Return the newlines of a file; None where that takes more than reading it."""
-    if is_compressed(path):
-        return None
-    with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+def _noting_first(
+    pools: Iterable[Pool | Pause], first: list[tuple[str, str]]
+) -> Iterator[Pool | Pause]:
+    """Pass pools on, and note the first line that has text."""
+    for pool in pools:
+        if not first and not isinstance(pool, Pause):
+            first += [line for line in pool if line[0].strip()][:1]
+        yield pool
+
+
+def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to replace one shard by another of the same job.
+
+    Raises:
+        UsageError: if all but the shard is what the output's journal says.
+    """
+    if before and before != now and before | {"shard": None} == now | {"shard": None}:
+        raise UsageError(
+            f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
+            "output of its own, or remove that one"
+        )

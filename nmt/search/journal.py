@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
 from nmt.errors import Stopped
-from nmt.files import TEMPORARY_SUFFIX, sha256_file, sync_folder
+from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder
 
 _FORMAT_VERSION = 1
 _EMPTY = hashlib.sha256().hexdigest()
@@ -52,16 +52,6 @@ def lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Stopped(f"{path}: another job is at work; run the same command again later") from None
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the file in errors of the system, which does not say which one found no room."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
 
 
 class Journal:
@@ -101,17 +91,25 @@ class Journal:
         with contextlib.suppress(OSError):
             self._file.close()
 
+    def job(self) -> dict[str, Any]:
+        """Return what the journal says that the output depends on; nothing if it is new."""
+        self._file.seek(0)
+        try:
+            content = json.loads(self._file.readline())
+            return dict(content["job"])
+        except (ValueError, TypeError, KeyError):  # empty, or not written by us
+            return {}
+
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
         """Go to where the job was; to the beginning, where what is noted does not match.
 
         Args:
-            job: all that the translation depends on besides its input.
+            job: all that the translation depends on besides its input, as JSON has it.
             text: returns the input's bytes from their beginning, in pieces of any size.
 
         Returns:
             The input from there on; None where the output is complete, of this very input.
         """
-        job = json.loads(json.dumps(job))  # as it is read again
         self.reached, end = self._read(job)
         if self.reached.file_sha256:
             if self._is_complete(text()):
@@ -127,7 +125,7 @@ class Journal:
     def add(self, read: bytes, written: bytes, counts: dict[str, Any]) -> None:
         """Note that some input has been translated: when this returns, it is safe on disk."""
         writing = self._started()
-        with _naming(self.output):
+        with naming(self.output):
             writing.write(written)
             writing.flush()
             os.fsync(writing.fileno())
@@ -148,7 +146,7 @@ class Journal:
         self._started()
         complete = self._partial
         if is_compressed(self.output):
-            with _naming(self.output):
+            with naming(self.output):
                 compress(self._partial, self._compressed, self.output.suffix)
             complete = self._compressed
         self.reached = replace(self.reached, file_sha256=sha256_file(complete))
@@ -224,7 +222,7 @@ class Journal:
         return reached, end
 
     def _append(self, content: dict[str, Any]) -> None:
-        with _naming(self.output):
+        with naming(self.output):
             self._file.write(json.dumps(content).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -232,7 +230,11 @@ class Journal:
 
 def _open_locked(path: Path, output: Path) -> BinaryIO:
     while True:
-        file = path.open("a+b")
+        try:
+            file = path.open("a+b")
+        except OSError as error:
+            error.filename = str(output)
+            raise
         lock(file, output)
         # Another job may have removed it in between; a lock on what has no name holds off nobody.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
-
-# On a CPU so many logits are worked on at a time: 2 MB of fp32, which stay in its cache.
-_CACHED = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -27,32 +24,74 @@ class Likeliest:
 
     log_probs: NDArray[np.float32]  # (N, count)
     tokens: NDArray[np.int64]  # (N, count)
-    eos_log_probs: NDArray[np.float32]  # (N,) of eos, whether among them or not
+    asked_log_probs: NDArray[np.float32]  # (N,) of a token of each one, barred or not
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Likeliest:
+        """Return the three fields of parts of the hypotheses as those of all."""
+        return cls(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
 
-def likeliest(logits: Tensor, count: int, barred_ids: Sequence[int]) -> Likeliest:
+@dataclass(frozen=True)
+class Question:
+    """What a step of the search wants to know of N hypotheses."""
+
+    asked: NDArray[np.int64]  # (N,) tokens whose log-probabilities are wanted in any case
+    may_end: NDArray[np.bool_]  # (N,) whether eos may be taken
+    chances: NDArray[np.float64]  # (N,) drawn uniformly from [0, 1) for samples; 0 for beams
+
+    @classmethod
+    def joined(cls, questions: Sequence[Question]) -> Question:
+        """Return questions as one."""
+        parts = zip(*((q.asked, q.may_end, q.chances) for q in questions), strict=True)
+        return cls(*(np.concatenate(part) for part in parts))
+
+    def answer(self, log_probs: Tensor, rows: slice) -> Tensor:
+        """Return the log-probabilities (n,) of what is asked, given those (n, V) of some rows."""
+        asked = self.asked[rows]
+        if (asked == EOS_ID).all():
+            return log_probs[:, EOS_ID].clone()
+        return log_probs.gather(1, torch.from_numpy(asked).to(log_probs.device)[:, None])[:, 0]
+
+    def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
+        """Make tokens impossible, in place: these everywhere, and eos where it may not be taken.
+
+        Args:
+            logits: (n, V) of some rows, or log-probabilities.
+            rows: which they are.
+            barred_ids: the tokens.
+        """
+        for token in barred_ids:
+            logits[:, token] = -math.inf
+        may_end = self.may_end[rows]
+        if not may_end.all():
+            no_end = torch.from_numpy(~may_end).to(logits.device)
+            logits[:, EOS_ID].masked_fill_(no_end, -math.inf)
+
+
+def likeliest(
+    logits: Iterable[Tensor], question: Question, *, count: int, barred_ids: Sequence[int]
+) -> Likeliest:
     """Find the likeliest tokens.
 
     Args:
-        logits: (N, V), of any floating type; they are not kept.
+        logits: (n, V) of some hypotheses after the other, of any floating type; overwritten.
+        question: of each hypothesis.
         count: of tokens for each hypothesis; no more than V are found.
         barred_ids: tokens that are never taken; their probability is lent to no other.
     """
-    rows = max(1, _CACHED // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
-    barred = torch.tensor(barred_ids, dtype=torch.int64, device=logits.device)
-    parts = [_likeliest(part, count, barred) for part in torch.split(logits, rows)]
-    values, tokens, eos = (torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True))
-    return Likeliest(values, tokens, eos)
-
-
-def _likeliest(logits: Tensor, count: int, barred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    log_probs = torch.log_softmax(logits.float(), dim=-1)  # (n, V)
-    # Looked for here, because a NaN has no place in an order; by one of the row, which all share
-    # the sum that it has spoilt.
-    is_bad = log_probs[:, EOS_ID].isnan()  # (n,)
-    log_probs.index_fill_(1, barred, -math.inf)
-    values, tokens = largest(log_probs, min(count, logits.shape[1]))
-    return values.masked_fill_(is_bad[:, None], math.nan), tokens, log_probs[:, EOS_ID]
+    parts, start = [], 0
+    for block in logits:
+        rows = slice(start, start + len(block))
+        log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
+        asked_log_probs = question.answer(log_probs, rows)  # (n,)
+        question.bar(log_probs, rows, barred_ids)
+        values, tokens = largest(log_probs, min(count, log_probs.shape[1]))
+        # A NaN has no place in an order; but one spoils the sum that its whole row shares.
+        values.masked_fill_(asked_log_probs.isnan()[:, None], math.nan)
+        parts.append((values, tokens, asked_log_probs))
+        start = rows.stop
+    return Likeliest.joined(parts)
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -72,7 +111,9 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     maxima = blocks.amax(dim=-1)  # (n, blocks)
     columns = torch.arange(maxima.shape[1], device=values.device)
     chosen = _first(maxima, columns.expand_as(maxima), min(count, maxima.shape[1]))  # (n, c)
-    inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, width)).flatten(1)  # (n, c * width)
+    firsts = torch.arange(len(values), device=values.device)[:, None] * blocks.shape[1]  # (n, 1)
+    inside = padded.view(-1, width).index_select(0, (firsts + chosen).flatten())
+    inside = inside.view(len(values), -1)  # (n, c * width)
     within = torch.arange(width, device=values.device)
     indices = (chosen[:, :, None] * width + within).flatten(1)  # (n, c * width)
     found = _first(inside, indices, count)  # (n, count) places in `inside`

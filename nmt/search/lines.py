@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from nmt.data.corpus import Encoding
@@ -29,6 +29,7 @@ class Line:
     end: bytes  # b"\n", b"\r\n", or b"" for a last line without one
     raw: bytes  # all that was read of it
     is_valid: bool = True  # in the encoding
+    prefix: str = ""  # what its translation begins with
 
 
 class LineReader:
@@ -41,6 +42,7 @@ class LineReader:
         name: str,
         encoding: Encoding,
         strict: bool = False,
+        prefixes: bool = False,
         lines_read: int = 0,
     ) -> None:
         """Set up reading.
@@ -50,11 +52,13 @@ class LineReader:
             name: what to call it in errors.
             encoding: of the text; UTF-8 is read where it is one whose lines do not end at byte 10.
             strict: raise DataError at the first line that is not in the encoding.
+            prefixes: what stands behind a line's first tab is what its translation begins with.
             lines_read: how many lines stand before the first chunk.
         """
         self.encoding = encoding
         self.name = name
         self.strict = strict
+        self.prefixes = prefixes
         self.lines_read = lines_read
         self._chunks = chunks
         self._rest: list[bytes] = []  # what has been read of a line whose end has not
@@ -96,7 +100,7 @@ class LineReader:
         self.lines_read += 1
         text = self.encoding.decode(content, number=self.lines_read)
         if text is not None:
-            return Line(text, end, content + end)
+            return self._parsed(text, Line("", end, content + end))
         if self.strict:
             raise DataError(
                 f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; name its "
@@ -107,7 +111,11 @@ class LineReader:
             text = text.removeprefix("\ufeff")
         # A few codecs give half a surrogate pair, which is no text either.
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        return Line(text, end, content + end, is_valid=False)
+        return self._parsed(text, Line("", end, content + end, is_valid=False))
+
+    def _parsed(self, text: str, line: Line) -> Line:
+        source, _, prefix = text.partition("\t") if self.prefixes else (text, "", "")
+        return replace(line, text=source, prefix=prefix)
 
 
 def pipe_chunks(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes | Pause]:

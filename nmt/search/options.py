@@ -9,6 +9,35 @@ from nmt.errors import UsageError, did_you_mean
 
 LENGTH_PENALTY_FORMS = ("wu", "power")
 
+_LARGEST_BEAM = 1_000
+_MOST_TOKENS = 100_000  # that a translation can be told to have at least
+_LOWEST_TEMPERATURE = 0.001  # where nothing but the likeliest is drawn
+_HIGHEST_PENALTY = 50  # far above what anybody uses; its power of a length is still a number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn: among the `top_k` likeliest, and of those among the fewest that have
+    `top_p` of their probability together (Fan et al. 2018; Holtzman et al. 2020)."""
+
+    temperature: float = 1.0  # logits are divided by it
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0  # 1: all
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not _LOWEST_TEMPERATURE <= self.temperature < math.inf:
+            raise UsageError(
+                f"temperature is {self.temperature}; it must be a number from "
+                f"{_LOWEST_TEMPERATURE} up"
+            )
+        if self.top_k < 0:
+            raise UsageError(f"top-k is {self.top_k}; it must be 0 (all tokens) or more")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top-p is {self.top_p}; it must lie above 0, and at most at 1")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"the seed is {self.seed}; it must lie between 0 and 2^63 - 1")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
@@ -18,20 +47,38 @@ class SearchOptions:
     n_best: int = 1
     length_penalty: float = 0.6  # alpha
     length_penalty_form: str = "wu"
+    # Of each piece or sentence that is translated by itself, eos not counted; a longer prefix is
+    # taken whole.
     max_extra_tokens: int = 50  # a translation has at most this many tokens more than its source
+    max_tokens: int | None = None  # nor more than these
+    min_tokens: int = 0  # and not fewer than these
+    sampling: Sampling | None = None  # instead of a beam: n_best translations drawn at random
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_best <= self.beam_size:
+        if not 1 <= self.beam_size <= _LARGEST_BEAM:
+            raise UsageError(
+                f"beam size is {self.beam_size}; it must lie between 1 and {_LARGEST_BEAM}"
+            )
+        if self.n_best < 1:
+            raise UsageError(f"n-best is {self.n_best}; it must be 1 or more")
+        if self.sampling is None and self.n_best > self.beam_size:
             raise UsageError(
                 f"n-best is {self.n_best}; it must lie between 1 and the beam size {self.beam_size}"
             )
-        if not 0 <= self.length_penalty < math.inf:
+        if not 0 <= self.length_penalty <= _HIGHEST_PENALTY:
             raise UsageError(
-                f"length penalty is {self.length_penalty}; it must be a number from 0 up"
+                f"length penalty is {self.length_penalty}; it must be a number from 0 to "
+                f"{_HIGHEST_PENALTY}"
             )
         if self.max_extra_tokens < 0:
             raise UsageError(f"max-extra-tokens is {self.max_extra_tokens}; it must be 0 or more")
+        most = _MOST_TOKENS if self.max_tokens is None else min(self.max_tokens, _MOST_TOKENS)
+        if not 0 <= self.min_tokens <= most:
+            raise UsageError(
+                f"min-tokens is {self.min_tokens} and max-tokens {self.max_tokens}; the former "
+                f"must be 0 or more, and not above the latter or {_MOST_TOKENS}"
+            )
         if self.length_penalty_form not in LENGTH_PENALTY_FORMS:
             form = self.length_penalty_form
             raise UsageError(
@@ -45,3 +92,10 @@ class SearchOptions:
         """
         base = (5 + length) / 6 if self.length_penalty_form == "wu" else float(length)
         return float(base**self.length_penalty)
+
+    def longest(self, source_tokens: int) -> int:
+        """Return the most tokens of a source's translation, eos counted in neither."""
+        longest = source_tokens + self.max_extra_tokens
+        if self.max_tokens is not None:
+            longest = min(longest, self.max_tokens)
+        return max(longest, self.min_tokens)

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from nmt.data.workers import Pause
 from nmt.errors import NMTError
 from nmt.search.lines import Line, LineReader
-from nmt.search.translator import Translation
+from nmt.search.render import Render
+from nmt.search.translation import Translation
+from nmt.search.translators import Pool
 
-TranslatePools = Callable[[Iterable[list[str] | Pause]], Iterator[list[list[Translation]]]]
+TranslatePools = Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]]
 """Pools of lines to their translations, in order."""
-
-Render = Callable[[int, Sequence[Translation]], list[str]]
-"""Line number from 0 and its translations, best first, to the lines that are written for it."""
-
-
-def render_text(_number: int, translations: Sequence[Translation]) -> list[str]:
-    """Return the best translation."""
-    return [translations[0].text]
-
-
-def render_scored(_number: int, translations: Sequence[Translation]) -> list[str]:
-    """Return score and best translation, tab-separated."""
-    return [f"{translations[0].score:.6f}\t{translations[0].text}"]
-
-
-def render_n_best(number: int, translations: Sequence[Translation]) -> list[str]:
-    """Return all translations, a line each, in the Moses form."""
-    return [f"{number} ||| {t.text} ||| {t.score:.6f}" for t in translations]
 
 
 @dataclass
 class Counts:
     """What went in and out so far."""
 
+    skipped: int = 0  # lines of the input before the first of these
     lines: int = 0
     lines_out: int = 0  # more with n-best lists
-    cut_lines: int = 0  # translated in pieces
+    split_lines: int = 0  # translated in pieces, or sentences
+    cut_lines: int = 0  # longer than the model knows, or with such sentences
     first_cut_line: int = 0  # from 1; 0: none
     invalid_lines: int = 0  # not in the encoding
     first_invalid_line: int = 0
@@ -53,17 +39,20 @@ class Counts:
     def add(self, line: Line, best: Translation) -> None:
         """Count a line and its best translation."""
         self.lines += 1
+        number = self.skipped + self.lines
         self.tokens += len(best.tokens)
         if not line.is_valid:
             self.invalid_lines += 1
-            self.first_invalid_line = self.first_invalid_line or self.lines
+            self.first_invalid_line = self.first_invalid_line or number
         if best.error:
             self.failed_lines += 1
-            self.first_failed_line = self.first_failed_line or self.lines
+            self.first_failed_line = self.first_failed_line or number
             self.first_error = self.first_error or best.error
-        elif best.pieces > 1:
+            return
+        self.split_lines += best.pieces > 1
+        if best.is_cut:
             self.cut_lines += 1
-            self.first_cut_line = self.first_cut_line or self.lines
+            self.first_cut_line = self.first_cut_line or number
 
 
 def translate_stream(
@@ -94,23 +83,25 @@ def translate_stream(
     """
     taken: deque[list[Line]] = deque()
 
-    def texts() -> Iterator[list[str] | Pause]:
+    def texts() -> Iterator[Pool | Pause]:
         for pool in reader.pools(pool_lines):
             if isinstance(pool, Pause):
                 yield pool
             else:
                 taken.append(pool)
-                yield [line.text for line in pool]
+                yield [(line.text, line.prefix) for line in pool]
 
     started = time.monotonic() - counts.seconds
     for found in translate(texts()):
         pool = taken.popleft()
         output = bytearray()
-        for line, translations in zip(pool, found, strict=True):
-            rendered = [text.encode() for text in render(counts.lines, translations)]
+        for line, translation in zip(pool, found, strict=True):
+            rendered = [
+                text.encode() for text in render(counts.skipped + counts.lines, translation)
+            ]
             output += (line.end or b"\n").join(rendered) + line.end
             counts.lines_out += len(rendered)
-            counts.add(line, translations[0])
+            counts.add(line, translation)
         if counts.failed_lines == counts.lines > 1:
             raise NMTError(
                 f"{reader.name}: none of the first {counts.lines:,} lines could be translated: "
@@ -118,8 +109,8 @@ def translate_stream(
             )
         counts.seconds = time.monotonic() - started
         write(b"".join(line.raw for line in pool), bytes(output), counts)
-    if counts.lines != reader.lines_read:
+    if counts.skipped + counts.lines != reader.lines_read:
         raise NMTError(
-            f"{reader.name}: {reader.lines_read} lines came in, {counts.lines} went out; "
-            "please report this"
+            f"{reader.name}: {reader.lines_read - counts.skipped} lines came in, {counts.lines} "
+            "went out; please report this"
         )

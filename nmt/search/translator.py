@@ -1,4 +1,4 @@
-"""Lines in, translations out: encoding, batching by length, search, decoding.
+"""Lines in, translations out: subwords, pieces of what is too long, an engine, text again.
 
 What a line's translation is does not depend on the lines beside it: batches only decide how fast
 it comes, to rounding.
@@ -7,235 +7,367 @@ it comes, to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import torch
 
-from nmt.data.batches import pack_sources
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import UsageError, did_you_mean
+from nmt.errors import NMTError, UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
-from nmt.models.device import DTYPES
+from nmt.models.device import DTYPES, choose_device
+from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.model_file import load_model
-from nmt.models.out_of_memory import memory_errors
 from nmt.models.packed_weights import PRECISIONS, pack
-from nmt.search.beam import Group, Hypothesis, beam_search
+from nmt.search.alignment import Aligner, Alignment, Floats
+from nmt.search.attention_picture import draw_attention
+from nmt.search.engine import Engine, Found, Hypothesis, Source
 from nmt.search.options import SearchOptions
-from nmt.search.pieces import join_pieces, split_ids
+from nmt.search.pieces import (
+    WORD_START,
+    Piece,
+    join_pieces,
+    split_ids,
+    translated_separator,
+)
+from nmt.search.sentences import Sentence, split_sentences
+from nmt.search.torch_engine import TorchEngine
+from nmt.search.translation import BLANK, Translation
 
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one line."""
-
-    text: str
-    score: float  # log-probability over length penalty; summed where a line was cut in pieces
-    log_prob: float  # natural logarithm; 0 for a blank line
-    tokens: tuple[str, ...]  # subwords
-    pieces: int  # into how many its source was cut; 0 for a blank line
-    error: str = ""  # why there is none, with an empty text
-
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
 
-BLANK = Translation("", 0.0, 0.0, (), 0)
-
-_CPU_BATCH_TOKENS = 4_096
-_GPU_BATCH_TOKENS = 16_384
-
-_NO_NUMBER = "the model's output is not a number"
-_NO_MEMORY = "not enough memory for it alone"
+POOL_LINES = 4_096
 
 
 class Translator:
-    """A model ready to translate."""
+    """An engine between two vocabularies: text to text."""
 
     def __init__(
         self,
-        model: TranslationModel,
+        engine: Engine,
         src_vocabulary: Vocabulary,
         tgt_vocabulary: Vocabulary,
-        options: SearchOptions,
+        *,
+        languages: tuple[str, str],
+        max_src_tokens: int,
+        aligner: Aligner | None = None,
+        alignment: bool = False,
+        split: bool = False,
+    ) -> None:
+        """Put an engine to use.
+
+        Args:
+            engine: its options should bar what can never be text (`Vocabulary.barred_ids`).
+            src_vocabulary, tgt_vocabulary: of the engine's model.
+            languages: codes of source and target, which tell how sentences end and are joined.
+            max_src_tokens: a longer source is translated in pieces.
+            aligner: for alignments and pictures of attention.
+            alignment: whether translations are to have alignments.
+            split: whether lines are paragraphs, whose sentences are translated one by one.
+        """
+        self.engine = engine
+        self.src_vocabulary = src_vocabulary
+        self.tgt_vocabulary = tgt_vocabulary
+        self.languages = languages
+        self.max_src_tokens = max_src_tokens
+        self.aligner = aligner
+        self.alignment = alignment
+        self.split = split
+
+    @classmethod
+    def of(
+        cls,
+        model: TranslationModel | Ensemble,
+        src_vocabulary: Vocabulary,
+        tgt_vocabulary: Vocabulary,
+        options: SearchOptions | None = None,
         *,
         device: torch.device,
+        languages: tuple[str, str],
         max_src_tokens: int,
-        batch_tokens: int = _CPU_BATCH_TOKENS,
-    ) -> None:
-        """Put a model to use.
+        batch_tokens: int | None = None,
+        alignment: bool = False,
+        split: bool = False,
+    ) -> Translator:
+        """Put a model that is loaded already to use.
 
         Args:
             model: on `device`, in evaluation mode.
             options: of the search; tokens that can never be text are barred in any case.
-            max_src_tokens: a longer source is translated in pieces.
-            batch_tokens: source tokens at work at a time, padding counted; halved where there is
-                no memory for them.
+            device: where it computes.
+            languages, max_src_tokens, split: see the constructor.
+            batch_tokens: see `Engine`.
+            alignment: whether translations are to have alignments; an ensemble's are the first
+                model's.
         """
-        self.model = model
-        self.src_vocabulary = src_vocabulary
-        self.tgt_vocabulary = tgt_vocabulary
+        options = options or SearchOptions()
         barred_ids = tuple({*options.barred_ids, *tgt_vocabulary.barred_ids})
-        self.options = replace(options, barred_ids=barred_ids)
-        self.device = device
-        self.max_src_tokens = max_src_tokens
-        self.batch_tokens = batch_tokens
+        engine = TorchEngine(
+            model,
+            replace(options, barred_ids=barred_ids),
+            device=device,
+            batch_tokens=batch_tokens,
+        )
+        return cls(
+            engine,
+            src_vocabulary,
+            tgt_vocabulary,
+            languages=languages,
+            max_src_tokens=max_src_tokens,
+            aligner=Aligner(model.members[0] if isinstance(model, Ensemble) else model, device),
+            alignment=alignment,
+            split=split,
+        )
 
     @classmethod
     def load(
         cls,
-        path: Path | str,
+        path: Path | str | Sequence[Path | str],
         options: SearchOptions | None = None,
         *,
-        device: torch.device | None = None,
+        device: torch.device | str = "cpu",
         precision: str = "fp32",
         batch_tokens: int | None = None,
+        alignment: bool = False,
+        split: bool = False,
     ) -> Translator:
-        """Load a model file, or the best model of a run folder.
+        """Load a model file, or the best model of a run folder; or several as an ensemble.
 
         Args:
-            path: the file or folder.
+            path: the file or folder, or some of them that have the same vocabularies.
             options: of the search.
-            device: the CPU if none is given.
+            device: where it computes: cpu, cuda, cuda:1, or auto.
             precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
-            batch_tokens: see the constructor; what suits the device if none are given.
+            batch_tokens: source tokens at work at a time; what suits the device if none are given.
+            alignment: whether translations are to have alignments; an ensemble's are the first
+                model's.
+            split: whether lines are paragraphs, whose sentences are translated one by one.
 
         Raises:
-            DataError: if the file is missing, damaged or of another version.
-            UsageError: if the device has no such precision.
+            DataError: if a file is missing, damaged or of another version.
+            UsageError: if the device has no such precision, or models do not belong together.
         """
-        device = device or torch.device("cpu")
+        device = choose_device("auto") if device == "auto" else torch.device(device)
         check_precision(precision, device)
-        model, card = load_model(Path(path))
-        on_gpu = device.type == "cuda"
-        model.eval()
-        if on_gpu:
-            model.to(device=device, dtype=DTYPES[precision])
-        else:
-            pack(model, precision)
-        return cls(
-            model,
-            card.src_vocabulary,
-            card.tgt_vocabulary,
-            options or SearchOptions(),
+        paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
+        if not paths:
+            raise UsageError("there is no model to load")
+        models, cards = zip(*map(load_model, paths), strict=True)
+        check_members(paths, cards)
+        for model in models:
+            _make_ready(model, device, precision)
+        return cls.of(
+            models[0] if len(models) == 1 else Ensemble(models),
+            cards[0].src_vocabulary,
+            cards[0].tgt_vocabulary,
+            options,
             device=device,
-            max_src_tokens=card.max_src_tokens,
-            batch_tokens=batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS),
+            languages=(cards[0].src_lang, cards[0].tgt_lang),
+            max_src_tokens=min(card.max_src_tokens for card in cards),
+            batch_tokens=batch_tokens,
+            alignment=alignment,
+            split=split,
         )
+
+    def stream(
+        self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
+    ) -> Iterator[Translation]:
+        """Translate lines as they come, so many at a time.
+
+        Args:
+            lines: any text; line ends are taken off, so that an open file will do.
+            pool_lines: the more, the better lines of one length can be found to go together.
+
+        Yields:
+            A translation for each line, in order.
+
+        Raises:
+            UsageError: if a single string is given, or no line at a time.
+        """
+        if isinstance(lines, str) or pool_lines < 1:
+            raise UsageError("give lines, not a string, and 1 of them or more at a time")
+        waiting = iter(lines)
+        while pool := [line.rstrip("\r\n") for line in islice(waiting, pool_lines)]:
+            yield from self.translate(pool)
 
     def translate(
         self,
         lines: Sequence[str],
+        prefixes: Sequence[str] = (),
         *,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
-    ) -> list[list[Translation]]:
+    ) -> list[Translation]:
         """Translate lines.
 
         Args:
             lines: any text without line ends; blank lines are translated by blank ones.
+            prefixes: what each translation begins with, or none at all. Of a line that is
+                translated in pieces, the first one's.
             on_progress: called with the number of lines, or pieces of them, just done.
             on_step: called before each step of the decoder; what it raises ends the search.
 
         Returns:
-            For each line, in order, its `n_best` translations, best first; or one with an error.
+            For each line, in order, its translation, or one with an error.
+
+        Raises:
+            UsageError: if a single string is given, or not as many prefixes as lines.
         """
-        pieces = [
-            split_ids(self.src_vocabulary, ids, self.max_src_tokens) for ids in self._encode(lines)
-        ]
-        sources = [piece.ids for line in pieces for piece in line]
+        if isinstance(lines, str) or isinstance(prefixes, str):
+            raise UsageError("give a list of lines, not a string")
+        if prefixes and len(prefixes) != len(lines):
+            raise UsageError(f"{len(lines)} lines have {len(prefixes)} prefixes; give one for each")
+        pieces = self._pieces(lines)
         if on_progress is not None:
             on_progress(pieces.count([]))  # blank lines are done
-        found = self._search(sources, on_progress, on_step)
-        hypotheses = [one for best in found if not isinstance(best, str) for one in best]
+        sources = self._sources(pieces, prefixes)
+        found = self.engine.search(sources, on_progress=on_progress, on_step=on_step)
+        parts = iter(self._parts(sources, found))
+        return [self._joined([next(parts) for _ in line], line) for line in pieces]
+
+    def _parts(
+        self, sources: Sequence[Source], found: Sequence[Found]
+    ) -> Iterator[list[_Part] | str]:
+        """Yield for each source its hypotheses as text, best first, or why there are none."""
+        pairs = [
+            (source, hypothesis)
+            for source, best in zip(sources, found, strict=True)
+            if not isinstance(best, str)
+            for hypothesis in best
+        ]
         # All at once: each call costs as much as decoding hundreds.
-        texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for hypothesis in hypotheses]))
-        decoded = iter(
-            best if isinstance(best, str) else [(one, next(texts)) for one in best]
-            for best in found
+        texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
+        attention: Sequence[Floats | None] = [None] * len(pairs)
+        if self.alignment and self.aligner is not None:
+            attention = self.aligner.attention([(source.ids, one.ids) for source, one in pairs])
+        parts = map(_Part, *zip(*pairs, strict=True), texts, attention) if pairs else iter(())
+        for best in found:
+            yield best if isinstance(best, str) else [next(parts) for _ in best]
+
+    def draw_attention(self, line: str, prefix: str = "") -> str:
+        """Return a picture, as SVG, of all attention of a line and its translation.
+
+        Of a line that is translated in pieces, the first one's.
+
+        Raises:
+            NMTError: if there is nothing to be drawn.
+        """
+        if self.aligner is None:
+            raise UsageError("this engine tells nothing of its attention; use the engine torch")
+        sources = self._sources(self._pieces([line]), [prefix])
+        (found,) = self.engine.search(sources[:1]) or ["the line is blank"]
+        if isinstance(found, str):
+            raise NMTError(f"there is no attention to be drawn: {found}")
+        source, target = sources[0].ids, found[0].ids
+        return draw_attention(
+            self.aligner.weights(source, target),
+            self.src_vocabulary.tokens(source),
+            self.tgt_vocabulary.tokens(target),
+        )
+
+    def _pieces(self, lines: Sequence[str]) -> list[list[Piece]]:
+        """Cut lines into what is translated by itself; blank ones into nothing.
+
+        A line of white space alone is blank, also where a tab or U+00A0 has a piece of its own.
+        """
+        # Half a surrogate pair, which Python strings can hold, is no text.
+        whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
+        cut = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
+        sentences = iter(
+            self.src_vocabulary.encode([sentence.text for line in cut for sentence in line])
         )
         return [
-            self._joined([next(decoded) for _ in line], [piece.separator for piece in line])
-            for line in pieces
+            [piece for sentence in line for piece in self._cut(next(sentences), sentence.separator)]
+            for line in cut
         ]
 
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        # A line of white space alone is blank, also where a tab or U+00A0 has a piece of its own.
-        return self.src_vocabulary.encode(["" if line.isspace() else line for line in lines])
+    def _sentences(self, line: str) -> list[Sentence]:
+        return split_sentences(line, self.languages[0]) if self.split else [Sentence(line, "")]
 
-    @torch.inference_mode()
-    def _search(
-        self,
-        sources: list[list[int]],
-        on_progress: Callable[[int], object] | None,
-        on_step: Callable[[], object] | None,
-    ) -> list[list[Hypothesis] | str]:
-        """Return hypotheses of each source, or why there are none."""
-        results: dict[int, list[Hypothesis] | str] = {}
-        # Longest first: what takes most memory is known at once, and the end is of short steps.
-        order = sorted(range(len(sources)), key=lambda number: (-len(sources[number]), number))
-        budget = self.batch_tokens
-        while waiting := [number for number in order if number not in results]:
-            groups = self._groups(sources, waiting, budget)
-            try:
-                with memory_errors():
-                    for number, hypotheses in beam_search(
-                        self.model, groups, self.options, room=budget, on_step=on_step
-                    ):
-                        results[number] = hypotheses or _NO_NUMBER
-                        if on_progress is not None:
-                            on_progress(1)
-            except MemoryError:
-                longest = next(number for number in order if number not in results)
-                if 2 * _room(sources[longest]) <= budget:
-                    budget //= 2
-                else:  # it was at work alone
-                    results[longest], budget = _NO_MEMORY, self.batch_tokens
-        self.batch_tokens = budget  # what did not fit once will not the next time
-        return [results[number] for number in range(len(sources))]
+    def _cut(self, ids: list[int], separator: str) -> list[Piece]:
+        """Cut a sentence into pieces, with what stands between and behind their translations."""
+        pieces = split_ids(self.src_vocabulary, ids, self.max_src_tokens)
+        src_lang, tgt_lang = self.languages
+        separators = [*(piece.separator for piece in pieces[:-1]), separator]
+        return [
+            Piece(
+                piece.ids,
+                translated_separator(between, src_lang=src_lang, tgt_lang=tgt_lang),
+                is_cut=len(pieces) > 1,
+            )
+            for piece, between in zip(pieces, separators, strict=False)
+        ]
 
-    def _groups(self, sources: list[list[int]], order: list[int], budget: int) -> Iterator[Group]:
-        """Yield sources of similar length, encoded, each time half of the budget or one."""
-        start = 0
-        while start < len(order):
-            longest = _room(sources[order[start]])
-            numbers = order[start : start + max(1, budget // 2 // longest)]
-            start += len(numbers)
-            packed = pack_sources([sources[number] for number in numbers])
-            state = self.model.start(self.model.encode(packed.to(self.device)))
-            extra = self.options.max_extra_tokens
-            limits = [len(sources[number]) + extra for number in numbers]
-            yield Group(numbers, limits, state, room=longest)
+    def _sources(self, lines: list[list[Piece]], prefixes: Sequence[str]) -> list[Source]:
+        sources = []
+        begun = self.tgt_vocabulary.encode(prefixes) if prefixes else [[]] * len(lines)
+        for pieces, prefix in zip(lines, begun, strict=True):
+            first = tuple(prefix)
+            for piece in pieces:
+                sources.append(Source(tuple(piece.ids), first))
+                first = ()
+        return sources
 
-    def _joined(
-        self, pieces: list[list[tuple[Hypothesis, str]] | str], separators: list[str]
-    ) -> list[Translation]:
+    def _joined(self, parts: list[list[_Part] | str], pieces: list[Piece]) -> Translation:
         """Join the n-th best hypotheses of a line's pieces to its n-th best translation."""
         if not pieces:
-            return [BLANK]
-        errors = [piece for piece in pieces if isinstance(piece, str)]
+            return BLANK
+        errors = [part for part in parts if isinstance(part, str)]
         if errors:
-            return [Translation("", -math.inf, -math.inf, (), len(pieces), errors[0])]
-        found = [piece for piece in pieces if not isinstance(piece, str)]
-        translations = []
-        for ranked in zip(*found, strict=False):  # as many as every piece has
-            hypotheses = [hypothesis for hypothesis, _ in ranked]
-            text = join_pieces([text for _, text in ranked], separators)
-            translations.append(
-                Translation(
-                    text.translate(_LINE_BREAKERS),
-                    sum(hypothesis.score for hypothesis in hypotheses),
-                    sum(hypothesis.log_prob for hypothesis in hypotheses),
-                    tuple(
-                        token
-                        for hypothesis in hypotheses
-                        for token in self.tgt_vocabulary.tokens(hypothesis.ids)
-                    ),
-                    len(pieces),
-                )
-            )
-        return translations
+            return Translation("", -math.inf, -math.inf, (), (), len(pieces), error=errors[0])
+        found = [part for part in parts if not isinstance(part, str)]
+        best, *others = (
+            self._translation(ranked, pieces)
+            for ranked in zip(*found, strict=False)  # as many as every piece has
+        )
+        return replace(best, others=tuple(others))
+
+    def _translation(self, parts: Sequence[_Part], pieces: list[Piece]) -> Translation:
+        text = join_pieces([part.text for part in parts], [piece.separator for piece in pieces])
+        hypotheses = [part.hypothesis for part in parts]
+        ids = [i for hypothesis in hypotheses for i in hypothesis.ids]
+        tokens = tuple(self.tgt_vocabulary.tokens(ids))
+        return Translation(
+            text.translate(_LINE_BREAKERS),
+            sum(hypothesis.score for hypothesis in hypotheses),
+            sum(hypothesis.log_prob for hypothesis in hypotheses),
+            tokens,
+            tuple(log_prob for one in hypotheses for log_prob in one.token_log_probs[:-1]),
+            len(parts),
+            is_cut=any(piece.is_cut for piece in pieces),
+            alignment=self._alignment(parts, pieces),
+        )
+
+    def _alignment(self, parts: Sequence[_Part], pieces: list[Piece]) -> Alignment | None:
+        attention = [part.attention for part in parts if part.attention is not None]
+        if len(attention) < len(parts):
+            return None
+        src_tokens = self.src_vocabulary.tokens([i for part in parts for i in part.source.ids])
+        tgt_tokens: list[str] = []
+        goes_on = False
+        for part, piece in zip(parts, pieces, strict=True):
+            tokens = self.tgt_vocabulary.tokens(part.hypothesis.ids)
+            if goes_on and tokens:  # a piece begins with a space that is not written
+                tokens[0] = tokens[0].removeprefix(WORD_START)
+            tgt_tokens += tokens
+            goes_on = not piece.separator
+        return Alignment.of(attention, src_tokens, tgt_tokens)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A hypothesis of a piece."""
+
+    source: Source
+    hypothesis: Hypothesis
+    text: str
+    attention: Floats | None  # (T, S)
 
 
 def check_precision(precision: str, device: torch.device) -> None:
@@ -251,5 +383,9 @@ def check_precision(precision: str, device: torch.device) -> None:
         )
 
 
-def _room(source: list[int]) -> int:
-    return len(source) + 1  # with eos
+def _make_ready(model: TranslationModel, device: torch.device, precision: str) -> None:
+    model.eval()
+    if device.type == "cuda":
+        model.to(device=device, dtype=DTYPES[precision])
+    else:
+        pack(model, precision)

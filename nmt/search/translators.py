@@ -14,19 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
-from pathlib import Path
 from typing import Self
 
 import torch
 
 from nmt.data.workers import PAUSE, Pause, Workers
 from nmt.errors import UsageError
+from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device
-from nmt.search.options import SearchOptions
-from nmt.search.translator import Translation, Translator, check_precision
+from nmt.search.ctranslate2_engine import load as load_export
+from nmt.search.setup import Setup
+from nmt.search.translation import BLANK, Translation
+from nmt.search.translator import Translator, check_precision
 
-Pool = Sequence[str]
-Found = list[list[Translation]]
+Pool = Sequence[tuple[str, str]]
+"""Lines, each with what its translation begins with."""
+Found = list[Translation]
+
+_MOST_WORKERS = 1_024
 
 # A share has so many lines at least: fewer are not worth the way to another process.
 _FEWEST_LINES = 16
@@ -39,17 +44,15 @@ class Translators:
         """Take over a translator of this process, and workers if there are more than one."""
         self.max_src_tokens = translator.max_src_tokens
         self.count = count
-        self._translator = translator
+        self.translator = translator  # of this process
         self._workers = workers
 
     @classmethod
     def start(
         cls,
-        path: Path,
-        options: SearchOptions,
+        setup: Setup,
         *,
         device: str = "auto",
-        precision: str = "fp32",
         workers: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
@@ -57,29 +60,46 @@ class Translators:
         """Load the model and start the processes.
 
         Args:
-            path: of the model file or run folder.
-            options: of the search.
+            setup: models and what is asked of them.
             device: auto, cpu or cuda.
-            precision: see `Translator.load`.
             workers: how many, or auto: the cores over the threads, or the GPUs.
             threads: of each on CPUs; the cores over the workers if None.
-            batch_tokens: see `Translator`.
+            batch_tokens: see `Engine`.
 
         Raises:
             UsageError: if workers are no number, or there are not as many GPUs.
         """
         chosen = choose_device(device)
-        check_precision(precision, chosen)
         count = _number_of(workers, chosen, threads)
+        if setup.engine == "ctranslate2":
+            translator = load_export(
+                setup.models[0],
+                setup.options,
+                device=chosen.type,
+                workers=count,
+                threads=threads or max(1, _cores() // count),
+                batch_tokens=batch_tokens,
+                split=setup.split,
+            )
+            return cls(translator, None, count)  # it has workers of its own
+        precision = setup.precision or "fp32"
+        check_precision(precision, chosen)
         load = partial(
-            Translator.load, path, options, precision=precision, batch_tokens=batch_tokens
+            Translator.load,
+            setup.models,
+            setup.options,
+            precision=precision,
+            batch_tokens=batch_tokens,
+            alignment=setup.alignment,
+            split=setup.split,
         )
         if chosen.type == "cuda":
             if count == 1:
                 return cls(load(device=chosen), None, 1)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             # In this process one on the CPU, for what is asked about the model.
-            return cls(Translator.load(path, options), Workers(_OnGpu(load, taken), count), count)
+            return cls(load(precision="fp32"), Workers(_OnGpu(load, taken), count), count)
+        keep_freed_memory()
         threads = threads or max(1, _cores() // count)
         # Threads that have computed in this process would be missing from its copies.
         torch.set_num_threads(1 if count > 1 else threads)
@@ -111,7 +131,7 @@ class Translators:
         if self._workers is None:
             for pool in pools:
                 if not isinstance(pool, Pause):
-                    yield self._translator.translate(pool, on_progress=on_progress)
+                    yield _translate(self.translator, pool, on_progress)
             return
         open_pools: deque[_OpenPool] = deque()
         for lines, found in self._workers.map(self._shares(pools, open_pools)):
@@ -144,9 +164,9 @@ class _OpenPool:
     @classmethod
     def of(cls, pool: Pool, workers: int) -> _OpenPool:
         """Deal the lines out by length, so that all shares are as much work."""
-        order = sorted(range(len(pool)), key=lambda line: (-len(pool[line]), line))
+        order = sorted(range(len(pool)), key=lambda line: (-len(pool[line][0]), line))
         count = max(1, min(workers, len(pool) // _FEWEST_LINES))
-        return cls([order[first::count] for first in range(count)], [[] for _ in pool])
+        return cls([order[first::count] for first in range(count)], [BLANK] * len(pool))
 
     @property
     def is_done(self) -> bool:
@@ -154,8 +174,8 @@ class _OpenPool:
 
     def take(self, found: Found) -> None:
         """Put the translations of the next share in their places."""
-        for line, translations in zip(self.shares[self.done], found, strict=True):
-            self.found[line] = translations
+        for line, translation in zip(self.shares[self.done], found, strict=True):
+            self.found[line] = translation
         self.done += 1
 
 
@@ -168,7 +188,7 @@ class _OnCpu:
 
     def __call__(self, lines: Pool) -> Found:
         torch.set_num_threads(self.threads)
-        return self.translator.translate(lines)
+        return _translate(self.translator, lines)
 
 
 @dataclass
@@ -186,15 +206,24 @@ class _OnGpu:
             device = torch.device("cuda", number)
             torch.cuda.set_device(device)
             self.translator.append(self.load(device=device))
-        return self.translator[0].translate(lines)
+        return _translate(self.translator[0], lines)
+
+
+def _translate(
+    translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
+) -> Found:
+    lines, prefixes = zip(*pool, strict=True)
+    return translator.translate(lines, prefixes, on_progress=on_progress)
 
 
 def _number_of(workers: str, device: torch.device, threads: int | None) -> int:
     gpus = torch.cuda.device_count() if device.type == "cuda" else 0
     if workers == "auto":
         return gpus or max(1, _cores() // (threads or 1))
-    if not (workers.isdecimal() and int(workers)):
-        raise UsageError(f"--workers {workers!r} is neither auto nor a number from 1 up")
+    if not (workers.isdecimal() and 1 <= int(workers) <= _MOST_WORKERS):
+        raise UsageError(
+            f"--workers {workers!r} is neither auto nor a number from 1 to {_MOST_WORKERS}"
+        )
     if gpus and int(workers) > gpus:
         raise UsageError(f"--workers {workers}: this machine has {gpus} GPUs, and each has one")
     return int(workers)

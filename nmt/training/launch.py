@@ -13,12 +13,12 @@ import torch
 from nmt.config import Recipe
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
+from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device
 from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.models.out_of_memory import memory_errors
 from nmt.training import checkpoint
-from nmt.training.allocator import keep_freed_memory
 from nmt.training.disk_space import Need, check_space
 from nmt.training.distributed import RankLost, Ranks, RankStopped
 from nmt.training.run_folder import InitialModel, RunFolder

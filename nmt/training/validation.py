@@ -19,7 +19,6 @@ from nmt.errors import NMTError, Stopped
 from nmt.models.contract import TranslationModel
 from nmt.models.out_of_memory import memory_errors
 from nmt.scoring.metrics import score
-from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
@@ -153,13 +152,14 @@ class Validator:
         self, model: TranslationModel, sources: list[str], stop_requested: Callable[[], bool]
     ) -> list[str]:
         """Translate lines by beam search, in the precision of training; each rank does a share."""
-        translator = Translator(
+        settings = self.data.info.settings
+        translator = Translator.of(
             model,
             self.data.src_vocabulary,
             self.data.tgt_vocabulary,
-            SearchOptions(),
             device=self.device,
-            max_src_tokens=self.data.info.settings.max_length,
+            languages=(settings.src_lang, settings.tgt_lang),
+            max_src_tokens=settings.max_length,
         )
 
         def stop() -> None:
@@ -171,9 +171,9 @@ class Validator:
         texts: list[str] = []
         with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
             for found in translator.translate(mine, on_step=stop):
-                if found[0].error:
-                    raise NMTError(f"a valid line was not translated: {found[0].error}")
-                texts.append(found[0].text)
+                if found.error:
+                    raise NMTError(f"a valid line was not translated: {found.error}")
+                texts.append(found.text)
         translations = [""] * len(sources)
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part

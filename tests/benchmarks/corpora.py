@@ -1,7 +1,8 @@
-"""The data folders that training is measured on."""
+"""The data folders that training is measured on, and the text that is translated."""
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import math
 import os
@@ -20,13 +21,25 @@ _EUROPARL_PAIRS = 100_000
 
 def multi30k(out: Path) -> Path:
     """Prepare Multi30k en-de with a vocabulary of 8,000: captions of 13 words."""
-    text = _real_text("multi30k")
+    text = real_text("multi30k")
     return _prepare(out, "en", "de", text / "train", text / "val", vocab_size=8_000)
+
+
+def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
+    """Return the first lines of Multi30k's test_2016_flickr, English and German."""
+    folder = real_text("multi30k")
+    texts = []
+    for lang in ("en", "de"):
+        with gzip.open(
+            folder / f"test_2016_flickr.{lang}.gz", "rt", encoding="utf-8", newline="\n"
+        ) as file:
+            texts.append([line.rstrip("\n") for line in islice(file, lines)])
+    return texts[0], texts[1]
 
 
 def europarl(out: Path) -> Path:
     """Prepare a tenth of the Europarl text with a vocabulary of 32,000: as long as WMT's lines."""
-    text = _real_text("europarl-en-fr")
+    text = real_text("europarl-en-fr")
     for lang in ("en", "fr"):
         with (
             lzma.open(text / f"train.{lang}.xz", "rt", encoding="utf-8", newline="\n") as lines,
@@ -79,7 +92,7 @@ def write_training_text(data: DataFolder, prefix: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _real_text(name: str) -> Path:
+def real_text(name: str) -> Path:
     folder = Path(os.environ.get("NMT_DATA", "")) / name
     if not folder.is_dir():
         pytest.skip(f"needs NMT_DATA, a folder that holds {name}/")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks import peak_memory
@@ -19,14 +15,6 @@ from nmt.config import TransformerConfig
 from nmt.data.folder import DataFolder
 
 _LINE = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
-
-
-def find_python() -> str | None:
-    """Return a Python that can import pymarian: NMT_BENCH_MARIAN's, or this one."""
-    if python := os.environ.get("NMT_BENCH_MARIAN"):
-        subprocess.run([python, "-c", "import pymarian"], check=True)
-        return python
-    return sys.executable if importlib.util.find_spec("pymarian") else None
 
 
 def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Contender:

@@ -21,6 +21,7 @@ from benchmarks import contenders, corpora, marian
 from benchmarks.contenders import Contender, Job, Measurement
 from benchmarks.machine import best_rate, describe, has_bf16, product_rates
 from benchmarks.model_flops import flops_per_token
+from benchmarks.peers import find_python
 from benchmarks.report import publish, spread, table
 
 from nmt.config import resolve_recipe
@@ -76,7 +77,7 @@ def test_training_speed(
     }
     if has_bf16():
         systems["nmt, bf16"] = contenders.nmt(job, "bf16", tmp_path)
-    python = marian.find_python()
+    python = find_python("NMT_BENCH_MARIAN", "pymarian")
     if python:
         folder = tmp_path / "marian"
         folder.mkdir()

@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from nmt.search.beam import beam_search
+from nmt.models.model_file import ModelCard, write_model
+from nmt.search.decode import decode
 
 Nmt = Callable[..., Any]
 
@@ -271,15 +272,33 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--beam-size", "0"], 2, "Invalid value for '--beam-size'"),
         (["--bream-size", "4"], 2, "No such option: --bream-size"),
         (["--n-best", "5"], 2, "n-best is 5; it must lie between 1 and the beam size 4"),
-        (["--n-best", "2", "--scores"], 2, "--n-best and --scores exclude each other"),
+        (
+            ["--n-best", "2", "--scores"],
+            2,
+            "have a form of their own; for all of them use --format jsonl",
+        ),
+        (["--format", "json"], 2, "unknown format 'json'; did you mean 'jsonl'?"),
+        (["--format", "jsonl", "--scores"], 2, "--scores is for text; jsonl has them"),
+        (["--length-penalty", "1000"], 2, "it must be a number from 0 to 50"),
+        (["--sample", "--seed", "9" * 20], 2, "it must lie between 0 and 2^63 - 1"),
+        (["--threads", "9" * 20], 2, "Invalid value for '--threads'"),
+        (["--workers", "9" * 20], 2, "is neither auto nor a number"),
+        (["--beam-size", "5000"], 2, "it must lie between 1 and 1000"),
+        (["--min-tokens", "9" * 20], 2, "not above the latter or 100000"),
+        (["--top-k", "5"], 2, "--top-k says how to draw at random; add --sample"),
+        (["--sample", "--top-p", "1.5"], 2, "top-p is 1.5"),
+        (["--min-tokens", "9", "--max-tokens", "3"], 2, "min-tokens is 9 and max-tokens 3"),
+        (["--shard", "9/8"], 2, "--shard 9/8: is not I/N, such as 3/8"),
+        (["--engine", "ctranslate"], 2, "unknown engine 'ctranslate'; did you mean 'ctranslate2'?"),
+        (["--engine", "ctranslate2"], 2, "is no export; write one with `nmt export ctranslate2"),
         (["--precision", "fp23"], 2, "unknown precision 'fp23' on cpu; did you mean 'fp32'?"),
         (["--device", "cudda"], 2, "unknown device 'cudda'; did you mean 'cuda'?"),
         (["--length-penalty", "inf"], 2, "length penalty is inf"),
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
         (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
         (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
-        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 up"),
-        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 up"),
+        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 to 1024"),
+        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 to 1024"),
         (["--deadline", "06:30"], 2, "--deadline needs --input and --output with files"),
         (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: there are no files"),
     ],
@@ -502,12 +521,12 @@ def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
 
     def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
         for group in groups:
-            longest.append(max(group.limits))
+            longest.append(max(len(source.ids) for source in group.sources))
             if longest[-1] == longest[0]:  # the long line comes first
                 raise MemoryError
-            yield from beam_search(model, iter([group]), *arguments, **options)
+            yield from decode(model, iter([group]), *arguments, **options)
 
-    monkeypatch.setattr("nmt.search.translator.beam_search", short_of_memory)
+    monkeypatch.setattr("nmt.search.torch_engine.decode", short_of_memory)
     words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
     answer = nmt("translate", model_file, *words)
     assert (answer.status, answer.stdout) == (1, "")
@@ -527,3 +546,125 @@ def test_workers_do_not_change_the_output(model_file: Path) -> None:
     assert one.returncode == two.returncode == 0
     assert one.stdout == two.stdout
     assert_lines_correspond(data, one.stdout)
+
+
+# ------------------------------------------------------------------------- what is a new job
+
+
+SAME: list[tuple[str, ...]] = [
+    (),
+    ("--precision", "fp32"),
+    ("--batch-tokens", "9"),
+    ("--pool-lines", "1"),
+    ("--workers", "1"),
+    ("--encoding", "UTF8"),
+    ("--length-penalty", "0.60"),
+    ("--shard", "1/1"),
+]
+OTHER: list[tuple[str, ...]] = [
+    ("--beam-size", "3"),
+    ("--length-penalty", "0.7"),
+    ("--length-penalty-form", "power"),
+    ("--max-extra-tokens", "4"),
+    ("--max-tokens", "9"),
+    ("--min-tokens", "1"),
+    ("--sample",),
+    ("--n-best", "2"),
+    ("--scores",),
+    ("--alignment",),
+    ("--format", "jsonl"),
+    ("--split",),
+    ("--prefixes",),
+    ("--precision", "int8"),
+    ("--encoding", "latin-1"),
+    ("--strict",),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_same"), [*((w, True) for w in SAME), *((w, False) for w in OTHER)]
+)
+def test_only_what_changes_the_output_makes_a_new_job(
+    nmt: Nmt, model_file: Path, tmp_path: Path, words: tuple[str, ...], is_same: bool
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    job = (
+        "translate",
+        model_file,
+        "--input",
+        tmp_path / "in",
+        "--output",
+        tmp_path / "out",
+        *QUICK,
+    )
+    assert nmt(*job).status == 0
+    answer = nmt(*job, *words)
+    assert answer.status == 0
+    assert ("translated already" in answer.stderr) == is_same
+
+
+def test_other_models_make_a_new_job(
+    nmt: Nmt, model_file: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    write_model(tmp_path / "other", card, dict(card.build().named_parameters()))
+    words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
+    for models in ((model_file,), (tmp_path / "other",), (model_file, "--ensemble", model_file)):
+        assert "translated already" not in nmt("translate", *models, *words).stderr
+        assert "translated already" in nmt("translate", *models, *words).stderr
+
+
+# ------------------------------------------------------------------------------ odd surroundings
+
+
+def test_of_several_files_one_that_is_missing_is_named_and_passed_over(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    files = ("--input", tmp_path / "missing", "--input", tmp_path / "in")
+    answer = nmt("translate", model_file, *files, "--output", tmp_path / "out", *QUICK)
+    assert answer.status == 1
+    assert "missing: No such file or directory" in answer.stderr
+    assert (tmp_path / "out" / "in").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--shard", "1/2"), ("--output", "out.gz")])
+def test_a_missing_input_is_called_missing(
+    nmt: Nmt, model_file: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    answer = nmt("translate", model_file, "--input", tmp_path / "missing", *words)
+    assert (answer.status, answer.stdout) == (1, "")
+    assert "missing: No such file or directory" in answer.stderr
+
+
+def test_a_folder_is_no_output_for_a_pipe(model_file: Path, tmp_path: Path) -> None:
+    done = translate(model_file, b"the cat\n", "--output", tmp_path)
+    assert done.returncode == 2
+    assert b"is a folder; name a file for what comes through a pipe" in done.stderr
+
+
+def test_closed_streams_are_told_of_unless_they_are_not_needed(
+    model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    files = f"--input {tmp_path / 'in'} --output {tmp_path / 'out'}"
+
+    def run(rest: str) -> subprocess.CompletedProcess[str]:
+        line = f"{shlex.join(command(model_file))} {rest}"
+        return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+
+    done = run(f"{files} --quiet <&- >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out").read_text().count("\n") == 1
+    done = run("<&-")
+    assert (done.returncode, done.stderr) == (2, "nmt: error: stdin is closed; name an --input\n")
+    done = run(f"--input {tmp_path / 'in'} >&-")
+    assert done.returncode == 2
+    assert "stdout is closed; name an --output" in done.stderr
+
+
+def test_a_full_stdout_is_named(model_file: Path) -> None:
+    line = f"{shlex.join(command(model_file))} > /dev/full"
+    done = subprocess.run(line, shell=True, input=b"the cat\n", capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"stdout: the disk is full" in done.stderr

@@ -6,7 +6,7 @@ import pytest
 import sacremoses
 
 from nmt.data.manifest import Settings
-from nmt.data.moses import Moses, moses_rules
+from nmt.data.moses import Moses, abbreviations, moses_rules, primary_language
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
 LINE = "„Das ist“, sagte Dr. Müller, „3,5 % von 1.000 Euro.“"
@@ -40,6 +40,18 @@ def test_rules_are_for_each_language_by_its_code() -> None:
     assert src is not None
     assert src.apply("Olá, mundo!") == "Olá , mundo !"
     assert moses_rules(Settings(src_lang="en", tgt_lang="de")) == (None, None)
+
+
+@pytest.mark.parametrize("lang", ["de", "pt_BR", "EN-us", "xx"])
+def test_abbreviations_are_those_of_the_language_and_of_english(lang: str) -> None:
+    lists = sacremoses.NonbreakingPrefixes()
+    lines = {*lists.words(primary_language(lang)), *lists.words("en")}
+    numeric = {line.removesuffix("#NUMERIC_ONLY#").strip() for line in lines if "#" in line}
+    known = abbreviations(lang)
+    assert known.before_digit == numeric
+    assert known.always == {line for line in lines if "#" not in line}
+    assert "Mr" in known.always
+    assert "No" in known.before_digit
 
 
 def test_a_vocabulary_with_rules_takes_and_gives_text_as_people_write_it() -> None:

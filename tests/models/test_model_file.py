@@ -42,7 +42,7 @@ def weights_of(model: TranslationModel) -> dict[str, Tensor]:
 @torch.no_grad()
 def first_logits(model: TranslationModel) -> Tensor:
     state = model.eval().start(model.encode(pack_sources([[5, 6, 7], [300]])))
-    return model.step([state], torch.tensor([2, 2]))
+    return model.project(model.step([state], torch.tensor([2, 2])))
 
 
 @pytest.fixture

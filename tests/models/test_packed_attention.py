@@ -14,7 +14,7 @@ from torch.autograd import gradcheck
 
 from nmt.data.batches import Packed
 from nmt.models.attention import CrossAttention, SelfAttention
-from nmt.models.packed_attention import Sentences, Table, attend_packed
+from nmt.models.packed_attention import Sentences, Table, attend_packed, attention_weights
 
 H, K = 3, 4
 D = H * K
@@ -48,6 +48,23 @@ def by_loops(
         )
         found.append(torch.from_numpy(one[0]).transpose(0, 1))
     return torch.cat(found)
+
+
+def weights_by_loops(
+    query: Tensor, key: Tensor, own: Packed, others: Packed, *, causal: bool
+) -> Tensor:
+    """(B, H, T, S): what is attended to where the values are the rows of an identity matrix."""
+    found = torch.zeros(4, H, own.longest, others.longest, dtype=torch.float64)
+    pairs = zip(by_sentence(query, own), by_sentence(key, others), strict=True)
+    for row, (q, k) in enumerate(pairs):
+        length, width = q.shape[1], k.shape[1]
+        values = np.broadcast_to(np.eye(width), (1, H, width, width))
+        mask = np.ones((1, H, length, width), dtype=bool)
+        one = attention_by_loops(
+            q.numpy()[None], k.numpy()[None], values, np.tril(mask) if causal else mask
+        )
+        found[row, :, :length, :width] = torch.from_numpy(one[0])
+    return found
 
 
 def test_a_table_has_a_row_for_each_sentence() -> None:
@@ -85,6 +102,31 @@ def test_a_target_attends_to_its_own_source() -> None:
     found = attend_packed(query, key_value, in_tables(BATCH.tgt_in), in_tables(BATCH.src))
     key, value = key_value.unbind(1)
     expected = by_loops(query[:, 0], key, value, BATCH.tgt_in, BATCH.src, causal=False)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("as_packed", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_weights_within_a_sentence_are_those_of_loops(causal: bool, as_packed: bool) -> None:
+    torch.manual_seed(9)
+    qkv = normal(len(BATCH.tgt_in.tokens), 3, H, K)
+    sentences = Sentences.of(BATCH.tgt_in, as_packed=as_packed)
+    found = attention_weights(qkv, None, sentences, sentences, causal=causal)
+    query, key, _ = qkv.unbind(1)
+    expected = weights_by_loops(query, key, BATCH.tgt_in, BATCH.tgt_in, causal=causal)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("as_packed", [True, False])
+def test_weights_between_sentences_are_those_of_loops(as_packed: bool) -> None:
+    torch.manual_seed(10)
+    query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
+    key_value = normal(len(BATCH.src.tokens), 2, H, K)
+    own, others = (
+        Sentences.of(packed, as_packed=as_packed) for packed in (BATCH.tgt_in, BATCH.src)
+    )
+    found = attention_weights(query, key_value, own, others)
+    expected = weights_by_loops(query[:, 0], key_value[:, 0], BATCH.tgt_in, BATCH.src, causal=False)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
 

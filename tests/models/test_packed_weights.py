@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pairs import batch_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -40,10 +41,19 @@ def matrices(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 2.5)])
+@pytest.mark.parametrize(
+    ("precision", "avx512", "tolerance"),
+    [("fp32", True, 1e-4), ("fp32", False, 1e-4), ("bf16", True, 2.5)],
+)
 def test_packed_products_are_those_of_torch(
-    shape: tuple[int, ...], with_bias: bool, precision: str, tolerance: float
+    shape: tuple[int, ...],
+    with_bias: bool,
+    precision: str,
+    avx512: bool,
+    tolerance: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(packed_weights, "_has", lambda *_: avx512)
     x, weight, bias = matrices(shape)
     expected = F.linear(x, weight, bias if with_bias else None)
     found = product(precision, x, weight, bias if with_bias else None)
@@ -56,9 +66,9 @@ def test_packed_products_are_those_of_torch(
 def test_int8_products_are_exact_sums_of_rounded_numbers(
     shape: tuple[int, ...], with_bias: bool, kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kernel == "onednn" and not packed_weights._has_vnni():
+    if kernel == "onednn" and not packed_weights._has("avx512_vnni", "avx_vnni"):
         pytest.skip("without VNNI instructions oneDNN's sums of 8-bit products can overflow")
-    monkeypatch.setattr(packed_weights, "_has_vnni", lambda: kernel == "onednn")
+    monkeypatch.setattr(packed_weights, "_has", lambda *_: kernel == "onednn")
     x, weight, bias = matrices(shape)
     levels = {"onednn": 127, "fbgemm": 63}[kernel]
 
@@ -89,7 +99,7 @@ def next_logits(model: TranslationModel) -> Tensor:
     with torch.inference_mode():
         state = model.start(model.encode(pack_sources([[5, 6, 7], [30, 31]])))
         model.step([state], torch.tensor([2, 2]))
-        return model.step([state], torch.tensor([9, 10]))
+        return model.project(model.step([state], torch.tensor([9, 10])))
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.1)])
@@ -100,9 +110,37 @@ def test_a_packed_model_computes_what_it_did_and_holds_its_matrices_once(
     expected = next_logits(model)
     pack(model, precision)
     torch.testing.assert_close(next_logits(model), expected, atol=tolerance, rtol=0.05)
-    left = [weight for weight in model.parameters() if weight.dim() == 2 and len(weight)]
-    assert len(left) == 1
-    assert left[0] is model.output_projection  # which are the embeddings too
+    kept = [
+        weight
+        for weight in model.parameters()
+        if weight.dim() == 2 and weight.untyped_storage().nbytes() > 4
+    ]
+    assert len(kept) == 1
+    assert kept[0] is model.output_projection  # which are the embeddings too
+
+
+def test_what_has_been_let_go_keeps_its_shape_and_spoils_what_it_is_used_for(
+    model_file: Path,
+) -> None:
+    model = load_model(model_file)[0].eval()
+    shapes = [weight.shape for weight in model.parameters()]
+    pack(model, "fp32")
+    assert [weight.shape for weight in model.parameters()] == shapes
+    gone = next(w for w in model.parameters() if w.dim() == 2 and w is not model.output_projection)
+    assert (torch.ones(1, gone.shape[1]) @ gone.t()).isnan().all()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.02)])
+def test_a_packed_model_attends_as_it_did(
+    model_file: Path, precision: str, tolerance: float
+) -> None:
+    model = load_model(model_file)[0].eval()
+    batch = batch_of([[5, 6, 7], [30, 31]], [[9], [10, 11, 12]])
+    before = model.attention_weights(batch)
+    pack(model, precision)
+    after = model.attention_weights(batch)
+    for found, expected in zip(vars(after).values(), vars(before).values(), strict=True):
+        torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
 
 
 def test_what_this_torch_lacks_is_an_error_and_fp32_goes_torch_s_way(

@@ -183,6 +183,36 @@ def test_the_transformer_is_torch_s_post_norm_transformer_without_attention_bias
     assert_equal(found, torch_logits(model, config), tolerance=2e-5)
 
 
+def test_attention_weights_are_those_of_torch_s_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TINY["transformer"]
+    model, batch = randomised(tiny("transformer")), batch_of(SOURCES, TARGETS)
+    theirs: list[Tensor] = []  # of each attention that torch's model goes through (B, H, T, S)
+    attend = nn.MultiheadAttention.forward
+
+    def attend_and_note(
+        self: nn.MultiheadAttention, *args: Tensor, **options: object
+    ) -> tuple[Tensor, Tensor | None]:
+        options |= {"need_weights": True, "average_attn_weights": False}
+        attended, weights = attend(self, *args, **options)  # type: ignore[arg-type]
+        assert weights is not None
+        theirs.append(weights)
+        return attended, weights
+
+    monkeypatch.setattr(nn.MultiheadAttention, "forward", attend_and_note)
+    # Torch's model ends at the states that ours comes to when nobody looks.
+    with torch.no_grad():
+        assert_equal(model(batch) @ model.output_projection.T, torch_logits(model, config))
+    found = model.attention_weights(batch)
+    # Theirs has weights from padding, too; sources have 8, 3 and 5 tokens, targets 4, 7 and 2.
+    src, tgt = (
+        (torch.arange(length) < torch.tensor(lengths)[:, None])[:, None, :, None]
+        for length, lengths in ((8, (8, 3, 5)), (7, (4, 7, 2)))
+    )
+    assert_equal(found.encoder, torch.stack(theirs[:2]) * src)
+    assert_equal(found.decoder, torch.stack(theirs[2::2]) * tgt)
+    assert_equal(found.cross, torch.stack(theirs[3::2]) * tgt)
+
+
 def test_the_start_is_the_usual_one() -> None:
     config = replace(TINY["transformer"], d_model=64, d_ff=256)
     torch.manual_seed(1)
@@ -215,12 +245,13 @@ def test_step_by_step_is_teacher_forced(architecture: str, tie_embeddings: str, 
     forced = torch.stack(forced_logits(model, sources, targets))  # (N, length + 1, V)
     with torch.inference_mode():
         state = model.start(encode(model, SOURCES))
-        first = model.step([state], torch.full((len(SOURCES),), BOS))
+        first = model.project(model.step([state], torch.full((len(SOURCES),), BOS)))
         assert_equal(first, forced[::width, 0])
         rows = torch.arange(len(SOURCES)).repeat_interleave(width)  # each goes on in `width` ways
         state.select(rows, torch.arange(len(SOURCES)))
         for position in range(length):
-            logits = model.step([state], torch.tensor([ids[position] for ids in targets]))
+            tokens = torch.tensor([ids[position] for ids in targets])
+            logits = model.project(model.step([state], tokens))
             assert_equal(logits, forced[:, position + 1])
 
 
@@ -236,7 +267,7 @@ def test_states_that_began_at_different_times_step_together(model: TranslationMo
         for position in range(6):
             tokens = [ids[position + 3] for ids in inputs[:2]]
             tokens += [ids[position] for ids in inputs[2:]]
-            logits = model.step([early, late], torch.tensor(tokens))
+            logits = model.project(model.step([early, late], torch.tensor(tokens)))
             assert_equal(logits[:2], forced[:2, position + 3])
             assert_equal(logits[2:], forced[2:, position])
 
@@ -258,7 +289,7 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
         state = model.start(encode(model, SOURCES))
         tokens = torch.full((len(prefixes),), BOS)
         for number, step in enumerate(steps):
-            logits = model.step([state], tokens)
+            logits = model.project(model.step([state], tokens))
             width = len(prefixes) // len(sentences)
             sources = [SOURCES[s] for s in sentences for _ in range(width)]
             fresh = forced_logits(model, sources, prefixes)
@@ -301,6 +332,48 @@ def test_every_source_token_counts(model: TranslationModel) -> None:
         changed[position] = 20
         (after,) = forced_logits(model, [changed], [TARGETS[0]])
         assert not torch.allclose(after[0], before[0])
+
+
+def test_a_token_s_attention_weights_sum_to_one_and_are_none_at_padding(
+    model: TranslationModel,
+) -> None:
+    weights = model.attention_weights(batch_of(SOURCES, TARGETS))
+    src = torch.arange(8) < torch.tensor([8, 3, 5])[:, None]  # (B, S), eos counted
+    tgt = torch.arange(7) < torch.tensor([4, 7, 2])[:, None]  # (B, T), bos counted
+    for found, own, others in (
+        (weights.encoder, src, src),
+        (weights.decoder, tgt, tgt),
+        (weights.cross, tgt, src),
+    ):
+        layers, sentences, heads, *lengths = found.shape
+        assert [sentences, *lengths] == [len(SOURCES), own.shape[1], others.shape[1]]
+        sums = own.double()[None, :, None].expand(layers, -1, heads, -1)
+        assert_equal(found.sum(dim=-1), sums)
+        assert not (found * ~others[:, None, None]).any()
+    assert not weights.decoder.triu(1).any()
+    assert len(weights.cross)
+
+
+def test_looking_at_attention_leaves_the_model_as_it_was(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        before = model(batch)
+        model.attention_weights(batch)
+        assert torch.equal(model(batch), before)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_weights_of_a_model_in_half_precision_are_in_fp32(
+    model: TranslationModel, dtype: torch.dtype
+) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    expected = model.attention_weights(batch).cross
+    found = model.to(dtype).attention_weights(batch).cross
+    assert found.dtype == torch.float32
+    assert_equal(found.double(), expected, tolerance=0.02)
+    sums = found[:, 1].sum(dim=-1)  # of the longest target
+    assert_equal(sums, torch.ones_like(sums), tolerance=1e-6)
 
 
 @torch.no_grad()

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import cast
 
-import numpy as np
 import pytest
 import torch
 from reference import (
     Ids,
     NextLogits,
-    TableModel,
     TableState,
     all_translations,
     greedy,
     log_softmax,
+)
+from tables import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL,
+    TABLES,
+    VOCAB,
+    A,
+    B,
+    C,
+    ids_of,
+    in_order,
+    random_table,
+    search,
+    sources,
+    written,
 )
 
 from nmt.config import TransformerConfig
@@ -25,54 +40,10 @@ from nmt.data.batches import pack_sources
 from nmt.errors import UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
-from nmt.search.beam import Group, Hypothesis, beam_search
+from nmt.search.alive import Group
+from nmt.search.decode import decode
+from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import SearchOptions
-
-PAD, UNK, BOS, EOS = range(4)
-A, B, C = 4, 5, 6
-VOCAB = 7
-SPECIAL = (PAD, UNK, BOS)
-TABLES = cast(TranslationModel, TableModel())
-
-
-def search(
-    tables: Sequence[NextLogits], limits: Sequence[int], options: SearchOptions
-) -> list[list[Hypothesis]]:
-    group = Group(range(len(tables)), limits, TableState(tables), room=1)
-    return in_order(beam_search(TABLES, iter([group] if tables else []), options))
-
-
-def in_order(found: Iterable[tuple[int, list[Hypothesis]]]) -> list[list[Hypothesis]]:
-    """Sort what search has found by the sentences' numbers."""
-    by_number = dict(found)
-    return [by_number[number] for number in sorted(by_number)]
-
-
-def ids_of(hypotheses: Sequence[Hypothesis]) -> list[Ids]:
-    return [hypothesis.ids for hypothesis in hypotheses]
-
-
-def random_table(seed: int) -> NextLogits:
-    """Logits over `VOCAB` tokens that look at the whole prefix."""
-
-    @cache
-    def next_logits(prefix: Ids) -> Sequence[float]:
-        logits: list[float] = np.random.default_rng((seed, *prefix)).normal(0, 2, VOCAB).tolist()
-        return logits
-
-    return next_logits
-
-
-def written(rows: dict[Ids, dict[int, float]]) -> NextLogits:
-    """A table from prefix to the probabilities of what may follow."""
-
-    def next_logits(prefix: Ids) -> Sequence[float]:
-        # Search also extends what has no probability, where nothing else is left: it never counts.
-        probs = rows.get(prefix, {EOS: 1.0})
-        assert math.fsum(probs.values()) == pytest.approx(1.0)
-        return [math.log(probs[t]) if t in probs else -math.inf for t in range(VOCAB)]
-
-    return next_logits
 
 
 def wu(length: int, alpha: float) -> float:
@@ -320,8 +291,8 @@ def test_finished_sentences_leave_the_batch() -> None:
     for width in (1, 2):
         options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
         state = TableState([ends_after(words) for words in lengths])
-        group = Group(range(4), [9] * 4, state, room=1)
-        found = in_order(beam_search(TABLES, iter([group]), options))
+        group = Group(range(4), sources([9] * 4), state, room=1)
+        found = in_order(decode(TABLES, iter([group]), options))
         assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
         # All four at first, by one hypothesis each; two after their first eos; one at the end.
         assert state.rows_of_steps == [4, 2 * width, 2 * width, 1 * width]
@@ -340,10 +311,10 @@ def test_new_sentences_take_the_place_of_finished_ones() -> None:
     def groups() -> Iterator[Group]:
         for number, state in enumerate(states):
             joined.append(len(states[0].rows_of_steps))
-            yield Group([2 * number, 2 * number + 1], [9, 9], state, room=10)
+            yield Group([2 * number, 2 * number + 1], sources([9, 9]), state, room=10)
 
     options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
-    found = dict(beam_search(TABLES, groups(), options, room=40))
+    found = dict(decode(TABLES, groups(), options, room=40))
     assert [len(found[number][0].ids) for number in range(8)] == lengths
     # Two groups fill the room. After two steps one sentence is left of them, so that the third
     # group joins; two steps later its short sentence is done, and the fourth joins.
@@ -391,9 +362,9 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
 
     def next_logits(prefix: Ids) -> Sequence[float]:
         with torch.inference_mode():
-            state = model.start(model.encode(pack_sources([source])))
+            state = model.begin(pack_sources([source]))
             for token in (BOS, *prefix):
-                logits = model.step([state], torch.tensor([token]))
+                logits = model.project(model.step([state], torch.tensor([token])))
         values: list[float] = logits[0].tolist()
         return values
 
@@ -408,13 +379,14 @@ def translate(
         groups = (
             Group(
                 numbers,
-                [limit] * len(numbers),
-                model.start(model.encode(pack_sources([SOURCES[number] for number in numbers]))),
+                [Source(tuple(SOURCES[number])) for number in numbers],
+                model.begin(pack_sources([SOURCES[number] for number in numbers])),
                 room=1,
             )
             for numbers in ([0, 1], [2])
         )
-        return in_order(beam_search(model, groups, options, room=2))
+        options = replace(options, max_tokens=limit)
+        return in_order(decode(model, groups, options, room=2))
 
 
 def test_beam_size_one_is_greedy_search_on_a_model(model: TranslationModel) -> None:
@@ -455,7 +427,7 @@ def test_a_model_s_beam_is_that_of_its_table(model: TranslationModel) -> None:
     [
         ({"n_best": 5, "beam_size": 4}, "n-best is 5; it must lie between 1 and the beam size 4"),
         ({"n_best": 0}, "n-best is 0"),
-        ({"beam_size": 0}, "between 1 and the beam size 0"),
+        ({"beam_size": 0}, "beam size is 0; it must lie between 1 and 1000"),
         ({"length_penalty": -0.1}, "length penalty is -0.1"),
         ({"length_penalty": math.nan}, "length penalty is nan"),
         ({"length_penalty": math.inf}, "length penalty is inf"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.vocabulary import Vocabulary
-from nmt.search.pieces import join_pieces, split_ids
+from nmt.search.pieces import join_pieces, split_ids, translated_separator
 
 
 class WrittenVocabulary:
@@ -36,20 +36,40 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
         ("", 4, []),
         ("▁a b", 4, [("▁a b", "")]),
         ("▁a ▁b ▁c ▁d", 4, [("▁a ▁b ▁c ▁d", "")]),
-        # Behind the last clause in the second half of what fits, though more words would fit.
-        ("▁a ▁b ▁c . ▁d ▁e ▁f", 6, [("▁a ▁b ▁c .", " "), ("▁d ▁e ▁f", "")]),
+        # Behind the last sentence in the second half of what fits, though clauses would fit.
+        ("▁A ▁b . ▁C . ▁D , ▁e ▁f", 7, [("▁A ▁b . ▁C .", " "), ("▁D , ▁e ▁f", "")]),
+        ("▁a ▁b ?! ” ▁“ D ▁e ▁f", 6, [("▁a ▁b ?! ”", " "), ("▁“ D ▁e ▁f", "")]),
+        ("▁„ A ▁b . “ ▁C ▁d", 6, [("▁„ A ▁b . “", " "), ("▁C ▁d", "")]),
+        ('▁A ▁b . ▁C " ) ▁D ▁e', 7, [("▁A ▁b .", " "), ('▁C " ) ▁D ▁e', "")]),  # no stop
+        # Else behind the last clause, though more words would fit.
+        ("▁a ▁b ▁c , ▁d ▁e ▁f", 6, [("▁a ▁b ▁c ,", " "), ("▁d ▁e ▁f", "")]),
         ("▁a ▁b, ▁c ▁d, ▁e ▁f", 5, [("▁a ▁b, ▁c ▁d,", " "), ("▁e ▁f", "")]),
-        # A clause in the first half would waste the room.
-        ("▁a . ▁b ▁c ▁d ▁e ▁f", 6, [("▁a . ▁b ▁c ▁d ▁e", " "), ("▁f", "")]),
-        # Else before the last word that begins there; a word is not torn.
+        # A sentence does not begin with a small letter.
+        ("▁a ▁b . ▁C . ▁d ▁e", 6, [("▁a ▁b .", " "), ("▁C . ▁d ▁e", "")]),
+        ("▁a ▁b ▁e.g. ▁c ▁d ▁e", 5, [("▁a ▁b ▁e.g.", " "), ("▁c ▁d ▁e", "")]),
+        # What stands in the first half would waste the room.
+        ("▁a . ▁B ▁c ▁d ▁e ▁f", 6, [("▁a . ▁B ▁c ▁d ▁e", " "), ("▁f", "")]),
+        # Else before the last word that begins there; a word is not torn, nor a number.
         ("▁a ▁b ▁c d e f", 5, [("▁a ▁b", " "), ("▁c d e f", "")]),
+        ("▁a ▁b ▁3 , 0 0 0", 5, [("▁a ▁b", " "), ("▁3 , 0 0 0", "")]),
+        ("▁a ▁b ▁c , d e f", 5, [("▁a ▁b", " "), ("▁c , d e f", "")]),
         # Behind the very last token that fits, if a word begins there.
         ("▁a b c d ▁e", 4, [("▁a b c d", " "), ("▁e", "")]),
         # Without spaces, where the limit falls, and nothing stands between.
         ("▁a b c d e", 2, [("▁a b", ""), ("c d", ""), ("e", "")]),
         ("▁a ▁b ▁c", 1, [("▁a", " "), ("▁b", " "), ("▁c", "")]),
-        # Other scripts' clauses.
-        ("▁a 你 好。 ▁b 世 界", 4, [("▁a 你 好。", " "), ("▁b 世 界", "")]),
+        # But not inside a character: these are é and €.
+        ("▁a b <0xC3> <0xA9> d", 3, [("▁a b", ""), ("<0xC3> <0xA9> d", "")]),
+        ("▁a b <0xE2> <0x82> <0xAC> d", 4, [("▁a b", ""), ("<0xE2> <0x82> <0xAC> d", "")]),
+        # Scripts that are written without spaces.
+        ("▁你 好 。 世 ， 界 人", 6, [("▁你 好 。", ""), ("世 ， 界 人", "")]),
+        ("▁你 好 。 ” “ 世 界 人", 6, [("▁你 好 。 ”", ""), ("“ 世 界 人", "")]),
+        ("▁你 好 。 “ 世 界 人", 5, [("▁你 好 。", ""), ("“ 世 界 人", "")]),
+        ("▁你 好 吗 ？ ！ 世 界", 6, [("▁你 好 吗 ？ ！", ""), ("世 界", "")]),
+        ("▁你 ， 好 ？ ！ 世", 4, [("▁你 ，", ""), ("好 ？ ！ 世", "")]),
+        ("▁你 ， 好 。 ” 世", 4, [("▁你 ，", ""), ("好 。 ” 世", "")]),
+        ("▁你 好 吗 ， 世 界 人", 6, [("▁你 好 吗 ，", ""), ("世 界 人", "")]),
+        ("▁你 好 吗 , 世 界 人", 6, [("▁你 好 吗 ,", ""), ("世 界 人", "")]),
     ],
 )
 def test_cuts_by_hand(text: str, max_tokens: int, pieces: list[tuple[str, str]]) -> None:
@@ -88,3 +108,28 @@ def test_joined_text_has_no_space_at_its_edges() -> None:
     assert join_pieces(["a", "b", ""], [" ", " ", ""]) == "a b"
     assert join_pieces(["", "a"], [" ", ""]) == "a"
     assert join_pieces([], []) == ""
+
+
+@pytest.mark.parametrize(
+    ("src_lang", "tgt_lang", "separator", "wanted"),
+    [
+        ("en", "de", " ", " "),
+        ("en", "de", "", ""),  # inside a word
+        ("en", "zh", " ", ""),
+        ("en_GB", "ja-JP", " ", ""),
+        ("en", "zh", "\t", "\t"),
+        ("zh", "en", "", " "),
+        ("zho_Hant", "en", "", " "),
+        ("zh", "en", "\u3000", "\u3000"),
+        ("zh", "ja", "", ""),
+        # Spaces between sentences, if not between words.
+        ("en", "th", " ", " "),
+        ("th", "en", "", " "),
+        ("zh", "th", "", " "),
+        ("th", "zh", " ", ""),
+    ],
+)
+def test_translations_are_joined_as_their_language_is_written(
+    src_lang: str, tgt_lang: str, separator: str, wanted: str
+) -> None:
+    assert translated_separator(separator, src_lang=src_lang, tgt_lang=tgt_lang) == wanted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -16,20 +15,15 @@ from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.workers import Pause
 from nmt.errors import DataError, NMTError
-from nmt.models.contract import DecoderState, Memory, TranslationModel
+from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.packed_attention import Table
 from nmt.search.lines import LineReader
 from nmt.search.options import SearchOptions
 from nmt.search.pieces import split_ids
-from nmt.search.stream import (
-    Counts,
-    Render,
-    render_n_best,
-    render_scored,
-    render_text,
-    translate_stream,
-)
-from nmt.search.translator import BLANK, Translation, Translator
+from nmt.search.render import Render, render_n_best, render_scored, render_text
+from nmt.search.stream import Counts, translate_stream
+from nmt.search.translation import BLANK, Translation
+from nmt.search.translator import Translator
 
 CPU = torch.device("cpu")
 LIMIT = 20  # source tokens of a piece, as the model file says
@@ -56,10 +50,16 @@ class Copying(TranslationModel):
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
+        self._vocab_size = vocab_size
         self.shapes: list[tuple[int, ...]] = []
 
     def forward(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        raise NotImplementedError
+
+    def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         raise NotImplementedError
 
     def encode(self, src: Packed) -> Memory:
@@ -70,13 +70,20 @@ class Copying(TranslationModel):
     def start(self, memory: Memory) -> CopyingState:
         return CopyingState(memory.states[:, :, 0].long())
 
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    def project(self, features: Tensor) -> Tensor:
+        return features
+
     def step(self, states: Sequence[DecoderState], _tokens: Tensor) -> Tensor:
         return torch.cat([self.next_logits(cast(CopyingState, state)) for state in states])
 
     def next_logits(self, state: CopyingState) -> Tensor:
         wanted = state.sources[:, state.position].repeat_interleave(state.width)  # (N,)
         rows = torch.arange(len(wanted))
-        logits = torch.zeros(len(wanted), self.vocab_size)
+        logits = torch.zeros(len(wanted), self._vocab_size)
         logits[rows, wanted] = 20.0
         # Not after eos, which the source's last token is.
         logits[rows, (wanted + 1).where(wanted != 3, wanted)] += 15.0
@@ -100,20 +107,21 @@ def copier(
     vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: int
 ) -> tuple[Translator, Copying]:
     model = Copying(len(vocabulary))
-    translator = Translator(
+    translator = Translator.of(
         model,
         vocabulary,
         vocabulary,
         SearchOptions(**options),  # type: ignore[arg-type]
         device=CPU,
+        languages=("en", "de"),
         max_src_tokens=LIMIT,
         batch_tokens=batch_tokens,
     )
     return translator, model
 
 
-def best(translations: Sequence[Sequence[Translation]]) -> list[str]:
-    return [found[0].text for found in translations]
+def best(translations: Sequence[Translation]) -> list[str]:
+    return [found.text for found in translations]
 
 
 # ------------------------------------------------------------------------- a copying model
@@ -132,7 +140,7 @@ def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) 
     assert best(found[:3]) == ["a", long, nospace]
     # Each piece is within the limit, and eos closes it.
     assert all(length <= LIMIT + 1 for _, length in model.shapes)
-    counts = [translations[0].pieces for translations in found]
+    counts = [translation.pieces for translation in found]
     assert sum(counts) == sum(rows for rows, _ in model.shapes)
     assert (counts[0], counts[3]) == (1, 0)
     assert min(counts[1:3]) > 1
@@ -142,29 +150,29 @@ def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) 
     translator, _ = copier(vocabulary)
     for letters in range(10, 30):
         line = "q" * letters
-        pieces = translator.translate([line])[0][0].pieces
+        pieces = translator.translate([line])[0].pieces
         assert pieces == -(-len(vocabulary.encode([line])[0]) // LIMIT)
     # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
     widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
     translator, _ = copier(widening)
     assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
-    assert translator.translate(["\ufdfa" * 3])[0][0].pieces > 1
+    assert translator.translate(["\ufdfa" * 3])[0].pieces > 1
 
 
 @pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
 def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, blank: str) -> None:
     translator, model = copier(vocabulary, n_best=2)
-    assert translator.translate([blank, blank]) == [[BLANK], [BLANK]]
+    assert translator.translate([blank, blank]) == [BLANK, BLANK]
     assert model.shapes == []
-    assert translator.translate([blank * 100]) == [[BLANK]]
+    assert translator.translate([blank * 100]) == [BLANK]
 
 
 def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary, n_best=4)
     (found,) = translator.translate(["the cat"])
-    assert found[0].text == "the cat"
-    assert len({translation.tokens for translation in found}) == 4
-    assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
+    assert found.text == "the cat"
+    assert len({translation.tokens for translation in found.n_best}) == 4
+    assert [t.score for t in found.n_best] == sorted((t.score for t in found.n_best), reverse=True)
 
 
 def test_a_translation_in_pieces_adds_their_scores(vocabulary: Vocabulary) -> None:
@@ -173,10 +181,12 @@ def test_a_translation_in_pieces_adds_their_scores(vocabulary: Vocabulary) -> No
     cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
     assert len(cut) > 1
     alone = translator.translate(vocabulary.decode([piece.ids for piece in cut]))
-    for rank, whole in enumerate(translator.translate([line])[0]):
-        pieces = [found[rank] for found in alone]
+    for rank, whole in enumerate(translator.translate([line])[0].n_best):
+        pieces = [found.n_best[rank] for found in alone]
         assert whole.text == " ".join(piece.text for piece in pieces)
         assert whole.tokens == tuple(token for piece in pieces for token in piece.tokens)
+        joined = tuple(log_prob for piece in pieces for log_prob in piece.token_log_probs)
+        assert whole.token_log_probs == pytest.approx(joined)
         assert whole.score == pytest.approx(sum(piece.score for piece in pieces))
         assert whole.log_prob == pytest.approx(sum(piece.log_prob for piece in pieces))
 
@@ -200,24 +210,25 @@ def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
 
 def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
     for extra in (0, 3):
-        translator = Translator(
+        translator = Translator.of(
             Endless(len(vocabulary)),
             vocabulary,
             vocabulary,
             SearchOptions(beam_size=1, max_extra_tokens=extra),
             device=CPU,
+            languages=("en", "de"),
             max_src_tokens=LIMIT,
         )
         (line,) = vocabulary.encode(["the cat"])
-        assert len(translator.translate(["the cat"])[0][0].tokens) == len(line) + extra
+        assert len(translator.translate(["the cat"])[0].tokens) == len(line) + extra
 
 
 class Endless(Copying):
     """Repeats one letter, and never ends by itself."""
 
     def next_logits(self, state: CopyingState) -> Tensor:
-        logits = torch.zeros(len(state.sources) * state.width, self.vocab_size)
-        logits[:, self.vocab_size - 1] = 9.0
+        logits = torch.zeros(len(state.sources) * state.width, self._vocab_size)
+        logits[:, self._vocab_size - 1] = 9.0
         return logits
 
 
@@ -225,13 +236,18 @@ def test_the_user_s_barred_tokens_are_barred_besides_the_vocabulary_s(
     vocabulary: Vocabulary,
 ) -> None:
     (ids,) = vocabulary.encode(["q"])
-    translator = copier(vocabulary)[0]
-    barred = replace(translator.options, barred_ids=(ids[-1],))
-    other = Translator(
-        translator.model, vocabulary, vocabulary, barred, device=CPU, max_src_tokens=LIMIT
+    options = SearchOptions(barred_ids=(ids[-1],))
+    translator = Translator.of(
+        Copying(len(vocabulary)),
+        vocabulary,
+        vocabulary,
+        options,
+        device=CPU,
+        languages=("en", "de"),
+        max_src_tokens=LIMIT,
     )
-    assert set(other.options.barred_ids) == {ids[-1], *vocabulary.barred_ids}
-    assert "q" not in other.translate(["q"])[0][0].text
+    translations = translator.translate(["q", "a\nb"])
+    assert not {"q", "\n"} & set("".join(best(translations)))
 
 
 def test_a_line_break_that_the_model_wants_is_barred(vocabulary: Vocabulary) -> None:
@@ -253,13 +269,13 @@ def translator(model_file: Path) -> Translator:
 def test_batches_do_not_change_the_result(
     model_file: Path, translator: Translator, batch_tokens: int
 ) -> None:
-    alone = [translator.translate([line])[0][0] for line in LINES]
+    alone = [translator.translate([line])[0] for line in LINES]
     other = Translator.load(
         model_file, SearchOptions(max_extra_tokens=10), batch_tokens=batch_tokens
     )
     for together, single in zip(other.translate(LINES), alone, strict=True):
-        assert (together[0].text, together[0].tokens) == (single.text, single.tokens)
-        assert together[0].score == pytest.approx(single.score, rel=1e-4)
+        assert (together.text, together.tokens) == (single.text, single.tokens)
+        assert together.score == pytest.approx(single.score, rel=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -268,8 +284,8 @@ def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -
     options = SearchOptions(n_best=4, max_extra_tokens=10)
     translator = Translator.load(model_file, options, precision=precision)
     for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
-        assert len(found) == 4
-        for translation in found:
+        assert len(found.n_best) == 4
+        for translation in found.n_best:
             assert not {"\n", "\r", "\0"} & set(translation.text)
             assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
 
@@ -283,7 +299,6 @@ def test_a_run_folder_is_its_best_model(model_file: Path, tmp_path: Path) -> Non
 
 def test_a_loaded_translator_knows_its_limits(translator: Translator) -> None:
     assert translator.max_src_tokens == LIMIT
-    assert not translator.model.training
     with pytest.raises(DataError, match="no such file"):
         Translator.load("nowhere.safetensors")
 
@@ -301,7 +316,11 @@ def stream(
         written.extend(output)
 
     translate_stream(
-        lambda pools: (translator.translate(p) for p in pools if not isinstance(p, Pause)),
+        lambda pools: (
+            translator.translate([line for line, _ in pool])
+            for pool in pools
+            if not isinstance(pool, Pause)
+        ),
         LineReader(iter([data]), name="stdin", encoding=Encoding.find("utf-8")),
         take,
         counts,
@@ -339,7 +358,7 @@ def test_scored_lines_hold_score_and_text(vocabulary: Vocabulary) -> None:
     written, _ = stream(translator, b"the cat\n\n", render_scored)
     first, second, rest = written.split(b"\n")
     score, text = first.split(b"\t")
-    assert float(score) == pytest.approx(translator.translate(["the cat"])[0][0].score, abs=1e-6)
+    assert float(score) == pytest.approx(translator.translate(["the cat"])[0].score, abs=1e-6)
     assert (text, second, rest) == (b"the cat", b"0.000000\t", b"")
 
 

@@ -184,19 +184,19 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
 SIGTERM_AT_STEP = """
 import os, signal, sys
 from nmt.cli import main
-from nmt.search import beam
+from nmt.search import decode
 
-left, best_extensions = int(sys.argv.pop(1)), beam.likeliest
+left, best_extensions = int(sys.argv.pop(1)), decode.likeliest
 
-def signal_and_go_on(*arguments):
+def signal_and_go_on(*arguments, **options):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGTERM)
     assert left >= 0, "searches on"
-    return best_extensions(*arguments)
+    return best_extensions(*arguments, **options)
 
-beam.likeliest = signal_and_go_on
+decode.likeliest = signal_and_go_on
 main()
 """
 

@@ -33,7 +33,7 @@ from toy_training import (
 from nmt.config import Value
 from nmt.errors import Stopped
 from nmt.models.model_file import ModelReader
-from nmt.search import beam
+from nmt.search import decode
 from nmt.training import stop, validation
 from nmt.training.run_folder import RunFolder
 from nmt.training.update import UpdateRunner
@@ -135,7 +135,7 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(validation, "smoothed_cross_entropy"), (beam, "likeliest")],
+    [(validation, "smoothed_cross_entropy"), (decode, "likeliest")],
     ids=["a batch of losses", "a step of beam search"],
 )
 def test_a_stop_in_validation_is_answered_at_once(
@@ -151,12 +151,12 @@ def test_a_stop_in_validation_is_answered_at_once(
     calls = 0
     plain = getattr(module, function)
 
-    def signal_in_the_second_validation(*arguments: object) -> object:
+    def signal_in_the_second_validation(*arguments: object, **options: object) -> object:
         nonlocal calls
         calls += validated_last(tmp_path / "run") == 4
         if calls == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return plain(*arguments)
+        return plain(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(Stopped, match="at update 8"):
         patch.setattr(module, function, signal_in_the_second_validation)

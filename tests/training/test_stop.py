@@ -25,7 +25,7 @@ from toy_training import (
 
 from nmt.config import Value
 from nmt.errors import Stopped, UsageError
-from nmt.search import beam
+from nmt.search import decode
 from nmt.training import loss, trainer
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
@@ -142,7 +142,7 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
 
 @pytest.mark.parametrize(
     ("module", "function", "update"),
-    [(Optimizer, "step", 1), (beam, "likeliest", 7)],
+    [(Optimizer, "step", 1), (decode, "likeliest", 7)],
     ids=["between updates", "in beam search"],
 )
 def test_a_run_stops_at_its_time_limit_and_goes_on_bit_for_bit(
@@ -158,11 +158,11 @@ def test_a_run_stops_at_its_time_limit_and_goes_on_bit_for_bit(
     run, deadline, calls = tmp_path / "run", time.monotonic() + 1_000_000, 0
     plain = getattr(module, function)
 
-    def let_time_pass(*arguments: object) -> object:
+    def let_time_pass(*arguments: object, **options: object) -> object:
         nonlocal calls
         calls += 1
         patch.setattr(time, "monotonic", lambda: deadline)
-        return plain(*arguments)
+        return plain(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(Stopped, match=r"\(time limit\)") as told:
         patch.setattr(module, function, let_time_pass)

@@ -26,8 +26,9 @@ from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
-from nmt.search.beam import beam_search
-from nmt.search.translator import Translation, Translator
+from nmt.search.decode import decode
+from nmt.search.translation import Translation
+from nmt.search.translator import Translator
 from nmt.training import validation
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.validation import Sample, ValidationResult, Validator, spread
@@ -96,7 +97,7 @@ def test_batches_change_nothing(
 def test_bleu_is_that_of_translating_the_raw_text(learnt: Path, result: ValidationResult) -> None:
     text = pairs(20, seed=2)  # as `prepare_toy` has it
     translator = Translator.load(learnt)
-    hypotheses = [best[0].text for best in translator.translate([src for src, _ in text])]
+    hypotheses = [best.text for best in translator.translate([src for src, _ in text])]
     bleu = sacrebleu.BLEU()
     expected = bleu.corpus_score(hypotheses, [[tgt for _, tgt in text]])
     assert result.bleu == pytest.approx(expected.score)
@@ -140,11 +141,11 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
     text = pairs(20, seed=2)  # as `prepare_toy` has it
     lines = [4, 11, 17]  # the middles of three parts of 20 lines, from 1
     sources = [text[line - 1][0] for line in lines]
-    expected = [best[0].text for best in Translator.load(learnt).translate(sources)]
+    expected = [best.text for best in Translator.load(learnt).translate(sources)]
     translated: list[str] = []
     translate = Translator.translate
 
-    def record(self: Translator, lines: list[str], **options: Any) -> list[list[Translation]]:
+    def record(self: Translator, lines: list[str], **options: Any) -> list[Translation]:
         translated.extend(lines)
         return translate(self, lines, **options)
 
@@ -182,10 +183,10 @@ def test_without_memory_it_goes_on_in_smaller_batches(
         sizes.append(room)
         if room > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return beam_search(*arguments, room=room, **options)
+        return decode(*arguments, room=room, **options)
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
-    monkeypatch.setattr("nmt.search.translator.beam_search", search_few)
+    monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
     found = measure(data, model, with_bleu=True)
     assert found.figures() == pytest.approx(result.figures(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]

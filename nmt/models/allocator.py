@@ -1,4 +1,4 @@
-"""How the C library hands out memory while a model is trained on a CPU."""
+"""How the C library hands out memory while a model computes on a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees, on systems with glibc.
 
     Tensors of many MB come and go in every layer. Otherwise each is a mapping of its own, and the
-    system clears all its pages anew: 100,000 page faults an update of the small model.
+    system clears all its pages anew: 100,000 page faults an update of the small model in training.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library has other ways
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,0 +1,234 @@
+"""Models for CTranslate2, a fast engine that only translates, by its public converter classes.
+
+An export is a folder: CTranslate2's own files, `card.safetensors` (a model file without weights,
+for the vocabularies and limits) and `export.json`, which holds the checksum of all others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
+from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder, write_text
+from nmt.models.contract import TranslationModel
+from nmt.models.embeddings import sinusoidal_positions
+from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Residual, Transformer
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
+
+MANIFEST, CARD = "export.json", "card.safetensors"
+_MODEL = "model.bin"  # of CTranslate2
+_FORMAT_VERSION = 1
+# It takes no formula for positions, but a table: for twice the longest source, and so much more.
+_MORE_POSITIONS = 512
+# A logit that is never taken. As a bias it costs nothing, and fp16 can hold it.
+_BARRED = -1e4
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export says of itself."""
+
+    model: str  # checksum of the model file that it was made of
+    quantization: str
+    positions: int  # tokens of the longest source or translation, begin or end counted
+    files: dict[str, str]  # SHA-256 of all others by their names
+
+    @classmethod
+    def open(cls, folder: Path) -> Export:
+        """Read an export's manifest, and compare all files with it.
+
+        Raises:
+            DataError: if the folder is none, or has been altered.
+        """
+        path = folder / MANIFEST
+        try:
+            content = json.loads(path.read_bytes())
+            found = content.pop("format") if isinstance(content, dict) else None
+            if found != _FORMAT_VERSION:
+                raise DataError(f"{path}: has format {found}, and this nmt reads {_FORMAT_VERSION}")
+            export = cls(**content)
+            types = {name: type(value) for name, value in content.items()}
+            if types != {"model": str, "quantization": str, "positions": int, "files": dict}:
+                raise ValueError
+            if not {CARD, _MODEL} <= export.files.keys():
+                raise ValueError
+            changed = [
+                name
+                for name, checksum in export.files.items()
+                if Path(name).name != name or sha256_file(folder / name) != checksum
+            ]
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{error.filename}: there is no such file; copy the whole folder, or export again"
+            ) from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
+        if changed:
+            raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
+        return export
+
+
+def is_export(path: Path) -> bool:
+    """Tell whether a path is the folder of an export, or what is left of one."""
+    return any((path / name).is_file() for name in (MANIFEST, _MODEL))
+
+
+def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
+    """Write a model as CTranslate2 reads it; the folder appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a folder that does not exist, or an earlier export, which is replaced.
+        quantization: the type of the weights.
+
+    Raises:
+        UsageError: if CTranslate2 is not installed, or has no such architecture or type.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise UsageError(
+            f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
+        )
+    out = out.resolve()  # behind a symbolic link, the folder itself is replaced
+    if out.exists():
+        _check_replaceable(out)
+    model, card = load_model(path)
+    positions = 2 * card.max_src_tokens + _MORE_POSITIONS
+    spec = _specification(path, model, card, positions)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    replaced = temporary.with_suffix(f".replaced{TEMPORARY_SUFFIX}")
+    with naming(out):
+        temporary.mkdir()
+    try:
+        spec.optimize(quantization=quantization)
+        spec.save(str(temporary))
+        write_model(temporary / CARD, card, {})
+        names = sorted(entry.name for entry in temporary.iterdir())
+        export = Export(
+            model=model_checksum(path),
+            quantization=quantization,
+            positions=positions,
+            files={name: sha256_file(temporary / name) for name in names},
+        )
+        content = {"format": _FORMAT_VERSION} | asdict(export)
+        write_text(temporary / MANIFEST, json.dumps(content, indent=2) + "\n")
+        for name in names:
+            with (temporary / name).open("rb") as written:
+                os.fsync(written.fileno())
+        if out.exists():
+            os.replace(out, replaced)
+        os.replace(temporary, out)
+        sync_folder(out.parent)
+    finally:
+        for left_over in (temporary, replaced):
+            shutil.rmtree(left_over, ignore_errors=True)
+    return export
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace what is no export, or has other files in it.
+
+    Raises:
+        UsageError: naming what is there.
+    """
+    try:
+        known = {MANIFEST, *Export.open(out).files}
+    except (DataError, OSError):
+        raise UsageError(
+            f"{out}: exists and is no export; choose another folder, or remove it"
+        ) from None
+    if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
+        raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
+
+
+def _specification(path: Path, model: TranslationModel, card: ModelCard, positions: int) -> Any:
+    """Return CTranslate2's specification of a model, with its weights."""
+    try:
+        from ctranslate2.specs import common_spec, transformer_spec
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"{path}: CTranslate2 has nothing like the architecture {card.architecture}"
+        )
+    spec = transformer_spec.TransformerSpec.from_config(
+        (len(model.encoder), len(model.decoder)),
+        model.config.num_heads,
+        pre_norm=False,
+        activation=common_spec.Activation.RELU,
+    )
+    _fill(spec, model, sinusoidal_positions(positions, model.config.d_model))
+    spec.decoder.projection.bias = _barring(card.tgt_vocabulary)
+    vocabularies = card.src_vocabulary, card.tgt_vocabulary
+    src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
+    spec.register_source_vocabulary(src)
+    spec.register_target_vocabulary(tgt)
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = spec.config.bos_token = tgt[BOS_ID]
+    spec.config.eos_token, spec.config.unk_token = tgt[EOS_ID], tgt[UNK_ID]
+    spec.validate()
+    return spec
+
+
+def _fill(spec: Any, model: Transformer, positions: Tensor) -> None:
+    """Give a specification the weights of a model."""
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings = True
+        side.position_encodings.encodings = _array(positions)
+    spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.tgt_embedding.weight)
+    spec.decoder.projection.weight = _array(model.output_projection)
+    for ours, theirs in zip(model.encoder, spec.encoder.layer, strict=True):
+        _fill_layer(theirs, cast(EncoderLayer, ours))
+    for ours, theirs in zip(model.decoder, spec.decoder.layer, strict=True):
+        layer = cast(DecoderLayer, ours)
+        _fill_layer(theirs, layer)
+        query, key_value, output = theirs.attention.linear
+        _fill_linear(query, layer.cross_attention.query)
+        _fill_linear(key_value, layer.cross_attention.key_value)
+        _fill_linear(output, layer.cross_attention.output)
+        _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention)
+
+
+def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
+    """Give a layer what those of encoder and decoder both have."""
+    projections, output = theirs.self_attention.linear
+    _fill_linear(projections, ours.attention.qkv)
+    _fill_linear(output, ours.attention.output)
+    _fill_norm(theirs.self_attention.layer_norm, ours.after_attention)
+    inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
+    _fill_linear(theirs.ffn.linear_0, inner.weight, inner.bias)
+    _fill_linear(theirs.ffn.linear_1, outer.weight, outer.bias)
+    _fill_norm(theirs.ffn.layer_norm, ours.after_feed_forward)
+
+
+def _fill_linear(theirs: Any, weight: Tensor, bias: Tensor | None = None) -> None:
+    theirs.weight = _array(weight)
+    theirs.bias = _array(weight.new_zeros(len(weight)) if bias is None else bias)
+
+
+def _fill_norm(theirs: Any, ours: Residual) -> None:
+    theirs.gamma, theirs.beta = _array(ours.norm.weight), _array(ours.norm.bias)
+
+
+def _array(weight: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = weight.detach().numpy()
+    return array
+
+
+def _barring(vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Return a bias that takes all chance from what can never be text."""
+    bias = np.zeros(len(vocabulary), np.float32)
+    bias[list(vocabulary.barred_ids)] = _BARRED
+    return bias

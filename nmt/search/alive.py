@@ -1,0 +1,79 @@
+"""The alive hypotheses of sentences, which beams and samples carry on in ways of their own.
+
+Legend: B sentences, W hypotheses of each, t tokens of each so far.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.vocabulary import BOS_ID, EOS_ID
+from nmt.models.contract import DecoderState
+from nmt.search.demands import FREE, Demands
+from nmt.search.engine import Hypothesis, Source
+from nmt.search.likeliest import Likeliest, Question
+from nmt.search.options import SearchOptions
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sentences that join the search together."""
+
+    numbers: Sequence[int]  # (B,) what the caller calls them
+    sources: Sequence[Source]  # (B,)
+    state: DecoderState  # fresh
+    room: int  # what each sentence takes up of the search's room
+
+
+class Alive(ABC):
+    """The alive hypotheses of B sentences, W each, that are equally long."""
+
+    def __init__(self, group: Group, options: SearchOptions) -> None:
+        """Begin with one hypothesis for each sentence."""
+        self.state = group.state
+        self.numbers: Integers = np.array(group.numbers)  # (B,)
+        self.last_tokens: Integers = np.full(len(group.numbers), BOS_ID)  # (B * W,) by state's row
+        self.length = 0  # t
+        self.demands = Demands(group.sources, options)
+        self.options = options
+        self._room_each = group.room
+
+    @property
+    def room(self) -> int:
+        """What the sentences take up."""
+        return self._room_each * len(self.numbers)
+
+    def question(self) -> Question:
+        """Return what to ask of the state's rows: of tokens that are demanded, else of eos."""
+        rows = len(self.last_tokens)
+        token = self.demands.token(self.length)  # (B,)
+        asked = np.where(token == FREE, EOS_ID, token)  # (B,)
+        return Question(
+            asked=asked.repeat(rows // len(asked)),
+            may_end=np.full(rows, self.demands.may_end(self.length)),
+            chances=np.zeros(rows),
+        )
+
+    @abstractmethod
+    def extend(self, found: Likeliest, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Go a step on, and yield the sentences that are done.
+
+        Args:
+            found: next tokens of hypotheses.
+            rows: those that belong to the state's rows.
+        """
+
+
+def closed_up(done: NDArray[np.bool_]) -> Integers:
+    """Return the sentences that are not done; the last of them fill the gaps of those that are."""
+    going = np.flatnonzero(~done)
+    order = np.arange(len(going))
+    order[done[: len(going)]] = going[going >= len(going)]
+    return order

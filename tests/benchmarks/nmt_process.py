@@ -1,0 +1,33 @@
+"""`nmt` without its start: MODEL PRECISION BEAM_SIZE ALPHA ENGINE, see `translation_process`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.translation_process import Translate, serve
+
+from nmt.search.options import SearchOptions
+from nmt.search.setup import Setup
+from nmt.search.translators import Translators
+
+
+def load(model: str, precision: str, beam_size: str, alpha: str, engine: str) -> Translate:
+    setup = Setup(
+        models=(Path(model),),
+        options=SearchOptions(
+            beam_size=int(beam_size), length_penalty=float(alpha), length_penalty_form="power"
+        ),
+        engine=engine,
+        precision=precision if engine == "torch" else None,
+    )
+    translators = Translators.start(setup, device="cpu")
+
+    def translate(lines: list[str]) -> list[str]:
+        (pool,) = translators.translate([[(line, "") for line in lines]], lambda _: None)
+        return [translation.text for translation in pool]
+
+    return translate
+
+
+if __name__ == "__main__":
+    serve(load)

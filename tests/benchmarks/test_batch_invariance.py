@@ -1,0 +1,73 @@
+"""How many lines are translated otherwise beside other lines: a measurement, not a speed.
+
+10,000 lines of Multi30k's training text are translated as `nmt translate` does, and then in other
+batches, in another order and by another number of workers. What changes is listed with the scores
+of both translations: where they are nearly equal, rounding has decided.
+
+NMT_BENCH_MODEL_SMALL   a model file or run folder; without it, one is trained for minutes
+NMT_BENCH_LINES         how many lines, 10,000 by default
+NMT_BENCH_OUT           a file that the tables are added to
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from benchmarks.corpora import real_text
+from benchmarks.machine import describe, has_bf16
+from benchmarks.report import publish, table
+from benchmarks.translation_models import model_of
+
+from nmt.search.options import SearchOptions
+from nmt.search.setup import Setup
+from nmt.search.translation import Translation
+from nmt.search.translators import Translators
+
+pytestmark = pytest.mark.benchmark
+
+LINES = int(os.environ.get("NMT_BENCH_LINES", "10000"))
+VARIANTS: Mapping[str, Mapping[str, str | int]] = {
+    "batches of 512 tokens": {"batch_tokens": 512},
+    "batches of 16,384 tokens": {"batch_tokens": 16_384},
+    "one worker, lines shuffled": {"workers": "1"},
+}
+LISTED = 20
+
+
+def test_batch_invariance(tmp_path: Path) -> None:
+    with gzip.open(real_text("multi30k") / "train.en.gz", "rt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in islice(file, LINES)]
+    model = model_of("small", tmp_path)
+    publish(f"{describe()}. {len(lines):,} lines, beam 4.")
+    rows = []
+    for precision in ("fp32", *(["bf16"] if has_bf16() else []), "int8"):
+        usual = translate(model, precision, lines, {})
+        for name, changes in VARIANTS.items():
+            order = list(range(len(lines)))
+            if "shuffled" in name:
+                Random(1).shuffle(order)
+            found = translate(model, precision, [lines[at] for at in order], changes)
+            pairs = [(usual[at], other) for at, other in zip(order, found, strict=True)]
+            changed = [(a, b) for a, b in pairs if a.text != b.text]
+            gaps = sorted((abs(a.score - b.score) for a, b in changed), reverse=True)
+            farthest = f"{gaps[0]:.1e}" if gaps else ""
+            rows.append([f"{precision}, {name}", f"{len(changed):,}", farthest])
+            for a, b in changed[:LISTED]:
+                publish(f"{precision}: {a.score:.6f} {a.text}\n      {b.score:.6f} {b.text}")
+    publish(table(["", "lines changed", "largest difference of scores"], rows))
+    assert len(rows) >= 2 * len(VARIANTS)
+
+
+def translate(
+    model: Path, precision: str, lines: Sequence[str], changes: Mapping[str, str | int]
+) -> list[Translation]:
+    setup = Setup(models=(model,), options=SearchOptions(), precision=precision)
+    with Translators.start(setup, device="cpu", **changes) as translators:  # type: ignore[arg-type]
+        (found,) = translators.translate([[(line, "") for line in lines]], lambda _: None)
+    return found

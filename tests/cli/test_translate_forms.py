@@ -1,0 +1,388 @@
+"""What `nmt translate` takes and gives besides plain lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from nmt.data.vocabulary import EOS_ID
+from nmt.models.model_file import ModelCard, write_model
+from nmt.search.options import SearchOptions
+from nmt.search.translator import Translator
+
+Nmt = Callable[..., Any]
+
+LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
+QUICK = ["--workers", "1", "--threads", "1", "--beam-size", "2", "--max-extra-tokens", "3"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.write_text("".join(f"{line}\n" for line in LINES))
+    return path
+
+
+@pytest.fixture
+def translator(model_file: Path) -> Translator:
+    options = SearchOptions(beam_size=2, n_best=2, max_extra_tokens=3)
+    return Translator.load(model_file, options, alignment=True)
+
+
+def objects(stdout: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+# ------------------------------------------------------------------------------------- jsonl
+
+
+def test_jsonl_holds_an_object_for_each_line(
+    nmt: Nmt, model_file: Path, text: Path, translator: Translator
+) -> None:
+    words = ("--format", "jsonl", "--n-best", "2", "--alignment")
+    answer = nmt("translate", model_file, "--input", text, *QUICK, *words)
+    assert answer.status == 0
+    found = objects(answer.stdout)
+    assert [one["line"] for one in found] == [0, 1, 2, 3]
+    for one, expected in zip(found, translator.translate(LINES), strict=True):
+        assert one["text"] == expected.text
+        assert one["tokens"] == list(expected.tokens)
+        assert one["score"] == pytest.approx(expected.score, abs=1e-5)
+        assert one["pieces"] == expected.pieces
+        assert [other["text"] for other in one.get("others", [])] == [
+            other.text for other in expected.others
+        ]
+        assert len(one["token_log_probs"]) == len(one["tokens"])
+        # What is left is eos's.
+        assert one["log_prob"] <= sum(one["token_log_probs"]) + 1e-5
+        if expected.alignment is None:
+            assert "alignment" not in one
+            continue
+        (attention,) = one["attention"]
+        assert [len(row) for row in attention] == [len(one["src_tokens"])] * len(one["tokens"])
+        looked_at = zip(attention, one["alignment"], strict=True)
+        assert all(row[position] == max(row) for row, position in looked_at)
+        assert one["word_alignment"] == " ".join(f"{s}-{t}" for s, t in expected.alignment.words)
+
+
+def test_a_line_of_several_pieces_has_the_attention_of_each(
+    nmt: Nmt, model_file: Path, text: Path
+) -> None:
+    words = ("--format", "jsonl", "--alignment", "--split")
+    answer = nmt("translate", model_file, "--input", text, *QUICK, *words)
+    third = objects(answer.stdout)[2]
+    assert third["pieces"] == 2
+    first, second = third["attention"]
+    assert len(first) + len(second) == len(third["tokens"])
+    assert len(first[0]) + len(second[0]) == len(third["src_tokens"])
+    assert max(third["alignment"][: len(first)]) < len(first[0])
+    assert min(third["alignment"][len(first) :]) >= len(first[0])
+
+
+def test_text_may_be_followed_by_its_pairs_of_words(
+    nmt: Nmt, model_file: Path, text: Path, translator: Translator
+) -> None:
+    answer = nmt("translate", model_file, "--input", text, *QUICK, "--alignment")
+    for line, expected in zip(answer.stdout.splitlines(), translator.translate(LINES), strict=True):
+        if expected.alignment is None:
+            assert line == ""
+        else:
+            pairs = " ".join(f"{src}-{tgt}" for src, tgt in expected.alignment.words)
+            assert line == f"{expected.text} ||| {pairs}"
+
+
+def test_attention_is_drawn_of_the_first_line_with_text(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("\nthe cat\na dog\n")
+    picture = tmp_path / "attention.svg"
+    answer = nmt(
+        "translate", model_file, "--input", tmp_path / "in", *QUICK, "--attention", picture
+    )
+    assert answer.status == 0
+    assert answer.stdout.count("\n") == 3
+    drawn = "".join(ElementTree.parse(picture).getroot().itertext())
+    assert "Cross-attention, layer 1" in drawn
+    assert "cat" in drawn
+    assert "dog" not in drawn
+    picture.unlink()
+    (tmp_path / "in").write_text("\n\n")
+    answer = nmt(
+        "translate", model_file, "--input", tmp_path / "in", *QUICK, "--attention", picture
+    )
+    assert (answer.status, answer.stdout) == (0, "\n\n")
+    assert "attention.svg: not drawn; there is no line with text" in answer.stderr
+    assert not picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--attention", "/nowhere/a.svg"), "/nowhere: no such folder"),
+        (("--attention", "in"), "--attention in: exists and does not end in .svg"),
+        (("--attention", "a.svg", "--output", "out"), "--attention goes with one input, or a pipe"),
+        (("--attention", "a.svg", "--input", "in"), "several inputs"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_refused_before_any_work(
+    nmt: Nmt,
+    model_file: Path,
+    text: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(text.parent)
+    before = text.read_bytes()
+    answer = nmt("translate", model_file, "--input", "in", *QUICK, *words)
+    assert (answer.status, answer.stdout) == (2, "")
+    assert message in answer.stderr
+    assert text.read_bytes() == before
+
+
+# ------------------------------------------------------------------------- input of other kinds
+
+
+def test_translations_begin_with_the_prefixes_behind_tabs(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text("the cat\ta small bird\n\tb\nthe dog\nthe dog\t\na\told\ttab\n")
+    words = ("--input", tmp_path / "in", *QUICK)
+    answer = nmt("translate", model_file, *words, "--prefixes")
+    begun, blank, without, empty, tab = answer.stdout.splitlines()
+    assert begun.startswith("a small bird")
+    assert blank == ""
+    assert without == empty
+    assert tab.startswith("old\ttab")
+
+
+def test_paragraphs_are_translated_sentence_by_sentence(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    sentences = ["The cat sees a dog.", "The bird!", "A small house."]
+    (tmp_path / "paragraph").write_text(f"{' '.join(sentences)}\n\n{sentences[0]}\n")
+    (tmp_path / "lines").write_text("".join(f"{sentence}\n" for sentence in sentences))
+    whole, lines = (
+        nmt("translate", model_file, "--input", tmp_path / name, *QUICK, "--split")
+        for name in ("paragraph", "lines")
+    )
+    translated = lines.stdout.splitlines()
+    assert whole.stdout.splitlines() == [" ".join(translated), "", translated[0]]
+    assert json.loads(whole.stderr)["split"] == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_the_outputs_of_all_shards_are_that_of_the_whole(
+    nmt: Nmt, model_file: Path, tmp_path: Path, count: int
+) -> None:
+    (tmp_path / "in").write_text("the cat\n\na \ufffd dog\r\nthe old house\nthe river")
+    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
+    whole = nmt(*words).stdout
+    parts = [nmt(*words, "--shard", f"{i}/{count}") for i in range(1, count + 1)]
+    assert "".join(part.stdout for part in parts) == whole
+    for i, part in enumerate(parts, start=1):
+        out = tmp_path / f"out.{i}"
+        done = nmt(*words, "--shard", f"{i}/{count}", "--output", out, "--quiet")
+        assert done.status == 0
+        assert out.read_bytes() == part.stdout.encode()
+
+
+def test_lines_have_their_numbers_in_the_file(
+    nmt: Nmt, model_file: Path, text: Path, tmp_path: Path
+) -> None:
+    words = ("translate", model_file, "--input", text, *QUICK, "--format", "jsonl")
+    for to in ((), ("--output", tmp_path / "out", "--quiet")):
+        answer = nmt(*words, "--shard", "2/2", *to)
+        found = objects((tmp_path / "out").read_text() if to else answer.stdout)
+        assert [one["line"] for one in found] == [2, 3]
+
+
+def test_a_shard_s_notices_name_the_lines_of_the_file(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_bytes(b"a\nb\nc\n\xff\nd\ne\n")
+    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK, "--shard", "2/2")
+    assert "1 lines are not valid utf-8, the first is line 4" in nmt(*words).stderr
+    assert "line 4 is not valid utf-8" in nmt(*words, "--strict").stderr
+
+
+def test_one_shard_does_not_replace_another(nmt: Nmt, model_file: Path, text: Path) -> None:
+    out = text.with_name("out")
+    words = ("translate", model_file, "--input", text, *QUICK, "--output", out)
+    assert nmt(*words, "--shard", "1/2").status == 0
+    first = out.read_bytes()
+    answer = nmt(*words, "--shard", "2/2")
+    assert (answer.status, answer.stdout) == (2, "")
+    assert "out: holds shard 1/2 of this job; give shard 2/2 an output of its own" in answer.stderr
+    assert out.read_bytes() == first
+    # Another job may take its place.
+    assert nmt(*words, "--shard", "2/2", "--beam-size", "1").status == 0
+
+
+def test_a_pipe_has_no_shards(model_file: Path) -> None:
+    command = [sys.executable, "-m", "nmt", "translate", str(model_file), "--shard", "1/2"]
+    done = subprocess.run(command, input=b"a\n", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--shard needs --input FILE" in done.stderr
+
+
+# --------------------------------------------------------------------------- other searches
+
+
+def test_samples_follow_from_the_seed(nmt: Nmt, model_file: Path, text: Path) -> None:
+    words = ("translate", model_file, "--input", text, *QUICK, "--sample", "--n-best", "3")
+    one, same, small, other = (
+        [line.split(" ||| ")[1] for line in nmt(*words, *more).stdout.splitlines()]
+        for more in ((), (), ("--batch-tokens", "1", "--pool-lines", "2"), ("--seed", "2"))
+    )
+    assert one == same == small
+    assert one != other
+    assert len(one) == 3 * 3 + 1
+
+
+def test_models_translate_together(
+    nmt: Nmt, model_file: Path, text: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    torch.manual_seed(8)
+    weights: dict[str, torch.Tensor] = dict(card.build().named_parameters())
+    with torch.no_grad():
+        weights["output_projection"][EOS_ID] = 0.0
+    write_model(tmp_path / "other", card, weights)
+    words = ("--input", text, *QUICK, "--scores")
+    alone, other, twice, both, reversed_ = (
+        nmt("translate", first, *words, *(("--ensemble", second) if second else ())).stdout
+        for first, second in (
+            (model_file, None),
+            (tmp_path / "other", None),
+            (model_file, model_file),
+            (model_file, tmp_path / "other"),
+            (tmp_path / "other", model_file),
+        )
+    )
+    assert twice == alone
+    assert both == reversed_
+    assert both not in (alone, other)
+
+
+def test_models_of_other_vocabularies_are_no_ensemble(
+    nmt: Nmt, model_file: Path, text: Path, card: ModelCard, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from nmt.data.vocabulary import learn_vocabulary
+
+    vocabulary = learn_vocabulary(["another text of other words"], vocab_size=280)
+    other = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+    write_model(tmp_path / "other", other, dict(other.build().named_parameters()))
+    answer = nmt("translate", model_file, "--input", text, "--ensemble", tmp_path / "other")
+    assert (answer.status, answer.stdout) == (2, "")
+    assert "models of an ensemble must share their languages and vocabularies" in answer.stderr
+
+
+# ----------------------------------------------------------------------------- other engines
+
+
+def test_an_export_translates_as_its_model_does(
+    nmt: Nmt, model_file: Path, text: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    done = nmt("export", "ctranslate2", model_file, tmp_path / "fast")
+    assert (done.status, done.stdout) == (0, "")
+    words = ("--input", text, *QUICK, "--beam-size", "1")
+    fast = nmt("translate", tmp_path / "fast", *words, "--engine", "ctranslate2")
+    assert fast.status == 0
+    assert len(fast.stdout.splitlines()) == len(LINES)
+    assert fast.stdout.splitlines()[1] == ""
+    for more, message in (
+        ((), "is an export; add --engine ctranslate2"),
+        (("--engine", "ctranslate2", "--beam-size", "4"), "--length-penalty-form power"),
+        (("--engine", "ctranslate2", "--prefixes"), "--prefixes"),
+        (("--engine", "ctranslate2", "--attention", "a.svg"), "--attention"),
+        (("--engine", "ctranslate2", "--max-tokens", "0"), "--max-tokens must be 1 or more"),
+        (("--engine", "ctranslate2", "--alignment"), "no alignments"),
+        (("--engine", "ctranslate2", "--format", "jsonl"), "no scores of tokens"),
+        (("--engine", "ctranslate2", "--precision", "int8"), "its own precision"),
+        (("--engine", "ctranslate2", "--sample"), "samples"),
+        (("--engine", "ctranslate2", "--ensemble", model_file), "ensembles"),
+    ):
+        refused = nmt("translate", tmp_path / "fast", *words, *more)
+        assert (refused.status, refused.stdout) == (2, "")
+        assert message in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("onnx", "MODEL", "out"), "unknown format 'onnx'"),
+        (("ctranslate2", "MODEL", "nowhere/out"), "nowhere: no such folder"),
+        (("ctranslate2", "MODEL", "out", "--quantization", "int9"), "did you mean 'int8'?"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(
+    nmt: Nmt,
+    model_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = nmt("export", *(model_file if word == "MODEL" else word for word in words))
+    assert (answer.status, answer.stdout) == (2, "")
+    (line,) = answer.stderr.splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+# --------------------------------------------------------------------------------- terminal
+
+
+def test_on_a_terminal_each_typed_line_is_answered(
+    model_file: Path, translator: Translator
+) -> None:
+    command = [sys.executable, "-m", "nmt", "translate", str(model_file), *QUICK]
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TERM": "dumb"},
+    )
+    os.close(slave)
+    try:
+        seen = ""
+        for typed in ("the cat sees a bird", "", "the small tree"):
+            seen += _read_until(master, seen, "> ")
+            os.write(master, f"{typed}\n".encode())
+        seen += _read_until(master, seen, "> ")
+        os.write(master, b"\x04")  # Ctrl-D
+        _, complaints = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(master)
+    assert (process.returncode, complaints) == (0, b"")
+    lines = [line.removeprefix("> ") for line in seen.replace("\r", "").split("\n")]
+    first, _, _, last = translator.translate(LINES)
+    for expected in (first.text, last.text):
+        assert expected in lines
+
+
+def _read_until(master: int, seen: str, prompt: str) -> str:
+    """Return what comes until the prompt stands at the end."""
+    found = ""
+    while not (seen + found).endswith(prompt) or not found:
+        assert select.select([master], [], [], 60)[0], f"nothing comes behind {seen + found!r}"
+        found += os.read(master, 4_096).decode(errors="replace")
+    return found

@@ -1,0 +1,91 @@
+"""What `import nmt` offers to Python programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nmt
+from nmt.errors import UsageError
+
+LINES = ["the cat sees a bird", "", "a dog. The old house", "the small tree"]
+OPTIONS = nmt.SearchOptions(beam_size=2, n_best=2, max_extra_tokens=3)
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    program = "import sys, nmt; nmt.__version__; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"False"
+
+
+def test_all_names_are_there_and_no_others() -> None:
+    for name in nmt.__all__:
+        assert getattr(nmt, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'translate'"):
+        _ = nmt.translate
+
+
+def test_a_result_tells_all_about_a_line(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS, alignment=True)
+    first, blank, _, last = translator.translate(LINES)
+    assert blank == nmt.Translation("", 0.0, 0.0, (), (), 0)
+    for found in (first, last):
+        assert found.text
+        assert len(found.tokens) == len(found.token_log_probs)
+        assert found.score < 0
+        assert len(found.others) == 1
+        assert found.score >= found.others[0].score
+        assert isinstance(found.alignment, nmt.Alignment)
+        assert len(found.alignment.positions) == len(found.tokens)
+    assert last.alignment is not None
+    assert "".join(last.alignment.src_tokens).replace("▁", " ").strip() == LINES[-1]
+
+
+def test_a_stream_is_taken_as_it_comes(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS)
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in LINES:
+            taken.append(line)
+            yield f"{line}\n"
+
+    stream = translator.stream(lines(), pool_lines=2)
+    first = next(stream)
+    assert taken == LINES[:2]
+    texts = [translation.text for translation in translator.translate(LINES)]
+    assert [first.text, *(translation.text for translation in stream)] == texts
+
+
+def test_prefixes_and_paragraphs(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS, split=True)
+    begun, free = translator.translate(LINES[2:], prefixes=["a small bird", ""])
+    assert begun.text.startswith("a small bird")
+    assert (begun.pieces, free.pieces) == (2, 1)
+    assert free.text == translator.translate(LINES[3:])[0].text
+
+
+def test_half_a_character_is_no_text(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS)
+    whole, half = translator.translate(["a \ufffd dog", "a \udcff dog"])
+    assert half.text == whole.text
+
+
+def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS)
+    for wrong in (
+        lambda: translator.translate("the cat"),
+        lambda: translator.translate(["the cat", "a dog"], ["x"]),
+        lambda: translator.translate(["the cat"], "x"),
+        lambda: list(translator.stream("the cat")),
+        lambda: list(translator.stream(["the cat"], pool_lines=0)),
+        lambda: nmt.Translator.load([]),
+        lambda: nmt.Translator.load(model_file, batch_tokens=0),
+        lambda: nmt.SearchOptions(beam_size=0),
+    ):
+        with pytest.raises(UsageError):
+            wrong()
