@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,66 +74,109 @@ class CTranslate2Engine(Engine):
                 "ctranslate2 has no scores of translations that begin with a prefix; use the "
                 "engine torch"
             )
-        batches = self._batches(sources, order, budget)
+        retried: list[int] = []
+        for number, found in self._pass(sources, order, budget, on_step, alike=False):
+            if found is None:
+                retried.append(number)
+            else:
+                yield number, found
+        for number, found in self._pass(sources, retried, budget, on_step, alike=True):
+            yield number, found or []
+
+    def _pass(
+        self,
+        sources: Sequence[Source],
+        order: Sequence[int],
+        budget: int,
+        on_step: Callable[[], object] | None,
+        *,
+        alike: bool,
+    ) -> Iterator[tuple[int, list[Hypothesis] | None]]:
+        """Translate some sources; yield None for those that need a pass of sources alike.
+
+        A batch has one limit for all its translations: its shortest source's. Where all of a beam
+        are finished before, any other limit would have been the same.
+
+        Args:
+            sources, order, budget, on_step: those of `find`.
+            alike: whether a batch is of sources of one length, so that the limit is their own.
+        """
+        batches = _batches(sources, order, budget, alike=alike)
         # Where one source fills the budget it is to have all memory.
-        is_tight = 2 * room(sources[order[0]]) > budget
+        is_tight = bool(order) and 2 * room(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
-        under_way: deque[tuple[list[int], list[Any]]] = deque()
+        under_way: deque[tuple[list[int], int, list[Any]]] = deque()
         try:
             while True:
                 for numbers in islice(batches, most - len(under_way)):
-                    under_way.append((numbers, self._submit([sources[n] for n in numbers])))
+                    limit = self.options.longest(len(sources[numbers[-1]].ids))
+                    results = self._submit([sources[number] for number in numbers], limit)
+                    under_way.append((numbers, limit, results))
                 if not under_way:
                     return
                 if on_step is not None:
                     on_step()
-                numbers, results = under_way.popleft()
+                numbers, limit, results = under_way.popleft()
                 for number, result in zip(numbers, results, strict=True):
-                    yield number, self._hypotheses(sources[number], result.result())
+                    found = result.result()
+                    longest = self.options.longest(len(sources[number].ids))
+                    is_cut = any(len(tokens) >= limit for tokens in found.hypotheses)
+                    needs_more = is_cut and limit < longest
+                    yield number, None if needs_more else self._hypotheses(found, longest)
         finally:
-            for _, results in under_way:
+            for _, _, results in under_way:
                 for result in results:
                     with contextlib.suppress(RuntimeError):  # the first one has been told of
                         result.result()
 
-    def _batches(
-        self, sources: Sequence[Source], order: Sequence[int], budget: int
-    ) -> Iterator[list[int]]:
-        """Yield sources of one length by themselves, for a batch has one limit for all."""
-        for _, alike in groupby(order, key=lambda number: len(sources[number].ids)):
-            numbers = list(alike)
-            size = max(1, budget // room(sources[numbers[0]]))
-            for start in range(0, len(numbers), size):
-                yield numbers[start : start + size]
-
-    def _submit(self, sources: Sequence[Source]) -> list[Any]:
-        """Begin to translate sources of one length."""
+    def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
+        """Begin to translate sources, each to at most so many tokens."""
         results: list[Any] = self._model.translate_batch(
             [[self._src_tokens[i] for i in source.ids] for source in sources],
             beam_size=self.options.beam_size,
-            num_hypotheses=self.options.n_best,
+            num_hypotheses=self.options.beam_size,
             # Of one hypothesis it would change nothing but the score.
             length_penalty=self.options.length_penalty if self.options.beam_size > 1 else 0.0,
             min_decoding_length=self.options.min_tokens,
-            max_decoding_length=self.options.longest(len(sources[0].ids)),
+            max_decoding_length=limit,
             max_input_length=0,
             return_scores=True,
             asynchronous=True,
         )
         return results
 
-    def _hypotheses(self, source: Source, result: Any) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, longest: int) -> list[Hypothesis]:
         found = []
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+        pairs = zip(result.hypotheses, result.scores, strict=True)
+        for tokens, score in islice(pairs, self.options.n_best):
             if math.isnan(score):
                 continue
             ids = tuple(self._tgt_ids[token] for token in tokens)
-            # What has been cut off has no eos.
-            length = len(ids) + (len(ids) < self.options.longest(len(source.ids)))
+            length = len(ids) + (len(ids) < longest)  # what has been cut off has no eos
             penalty = self.options.penalty(length)
             log_prob = score * (penalty if self.options.beam_size > 1 else 1.0)
             found.append(Hypothesis(ids, log_prob, log_prob / penalty))
         return found
+
+
+def _batches(
+    sources: Sequence[Source], order: Sequence[int], budget: int, *, alike: bool
+) -> Iterator[list[int]]:
+    """Yield batches of sources, longest first, each within the budget or of a single one.
+
+    alike: whether those of a batch are of one length.
+    """
+    batch: list[int] = []
+    for number in order:
+        if batch:
+            first = sources[batch[0]]
+            is_full = (len(batch) + 1) * room(first) > budget
+            if is_full or (alike and room(sources[number]) != room(first)):
+                yield batch
+                batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def load(

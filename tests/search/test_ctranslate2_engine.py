@@ -154,6 +154,20 @@ def test_what_stands_beside_a_sentence_changes_nothing(
     assert [h.ids for (h,) in together] == [h.ids for (h,) in alone]
 
 
+def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
+    exported: Path, sources: list[Source]
+) -> None:
+    # With no room beside the source's length many translations are cut, and each where it is alone.
+    options = replace(POWER, max_extra_tokens=0, n_best=2)
+    translator = start(exported, options)
+    together = found(translator, sources)
+    alone = [found(translator, [source])[0] for source in sources]
+    assert [[h.ids for h in best] for best in together] == [[h.ids for h in best] for best in alone]
+    lengths = [len(best[0].ids) for best in together]
+    assert any(length == len(s.ids) for length, s in zip(lengths, sources, strict=True))
+    assert all(length <= len(s.ids) for length, s in zip(lengths, sources, strict=True))
+
+
 def test_lengths_are_kept_to(exported: Path, sources: list[Source]) -> None:
     options = replace(POWER, min_tokens=4, max_tokens=6, n_best=2)
     lengths = {len(h.ids) for best in found(start(exported, options), sources) for h in best}
