@@ -9,89 +9,30 @@ holds it. This module knows nothing of torch.
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from nmt.config_values import Value, checked, value
 from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.model_config import MODEL_CONFIGS, ModelConfig
 
-Value = bool | int | float | str
 Layer = tuple[str, Mapping[str, object]]
 """Where values come from, as the user knows it, and the values by key."""
-
-
-def _value(
-    default: Value,
-    help: str,
-    *,
-    minimum: float | None = None,
-    below: float | None = None,
-    choices: tuple[str, ...] = (),
-    resumable: bool = False,
-) -> Any:
-    """Declare a configuration field; `resumable` ones may change when a run goes on."""
-    metadata = {
-        "help": help,
-        "minimum": minimum,
-        "below": below,
-        "choices": choices,
-        "resumable": resumable,
-    }
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """The Transformer of Vaswani et al. (2017); defaults are its base model."""
-
-    num_encoder_layers: int = _value(
-        6, "Layers of the encoder (the paper's N).", minimum=1, below=1000
-    )
-    num_decoder_layers: int = _value(
-        6, "Layers of the decoder (the paper's N).", minimum=1, below=1000
-    )
-    d_model: int = _value(
-        512, "Width of the residual stream; even, divisible by num_heads.", minimum=2, below=1e6
-    )
-    d_ff: int = _value(2048, "Inner width of the feed-forward sub-layer.", minimum=1, below=1e6)
-    num_heads: int = _value(8, "Attention heads, each d_model / num_heads wide.", minimum=1)
-    dropout: float = _value(
-        0.1,
-        "P_drop: on each sub-layer's output and on the sum of embeddings and positions.",
-        minimum=0.0,
-        below=1.0,
-    )
-    tie_embeddings: str = _value(
-        "all",
-        "Which of source embedding, target embedding and output projection are one matrix: "
-        "all three, the decoder's two, or none. Separate vocabularies cannot share all.",
-        choices=("all", "decoder", "none"),
-    )
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with the combination of values."""
-        found = []
-        if self.num_heads > 0 and self.d_model % self.num_heads:
-            found.append(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
-        if self.d_model % 2:
-            found.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained; defaults are the paper's (sections 5.1 to 5.4)."""
 
-    seed: int = _value(1, "Seed of initial weights, data order and dropout.", minimum=0)
-    batch_tokens: int = _value(
+    seed: int = value(1, "Seed of initial weights, data order and dropout.", minimum=0)
+    batch_tokens: int = value(
         25_000,
         "Target tokens of one update, over all ranks and micro-batches; the source side obeys "
         "the same bound.",
         minimum=1,
     )
-    micro_batch_tokens: int = _value(
+    micro_batch_tokens: int = value(
         0,
         "Tokens of one forward pass on either side: a matter of memory that never changes which "
         "pairs make up an update. 0: as many as fit, up to 2048 on a CPU "
@@ -100,122 +41,122 @@ class TrainingConfig:
         minimum=0,
         resumable=True,
     )
-    max_updates: int = _value(
+    max_updates: int = value(
         100_000,
         "Updates after which training ends. A finished run may go on with more: linear and cosine, "
         "which end at 0 there, then rise at once to where the longer schedule is.",
         minimum=1,
         resumable=True,
     )
-    patience: int = _value(
+    patience: int = value(
         0,
         "Validations in a row without a better result after which training ends; 0: never.",
         minimum=0,
         resumable=True,
     )
-    precision: str = _value(
+    precision: str = value(
         "fp32",
         "Type of weights and activations in the forward and backward pass; the optimiser keeps "
         "an fp32 master copy of the weights.",
         choices=("fp32", "bf16", "fp16"),
     )
-    device: str = _value(
+    device: str = value(
         "auto",
         "Where to compute; auto: a GPU if there is one.",
         choices=("auto", "cpu", "cuda"),
         resumable=True,
     )
-    threads: int = _value(
+    threads: int = value(
         0,
         "CPU threads of each process; 0: the machine's cores divided by the processes, kept when "
         "as many processes go on.",
         minimum=0,
         resumable=True,
     )
-    compile: bool = _value(
+    compile: bool = value(
         False,
         "Whether torch.compile makes the model's forward and backward pass, which takes some "
         "minutes at the start; meant for GPUs.",
     )
-    matmul: str = _value(
+    matmul: str = value(
         "auto",
         "Library of fp32 matrix products on CPUs; auto: the faster of the two here, found by "
         "timing and kept when the run goes on.",
         choices=("auto", "torch", "onednn"),
     )
-    label_smoothing: float = _value(
+    label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
     )
-    subword_dropout: float = _value(
+    subword_dropout: float = value(
         0.0,
         "BPE dropout: chance that a merge of a token is undone, anew in each epoch. It makes "
         "sentences longer than batch_tokens counts.",
         minimum=0.0,
         below=1.0,
     )
-    schedule: str = _value(
+    schedule: str = value(
         "inverse_sqrt",
         "Learning rate after linear warm-up: falling with the inverse square root of the update "
         "(the paper's), to 0 at max_updates linearly or as half a cosine, or constant.",
         choices=("inverse_sqrt", "linear", "cosine", "constant"),
     )
-    learning_rate: float = _value(
+    learning_rate: float = value(
         0.0,
         "Peak learning rate, reached at the end of the warm-up; 0: the paper's, "
         "(d_model * warmup_updates)^-0.5.",
         minimum=0.0,
     )
-    warmup_updates: int = _value(4_000, "Updates of linear warm-up.", minimum=1)
-    adam_beta1: float = _value(0.9, "Adam's decay of the mean gradient.", minimum=0.0, below=1.0)
-    adam_beta2: float = _value(0.98, "Adam's decay of the mean square.", minimum=0.0, below=1.0)
-    adam_epsilon: float = _value(1e-9, "Adam's epsilon.", minimum=0.0)
-    clip_norm: float = _value(
+    warmup_updates: int = value(4_000, "Updates of linear warm-up.", minimum=1)
+    adam_beta1: float = value(0.9, "Adam's decay of the mean gradient.", minimum=0.0, below=1.0)
+    adam_beta2: float = value(0.98, "Adam's decay of the mean square.", minimum=0.0, below=1.0)
+    adam_epsilon: float = value(1e-9, "Adam's epsilon.", minimum=0.0)
+    clip_norm: float = value(
         0.0, "Largest norm of an update's gradient; 0: no clipping.", minimum=0.0
     )
-    ema_decay: float = _value(
+    ema_decay: float = value(
         0.0,
         "Decay of an exponential moving average of the weights, which is then what is "
         "validated and kept; 0: none.",
         minimum=0.0,
         below=1.0,
     )
-    freeze: str = _value(
+    freeze: str = value(
         "",
         "Which weights do not change: patterns over their names with commas between, such as "
         "encoder.*,src_embedding.*; a tied weight goes by each of its names.",
     )
-    log_every: int = _value(
+    log_every: int = value(
         100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True
     )
-    validate_every: int = _value(
+    validate_every: int = value(
         1_000, "Updates between two validations.", minimum=1, resumable=True
     )
-    validate_bleu: bool = _value(
+    validate_bleu: bool = value(
         False, "Whether validation also translates the valid text by beam search and scores BLEU."
     )
-    sample_translations: int = _value(
+    sample_translations: int = value(
         3,
         "Lines of the valid text whose translations every validation shows; 0: none.",
         minimum=0,
         resumable=True,
     )
-    best_metric: str = _value(
+    best_metric: str = value(
         "loss",
         "What the best checkpoints are best by: valid loss, or BLEU (needs validate_bleu).",
         choices=("loss", "bleu"),
     )
-    save_every: int = _value(
+    save_every: int = value(
         1_500, "Updates between two checkpoints, which averaging uses.", minimum=1, resumable=True
     )
-    save_minutes: float = _value(
+    save_minutes: float = value(
         15.0,
         "Minutes between two safety saves of the training state, which are never averaged.",
         minimum=0.1,
         resumable=True,
     )
-    keep_last: int = _value(5, "Newest checkpoints kept.", minimum=1, resumable=True)
-    keep_best: int = _value(1, "Best checkpoints kept.", minimum=1, resumable=True)
-    tensorboard: bool = _value(
+    keep_last: int = value(5, "Newest checkpoints kept.", minimum=1, resumable=True)
+    keep_best: int = value(1, "Best checkpoints kept.", minimum=1, resumable=True)
+    tensorboard: bool = value(
         False,
         "Whether to write all figures for TensorBoard too (needs the extra tensorboard).",
         resumable=True,
@@ -227,12 +168,6 @@ class TrainingConfig:
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
         return found
-
-
-ModelConfig = TransformerConfig
-
-MODEL_CONFIGS: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
-"""The configuration class of each architecture."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +196,7 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                 problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
                 continue
             try:
-                values[key] = _checked(fields[key], raw)
+                values[key] = checked(fields[key], raw)
             except ValueError as error:
                 problems.append(f"{origin}: {error}")
     model = _build(model_class, values)
@@ -292,45 +227,6 @@ def model_config_from(architecture: str, values: Mapping[str, object], origin: s
 
 def _build(cls: Any, values: Mapping[str, Value]) -> Any:
     return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
-
-
-def _checked(spec: dataclasses.Field[Any], raw: object) -> Value:
-    """Return `raw` as the field's type; a string, as the command line gives it, is parsed."""
-    kind = type(spec.default)
-    value = _parse(spec.name, raw, kind) if isinstance(raw, str) and kind is not str else raw
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if type(value) is not kind:
-        raise ValueError(f"{spec.name} is {raw!r}, not {_KIND_NAMES[kind]}")
-    assert isinstance(value, (bool, int, float, str))
-    rules = spec.metadata
-    if rules["choices"] and value not in rules["choices"]:
-        suggestion = did_you_mean(str(value), rules["choices"])
-        raise ValueError(f"{spec.name} cannot be {value!r}{suggestion}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{spec.name} is {value}, not a finite number")
-    if isinstance(value, int) and value > _LARGEST:
-        raise ValueError(f"{spec.name} is {value}, above the largest number {_LARGEST}")
-    if rules["minimum"] is not None and value < rules["minimum"]:
-        raise ValueError(f"{spec.name} is {value}, below its minimum {rules['minimum']:g}")
-    if rules["below"] is not None and value >= rules["below"]:
-        raise ValueError(f"{spec.name} is {value}; it must be below {rules['below']:g}")
-    return value
-
-
-_LARGEST = 2**31 - 1
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
-_KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-
-
-def _parse(name: str, text: str, kind: type) -> object:
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        # A comma only ever parts thousands: elsewhere 0,5 is one half, and must not become 5.
-        return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
-    except (KeyError, ValueError):
-        raise ValueError(f"{name} is {text!r}, not {_KIND_NAMES[kind]}") from None
 
 
 def resumable_keys() -> frozenset[str]:

@@ -8,8 +8,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nmt.config import MODEL_CONFIGS, TrainingConfig
+from nmt.config import TrainingConfig
 from nmt.errors import UsageError
+from nmt.model_config import MODEL_CONFIGS
 
 
 def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:

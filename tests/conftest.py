@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.config import TransformerConfig
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"

@@ -12,13 +12,13 @@ from nmt.config import (
     Layer,
     Recipe,
     TrainingConfig,
-    TransformerConfig,
     model_config_from,
     resolve_recipe,
     resumable_keys,
 )
 from nmt.config_text import format_toml, parse_overrides, read_toml
 from nmt.errors import DataError, UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models.registry import preset_values
 
 
@@ -48,6 +48,7 @@ def test_later_layers_win_default_preset_toml_command_line(tmp_path: Path) -> No
         (str(recipe), toml),
         ("--set", overrides),
     )
+    assert isinstance(resolved.model, TransformerConfig)
     assert resolved.model.num_decoder_layers == 3  # the preset's
     assert resolved.model.num_heads == 2  # the file's, over the preset's 4
     assert resolved.model.d_model == 32  # the command line's, over all

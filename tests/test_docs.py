@@ -11,11 +11,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt.config import TrainingConfig, TransformerConfig, resolve_recipe, resumable_keys
+from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
 from nmt.data.rules import RULES
+from nmt.model_config import MODEL_CONFIGS
 from nmt.models.registry import PRESETS, count_parameters, preset_values
 
 ROOT = Path(__file__).parent.parent
@@ -25,8 +27,11 @@ SHELL_BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
 
 def config_table() -> str:
     rows = ["| key | default | what it is |", "|---|---:|---|"]
-    for section, cls in (("model", TransformerConfig), ("training", TrainingConfig)):
-        rows.append(f"| **[{section}]** | | |")
+    sections: dict[str, Any] = {
+        f"[model]** of `{name}`": cls for name, cls in MODEL_CONFIGS.items()
+    }
+    for section, cls in (sections | {"[training]**": TrainingConfig}).items():
+        rows.append(f"| **{section} | | |")
         for spec in dataclasses.fields(cls):
             default = str(spec.default).lower() if spec.default in (True, False) else spec.default
             rows.append(f"| `{spec.name}` | {default} | {spec.metadata['help']} |")

@@ -11,9 +11,10 @@ import torch
 from torch._dynamo.utils import counters
 from toy_training import metrics, newest_state, prepare_toy, spoil_gradients, status, train, weights
 
-from nmt.config import TransformerConfig, Value
+from nmt.config_values import Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
+from nmt.model_config import TransformerConfig
 from nmt.models.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.options import Sampling, SearchOptions

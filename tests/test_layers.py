@@ -24,7 +24,16 @@ STAGES = ("data", "models", "search", "scoring", "training", "cli")
 ONLY_FROM = {"scoring": {"data", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
-GROUND_FLOOR = ("errors", "files", "console", "config", "plot", "svg")
+GROUND_FLOOR = (
+    "errors",
+    "files",
+    "console",
+    "config",
+    "config_values",
+    "model_config",
+    "plot",
+    "svg",
+)
 """Modules that every stage stands on, and that therefore know none."""
 
 DOORS = {

@@ -23,7 +23,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Recipe, Value, resolve_recipe
+from nmt.config import Recipe, resolve_recipe
+from nmt.config_values import Value
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare

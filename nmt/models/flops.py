@@ -7,9 +7,10 @@ where a causal mask hides half of them, as implementations compute them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from nmt.config import ModelConfig, TransformerConfig
 from nmt.data.batches import LengthSums
+from nmt.model_config import ModelConfig, TransformerConfig
 
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
@@ -27,9 +28,7 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits
 
 
-MULTIPLY_ADDS: dict[str, Callable[[ModelConfig, int, LengthSums], int]] = {
-    "transformer": _transformer
-}
+MULTIPLY_ADDS: dict[str, Callable[[Any, int, LengthSums], int]] = {"transformer": _transformer}
 """Multiply-adds of a forward pass of each architecture, over pairs of these lengths."""
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig, model_config_from
+from nmt.config import model_config_from
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
+from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only

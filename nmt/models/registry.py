@@ -6,17 +6,19 @@ named it is frozen: published results stand on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from nmt.config import ModelConfig, Value
+from nmt.config_values import Value
 from nmt.errors import UsageError, did_you_mean
+from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.shapes_only import shapes_only
 from nmt.models.transformer import Transformer
 
-ARCHITECTURES = {"transformer": Transformer}
-"""The class of each architecture; its configuration stands in `nmt.config.MODEL_CONFIGS`."""
+ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {"transformer": Transformer}
+"""How each is built, from its configuration and the sizes of its vocabularies."""
 
 
 @dataclass(frozen=True)

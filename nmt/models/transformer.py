@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import Batch, Packed
+from nmt.model_config import TransformerConfig
 from nmt.models.attention import (
     CrossAttention,
     KeyValueCache,

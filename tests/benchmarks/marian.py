@@ -11,8 +11,8 @@ from benchmarks.contenders import Contender, Job, Measurement, environment
 from benchmarks.corpora import write_training_text
 from benchmarks.machine import CORES
 
-from nmt.config import TransformerConfig
 from nmt.data.folder import DataFolder
+from nmt.model_config import TransformerConfig
 
 _LINE = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
 

@@ -22,8 +22,8 @@ from benchmarks.layers import Projections, decoder_layers, encoder_layers
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt.config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
+from nmt.model_config import TransformerConfig
 from nmt.models.embeddings import sinusoidal_positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 

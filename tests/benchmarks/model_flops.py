@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import LengthSums
 from nmt.data.folder import PairDataset
+from nmt.model_config import TransformerConfig
 from nmt.models.flops import training_flops
 
 

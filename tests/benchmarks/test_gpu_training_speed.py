@@ -32,6 +32,7 @@ from benchmarks.report import publish, spread, table
 
 from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
+from nmt.model_config import TransformerConfig
 from nmt.models.registry import preset_values
 
 pytestmark = [
@@ -105,6 +106,7 @@ def test_gpu_training_speed(
     job = Job(data, preset, BATCH_TOKENS, "cuda", TEXTBOOK_PAIRS)
     folder = DataFolder.open(data)
     config = resolve_recipe("", "transformer", [("", preset_values(preset))]).model
+    assert isinstance(config, TransformerConfig)
     runs = tmp_path / "runs"
     runs.mkdir()
     systems: dict[str, Contender] = {

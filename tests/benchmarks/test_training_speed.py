@@ -26,6 +26,7 @@ from benchmarks.report import publish, spread, table
 
 from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
+from nmt.model_config import TransformerConfig
 from nmt.models.registry import preset_values
 
 pytestmark = pytest.mark.benchmark
@@ -71,6 +72,7 @@ def test_training_speed(
     job = Job(data_of(corpus), f"transformer_{size}", BATCH_TOKENS)
     data = DataFolder.open(job.data)
     config = resolve_recipe("", "transformer", [("", preset_values(job.preset))]).model
+    assert isinstance(config, TransformerConfig)
     systems: dict[str, Contender] = {
         "textbook, fp32": contenders.textbook(job, "fp32"),
         "nmt, fp32": contenders.nmt(job, "fp32", tmp_path),

@@ -17,8 +17,9 @@ import torch
 from benchmarks.machine import CORES
 from benchmarks.textbook import Textbook, tokens_per_second
 
-from nmt.config import TransformerConfig, resolve_recipe
+from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
+from nmt.model_config import TransformerConfig
 from nmt.models.registry import preset_values
 
 
@@ -28,9 +29,8 @@ def main(data: str, preset: str, device: str, precision: str, *counts: str) -> N
     torch.set_default_device(device)
     torch.manual_seed(1)
     folder = DataFolder.open(Path(data))
-    config: TransformerConfig = resolve_recipe(
-        preset, "transformer", [(preset, preset_values(preset))]
-    ).model
+    config = resolve_recipe(preset, "transformer", [(preset, preset_values(preset))]).model
+    assert isinstance(config, TransformerConfig)
     model = Textbook(
         len(folder.src_vocabulary),
         d_model=config.d_model,

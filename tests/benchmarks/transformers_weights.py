@@ -16,8 +16,8 @@ from benchmarks.layers import Projections, decoder_layers, encoder_layers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from nmt.model_config import TransformerConfig
 from nmt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
 Named = Iterator[tuple[str, Tensor]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import pack_sources
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.models.registry import build_model

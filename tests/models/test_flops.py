@@ -8,8 +8,8 @@ import torch
 from pairs import batch_of
 from torch.utils.flop_counter import FlopCounterMode
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import Batch, LengthSums
+from nmt.model_config import TransformerConfig
 from nmt.models.flops import MULTIPLY_ADDS, training_flops
 from nmt.models.registry import ARCHITECTURES, build_model
 

@@ -16,11 +16,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import (
     FORMAT_VERSION,
@@ -152,11 +152,11 @@ def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None
 
 def test_what_keeps_models_from_being_averaged_is_told(card: ModelCard) -> None:
     assert card.differences(replace(card, update=9, valid={}, data="other")) == []
-    config = replace(card.config, d_ff=64)
+    config = replace(card.config, d_model=64)
     other = learn_vocabulary(["ein Baum und ein Haus"], vocab_size=275)
     assert card.differences(replace(card, config=config, tgt_lang="fr", tgt_vocabulary=other)) == [
         "tgt_lang de and fr",
-        "d_ff 32 and 64",
+        "d_model 16 and 64",
         "another tgt vocabulary",
     ]
 

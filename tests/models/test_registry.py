@@ -7,8 +7,10 @@ import dataclasses
 import pytest
 import torch
 
-from nmt.config import MODEL_CONFIGS, TrainingConfig, TransformerConfig, Value, resolve_recipe
+from nmt.config import TrainingConfig, resolve_recipe
+from nmt.config_values import Value
 from nmt.errors import UsageError
+from nmt.model_config import MODEL_CONFIGS, TransformerConfig
 from nmt.models.registry import (
     ARCHITECTURES,
     PRESETS,

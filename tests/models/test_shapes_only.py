@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from nmt.config import TransformerConfig
+from nmt.model_config import TransformerConfig
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import Batch
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
 from nmt.search.alignment import (

@@ -35,9 +35,9 @@ from tables import (
     written,
 )
 
-from nmt.config import TransformerConfig
 from nmt.data.batches import pack_sources
 from nmt.errors import UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
 from nmt.search.alive import Group

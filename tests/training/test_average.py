@@ -161,9 +161,9 @@ def test_one_run_or_several_files(learnt: Path, write: Callable[..., Path], tmp_
 def test_models_of_other_shapes_are_refused_by_name(
     card: ModelCard, write: Callable[..., Path], tmp_path: Path
 ) -> None:
-    other = dataclasses.replace(card.config, d_ff=64, dropout=0.3)
+    other = dataclasses.replace(card.config, d_model=64, dropout=0.3)
     paths = [write("one"), write("two", config=other)]
-    message = "do not belong together: d_ff 32 and 64; dropout 0.1 and 0.3"
+    message = "do not belong together: d_model 16 and 64; dropout 0.1 and 0.3"
     with pytest.raises(DataError, match=message):
         average_models(paths, tmp_path / "mean.safetensors")
     assert not (tmp_path / "mean.safetensors").exists()

@@ -28,7 +28,7 @@ from toy_training import (
     train,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.errors import NMTError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training.run_folder import RunFolder

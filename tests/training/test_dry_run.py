@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from toy_training import content, nmt, prepare_toy, recipe, settings_of, train
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, Update, updates_from

@@ -25,7 +25,7 @@ from toy_training import (
     training_until,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.errors import DataError
 from nmt.models.model_file import load_model
 

@@ -11,8 +11,10 @@ from pairs import batch_of
 from torch import Tensor, nn
 from toy_training import metrics, newest_state, recipe, train, weights
 
-from nmt.config import TrainingConfig, TransformerConfig, Value
+from nmt.config import TrainingConfig
+from nmt.config_values import Value
 from nmt.errors import UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader
 from nmt.models.registry import build_model

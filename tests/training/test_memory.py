@@ -9,7 +9,7 @@ import pytest
 import torch
 from toy_training import recipe
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.device import DTYPES

@@ -11,8 +11,9 @@ import torch
 from pairs import batch_of
 from torch import Tensor, nn
 
-from nmt.config import TrainingConfig, TransformerConfig
+from nmt.config import TrainingConfig
 from nmt.data.batches import Batch
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.flat_weights import FlatWeights

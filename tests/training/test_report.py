@@ -13,7 +13,7 @@ from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 from toy_training import metrics, nmt, nmt_command, recipe, settings_of, train
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.training.checkpoint import Progress
 from nmt.training.report import Report
 from nmt.training.run_folder import RunFolder

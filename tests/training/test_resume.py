@@ -30,7 +30,7 @@ from toy_training import (
     validated_last,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.errors import Stopped
 from nmt.models.model_file import ModelReader
 from nmt.search import decode

@@ -23,7 +23,7 @@ from toy_training import (
     validated_last,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.errors import Stopped, UsageError
 from nmt.search import decode
 from nmt.training import loss, trainer

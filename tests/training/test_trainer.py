@@ -36,7 +36,8 @@ from toy_training import (
 )
 
 from nmt.cli.train import train as train_command
-from nmt.config import Value, resumable_keys
+from nmt.config import resumable_keys
+from nmt.config_values import Value
 from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from

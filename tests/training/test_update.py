@@ -30,7 +30,7 @@ from toy_training import (
     train,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError

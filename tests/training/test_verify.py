@@ -20,7 +20,7 @@ from toy_training import (
     train,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.errors import NMTError, UsageError
 from nmt.training import checksum as checksum_module
 from nmt.training.checksum import checksum

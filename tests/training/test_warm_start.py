@@ -22,7 +22,7 @@ from toy_training import (
     train,
 )
 
-from nmt.config import Value
+from nmt.config_values import Value
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.models.contract import TranslationModel

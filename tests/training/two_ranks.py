@@ -15,9 +15,9 @@ import torch
 from pairs import batch_of
 from torch import nn
 
-from nmt.config import TransformerConfig
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
 from nmt.training import gradient_sum

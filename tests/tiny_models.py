@@ -1,0 +1,54 @@
+"""A small model of every kind, and what is asked of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pairs import batch_of
+from torch import Tensor
+
+from nmt.data.batches import pack_sources
+from nmt.model_config import MODEL_CONFIGS, ModelConfig, TransformerConfig
+from nmt.models.contract import Memory, TranslationModel
+from nmt.models.registry import build_model
+
+PAD, BOS, EOS = 0, 2, 3
+SRC_VOCAB, TGT_VOCAB = 23, 29
+
+TRANSFORMER = TransformerConfig(
+    num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=40, num_heads=4, dropout=0.2
+)
+TINY: dict[str, ModelConfig] = {
+    "transformer": TRANSFORMER,
+}
+"""A small configuration of each architecture, and of each of its variants."""
+
+SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17]]
+TARGETS = [[20, 21, 22], [4, 5, 6, 7, 8, 9], [10]]
+
+
+def assert_equal(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+def tiny(kind: str, tie_embeddings: str = "none", seed: int = 1) -> TranslationModel:
+    """Return one of `TINY` in float64, in evaluation mode."""
+    torch.manual_seed(seed)
+    config = replace(TINY[kind], tie_embeddings=tie_embeddings)
+    (architecture,) = (name for name, cls in MODEL_CONFIGS.items() if type(config) is cls)
+    sizes = (TGT_VOCAB, TGT_VOCAB) if tie_embeddings == "all" else (SRC_VOCAB, TGT_VOCAB)
+    return build_model(architecture, config, *sizes).double().eval()
+
+
+@torch.no_grad()
+def forced_logits(
+    model: TranslationModel, sources: list[list[int]], targets: list[list[int]]
+) -> list[Tensor]:
+    """Return the teacher-forced logits of each pair, (length + 1, V)."""
+    logits = model(batch_of(sources, targets)) @ model.output_projection.T
+    return list(logits.split([len(ids) + 1 for ids in targets]))
+
+
+def encode(model: TranslationModel, sources: list[list[int]]) -> Memory:
+    return model.encode(pack_sources(sources))
