@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from nmt.models.initial import input_projections, output_projection
@@ -143,92 +142,3 @@ def attend_grouped(query: Tensor, key_value: Tensor, mask: Tensor) -> Tensor:
     queries = query.view(sentences, -1, heads, width).transpose(1, 2)  # (B, H, W, K)
     attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, K)
     return attended.transpose(1, 2).reshape(query.shape)
-
-
-class KeyValueCache:
-    """Keys and values, of all layers, of the positions that N hypotheses have gone through.
-
-    Room is made ahead, in both directions: a position is written into its place, and hypotheses
-    that go on where they were are not moved.
-    """
-
-    def __init__(self, num_layers: int) -> None:
-        self.length = 0
-        self.num_layers = num_layers
-        self._rows = 0  # N
-        self._store: Tensor | None = None  # (layers, 2, N, H, capacity, K)
-
-    def attend(self, layer: int, qkv: Tensor) -> Tensor:
-        """Add a layer's keys and values of one position, and attend to all so far.
-
-        Args:
-            layer: counted from 0.
-            qkv: (N, 3, H, K), the position's queries, keys and values.
-
-        Returns:
-            (N, H * K).
-        """
-        store = self._store if layer else self._with_room(qkv)
-        assert store is not None  # the first layer has made it
-        count, _, heads, width = qkv.shape
-        own = store[layer]  # (2, N, H, capacity, K)
-        own[:, :, :, self.length] = qkv[:, 1:].transpose(0, 1)
-        key, value = own[:, :, :, : self.length + 1]  # each (N, H, length + 1, K)
-        return attend(qkv[:, 0, :, None], key, value, None).view(count, heads * width)
-
-    def advance(self) -> None:
-        """Count the position that all layers have added."""
-        self.length += 1
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows (N',) int64 on the CPU, in this order."""
-        store, count = self._store, len(rows)
-        if store is None:  # no step has been made
-            return
-        filled = store[..., : self.length, :]  # (layers, 2, N, H, length, K)
-        if count > self._rows:
-            self._store = self._grown(filled.index_select(2, rows.to(store.device)))
-        else:
-            reorder_(filled, 2, rows)
-            self._store = first_of(store, 2, count)
-        self._rows = count
-
-    def _with_room(self, qkv: Tensor) -> Tensor:
-        if self._store is None:
-            count, _, heads, width = qkv.shape
-            self._rows = count
-            self._store = qkv.new_empty(self.num_layers, 2, count, heads, 0, width)
-        if self.length == self._store.shape[4]:
-            self._store = self._grown(self._store)
-        return self._store
-
-    @staticmethod
-    def _grown(store: Tensor) -> Tensor:
-        """Return the store with room for half as many positions more, and at least 16."""
-        *outer, length, width = store.shape
-        grown = store.new_empty(*outer, length + max(16, length // 2), width)
-        grown[..., :length, :] = store
-        return grown
-
-
-def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
-    """Put row rows[i] of a dimension in the place of i, in place.
-
-    What stays where it is, is not touched.
-
-    Args:
-        x: any tensor.
-        dim: the dimension.
-        rows: int64 on the CPU, no more than the dimension has.
-    """
-    moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
-    if len(moved):
-        source = x.index_select(dim, rows[moved].to(x.device))
-        x.index_copy_(dim, moved.to(x.device), source)
-
-
-def first_of(x: Tensor, dim: int, count: int) -> Tensor:
-    """Return the first rows of a dimension; where they are few, let the others' memory go."""
-    first = x.narrow(dim, 0, count)
-    held = x.untyped_storage().nbytes() // x.element_size()
-    return first.clone() if 2 * first.numel() < held else first

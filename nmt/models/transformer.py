@@ -20,17 +20,15 @@ from nmt.data.batches import Batch, Packed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import (
     CrossAttention,
-    KeyValueCache,
     SelfAttention,
     attend_grouped,
-    first_of,
     noting_weights,
-    reorder_,
 )
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.initial import output_projection
+from nmt.models.key_value_cache import KeyValueCache, first_of, reorder_
 from nmt.models.linear import linear
 from nmt.models.packed_attention import Sentences, Table, takes_packed
 

@@ -11,15 +11,7 @@ from reference import Array
 from reference import attention as attention_by_loops
 from torch.nn import functional as F
 
-from nmt.models.attention import (
-    CrossAttention,
-    KeyValueCache,
-    SelfAttention,
-    attend,
-    attend_grouped,
-    first_of,
-    reorder_,
-)
+from nmt.models.attention import CrossAttention, SelfAttention, attend, attend_grouped
 
 B, H, T, S, K = 2, 3, 4, 5, 6
 D = H * K
@@ -133,50 +125,3 @@ def test_the_output_projection_starts_within_half_of_its_xavier_bound() -> None:
 def test_attention_projections_have_no_bias() -> None:
     for module in (SelfAttention(D, H), CrossAttention(D, H)):
         assert all(parameter.dim() == 2 for parameter in module.parameters())
-
-
-def test_the_cache_attends_to_all_that_was_added_and_reorders_it() -> None:
-    torch.manual_seed(5)
-    layers, before, after = 2, 40, 3  # beyond its first room of 16, and the next
-    qkv = normal(before, layers, 4, 3, H, K)
-    cache = KeyValueCache(layers)
-
-    def check(history: torch.Tensor) -> None:
-        """Step with the last of the history (t, layers, N, 3, H, K)."""
-        for layer in range(layers):
-            found = cache.attend(layer, history[-1, layer])
-            query = history[-1, layer, :, 0, :, None]  # (N, H, 1, K)
-            keys, values = history[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, t, K)
-            expected = attend(query, keys, values, None)[:, :, 0].flatten(1)
-            torch.testing.assert_close(found, expected)
-        cache.advance()
-
-    for t in range(before):
-        check(qkv[: t + 1])
-    assert cache.length == before
-    for rows in ([0, 2, 2, 3], [1, 0], [1, 1, 0, 0, 1]):  # one moved; fewer; more than before
-        cache.select(torch.tensor(rows))
-        qkv = qkv[:, :, rows]
-        for _ in range(after):
-            qkv = torch.cat((qkv, normal(1, layers, len(rows), 3, H, K)))
-            check(qkv)
-
-
-def test_reordering_puts_rows_in_their_places() -> None:
-    random = torch.Generator().manual_seed(6)
-    for _ in range(20):
-        x = torch.randn(3, 7, 2, generator=random)
-        rows = torch.randint(
-            7, (int(torch.randint(1, 8, (1,), generator=random)),), generator=random
-        )
-        expected = x[:, rows].clone()
-        reorder_(x, 1, rows)
-        assert torch.equal(x[:, : len(rows)], expected)
-
-
-def test_the_first_rows_hold_no_memory_of_many_others() -> None:
-    x = torch.arange(20.0).view(2, 10)
-    for count, held in ((6, 20), (5, 20), (4, 8)):
-        first = first_of(x, 1, count)
-        assert torch.equal(first, x[:, :count])
-        assert first.untyped_storage().nbytes() == 4 * held
