@@ -52,6 +52,30 @@ def sinusoidal_positions(length: int, d_model: int) -> Array:
     return encoding
 
 
+# -------------------------------------------------------------------------------------- lexicon
+
+
+def ibm_model_1(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], iterations: int
+) -> dict[tuple[int | None, int], float]:
+    """t(target | source) of IBM Model 1, sources with a None in front, from all alike on."""
+    probs: dict[tuple[int | None, int], float] = {}
+    for _ in range(iterations):
+        expected: dict[tuple[int | None, int], float] = {}
+        for source, target in pairs:
+            for to in target:
+                row = [None, *source]
+                total = sum(probs.get((word, to), 1.0) for word in row)
+                for word in row:
+                    share = (probs[word, to] if probs else 1.0) / total
+                    expected[word, to] = expected.get((word, to), 0.0) + share
+        sums: dict[int | None, float] = {}
+        for (word, _to), count in expected.items():
+            sums[word] = sums.get(word, 0.0) + count
+        probs = {(word, to): count / sums[word] for (word, to), count in expected.items()}
+    return probs
+
+
 # ------------------------------------------------------------------------------------ training
 
 

@@ -1,4 +1,4 @@
-"""`nmt export`: a model for another engine."""
+"""`nmt export`: a model for another engine, and what makes ours faster."""
 
 from __future__ import annotations
 
@@ -11,41 +11,107 @@ from nmt.cli.options import Quiet
 
 EXAMPLE = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8\n\n"
-    "nmt translate fast --engine ctranslate2 --length-penalty-form power < news.en > news.de"
+    "nmt translate fast --engine ctranslate2 --length-penalty-form power < news.en > news.de\n\n"
+    "nmt export shortlist data/wmt14 wmt14.shortlist\n\n"
+    "nmt translate averaged.safetensors --shortlist wmt14.shortlist < news.en > news.de"
 )
+
+_CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
 
 
 def export(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2.")],
-    model: Annotated[
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or shortlist.")],
+    source: Annotated[
         Path,
-        typer.Argument(metavar="MODEL_OR_RUN", help="A model file, or a run folder: its best."),
+        typer.Argument(
+            metavar="MODEL_OR_DATA",
+            help="ctranslate2: a model file, or a run folder: its best. shortlist: the data folder "
+            "that the model was trained on.",
+        ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder (ctranslate2) or file to write.")
+    ],
     quantization: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. float32 "
             "and int8 are for CPUs.",
+            show_default="float32",
+            rich_help_panel=_CTRANSLATE2,
         ),
-    ] = "float32",
+    ] = None,
+    frequent: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="So many of the most frequent target tokens are on every sentence's list.",
+            show_default="100",
+            rich_help_panel=_SHORTLIST,
+        ),
+    ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many of the likeliest translations of each source token are on its list.",
+            show_default="200",
+            rich_help_panel=_SHORTLIST,
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a model for another engine.
+    """Write a model for another engine, or a shortlist for ours.
 
     CTranslate2 (the extra `nmt[ctranslate2]`) is an engine in C++ for CPUs and GPUs. What is
     written can be used by its own programs, and by `nmt translate --engine ctranslate2`, with the
     same reading and writing of lines as ever. The folder appears when it is complete; an earlier
     export of that name is replaced.
-    """
-    from nmt import console
-    from nmt.errors import UsageError, did_you_mean
-    from nmt.models.ctranslate2_export import export_ctranslate2
 
-    formats = ("ctranslate2",)
+    A shortlist says of which target tokens a sentence's translation may be made: the likeliest
+    translations of its own tokens, learnt from the training pairs, and the most frequent tokens.
+    `nmt translate --shortlist` then computes the output layer for these alone.
+    """
+    from nmt.errors import UsageError, did_you_mean
+
+    formats = (_CTRANSLATE2, _SHORTLIST)
     if form not in formats:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
     if not out.resolve().parent.is_dir():
         raise UsageError(f"{out.parent}: no such folder")
+    given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
+    own = ("--quantization",) if form == _CTRANSLATE2 else ("--frequent", "--best")
+    for option, value in given.items():
+        if value is not None and option not in own:
+            raise UsageError(f"{option} has no meaning for {form}; leave it out")
+    if form == _CTRANSLATE2:
+        _export_ctranslate2(source, out, quantization or "float32")
+    else:
+        sizes = (100 if frequent is None else frequent, 200 if best is None else best)
+        _export_shortlist(source, out, *sizes)
+
+
+def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
+    from nmt import console
+    from nmt.models.ctranslate2_export import export_ctranslate2
+
     export_ctranslate2(model, out, quantization)
     console.notice(f"{out}: {model} for CTranslate2, in {quantization}")
+
+
+def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
+    from nmt import console
+    from nmt.data.folder import DataFolder
+    from nmt.data.lexicon import LEXICON_STEPS
+    from nmt.search.shortlist import check_replaceable, learn_shortlist
+
+    check_replaceable(out)
+    folder = DataFolder.open(data)
+    with console.progress("Learning", total=LEXICON_STEPS, unit="steps") as bar:
+        shortlist = learn_shortlist(folder, frequent=frequent, best=best, on_progress=bar.update)
+    shortlist.write(out, folder.src_vocabulary, folder.tgt_vocabulary)
+    length, covered = shortlist.coverage(folder.valid)
+    console.notice(
+        f"{out}: lists of {length:,.0f} of {len(folder.tgt_vocabulary):,} tokens on average, which "
+        f"have {covered:.1%} of the valid targets' tokens"
+    )

@@ -53,6 +53,16 @@ Ensemble = Annotated[
         rich_help_panel=_SEARCH,
     ),
 ]
+Shortlist = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Make translations of the tokens on a shortlist alone, which is faster; `nmt export "
+        "shortlist` writes one.",
+        show_default="all tokens",
+        rich_help_panel=_SEARCH,
+    ),
+]
 Sample = Annotated[
     bool,
     typer.Option(

@@ -21,6 +21,7 @@ from nmt.cli.search_options import (
     MinTokens,
     Sample,
     Seed,
+    Shortlist,
     Temperature,
     TopK,
     TopP,
@@ -69,6 +70,7 @@ def translate(
     max_tokens: MaxTokens = None,
     min_tokens: MinTokens = 0,
     ensemble: Ensemble = None,
+    shortlist: Shortlist = None,
     sample: Sample = False,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -265,6 +267,7 @@ def translate(
     )
     setup = Setup(
         models=(model, *(ensemble or [])),
+        shortlist=shortlist,
         options=options,
         engine=engine,
         precision=precision,

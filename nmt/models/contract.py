@@ -8,7 +8,7 @@ of packed sentences.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,10 @@ class DecoderState(Protocol):
         """
 
 
+Projection = Callable[[Tensor], Tensor]
+"""Of features (n, F) to logits."""
+
+
 class Decoder(Protocol):
     """What search asks of a model, or of several that translate together."""
 
@@ -90,6 +94,13 @@ class Decoder(Protocol):
 
         Args:
             features: (n, F) rows of what `step` has returned.
+        """
+
+    def projection_onto(self, tokens: Tensor) -> Projection:
+        """Return what makes, like `project`, logits (n, U) of some tokens alone.
+
+        Args:
+            tokens: (U,) int64 on the CPU.
         """
 
 
@@ -170,3 +181,8 @@ class TranslationModel(nn.Module, ABC):
     def project(self, features: Tensor) -> Tensor:
         """See `Decoder`."""
         return linear(features, self.output_projection)
+
+    def projection_onto(self, tokens: Tensor) -> Projection:
+        """See `Decoder`."""
+        rows = self.output_projection.detach()[tokens.to(self.output_projection.device)]  # (U, D)
+        return lambda features: linear(features, rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from nmt.data.batches import Packed
 from nmt.errors import UsageError
-from nmt.models.contract import DecoderState, TranslationModel
+from nmt.models.contract import DecoderState, Projection, TranslationModel
 from nmt.models.model_file import ModelCard
 
 
@@ -59,10 +60,18 @@ class Ensemble:
 
     def project(self, features: Tensor) -> Tensor:
         """Return the logarithms of mean probabilities (n, V) as logits."""
+        return self._mean([member.project for member in self.members], features)
+
+    def projection_onto(self, tokens: Tensor) -> Projection:
+        """Return what makes such logits (n, U) of some tokens alone."""
+        return partial(self._mean, [member.projection_onto(tokens) for member in self.members])
+
+    def _mean(self, projections: Sequence[Projection], features: Tensor) -> Tensor:
         widths = [member.output_projection.shape[1] for member in self.members]
+        parts = torch.split(features, widths, dim=1)
         log_probs = [
-            member.project(part.contiguous()).float().log_softmax(dim=-1)
-            for member, part in zip(self.members, torch.split(features, widths, dim=1), strict=True)
+            project(part.contiguous()).float().log_softmax(dim=-1)
+            for project, part in zip(projections, parts, strict=True)
         ]
         return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(self.members))
 

@@ -38,7 +38,9 @@ _ROWS = 64  # for about so many rows oneDNN lays a weight out; it serves all num
 
 
 def pack(model: TranslationModel, precision: str) -> None:
-    """Pack all weights that the model multiplies by, and let go of the originals but embeddings.
+    """Pack all weights that the model multiplies by, and let go of the originals.
+
+    Those of embeddings stay, and the output projection's, of which a shortlist takes rows.
 
     Where this torch lacks what fp32 needs, the model stays as it is.
 
@@ -64,7 +66,7 @@ def pack(model: TranslationModel, precision: str) -> None:
         is_embedding = id(weight) in embeddings
         if not is_embedding or weight is model.output_projection:
             use_packed(weight, packer(weight.detach()))
-        if not is_embedding:
+        if not is_embedding and weight is not model.output_projection:
             # Of its shape, but of one number that spoils what it would be used for.
             weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
 

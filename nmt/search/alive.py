@@ -18,6 +18,7 @@ from nmt.search.demands import FREE, Demands
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.likeliest import Likeliest, Question
 from nmt.search.options import SearchOptions
+from nmt.search.shortlist import Chosen
 
 Integers = NDArray[np.int64]
 
@@ -30,6 +31,7 @@ class Group:
     sources: Sequence[Source]  # (B,)
     state: DecoderState  # fresh
     room: int  # what each sentence takes up of the search's room
+    chosen: Chosen | None = None  # which tokens each sentence may take; None: all
 
 
 class Alive(ABC):
@@ -43,6 +45,7 @@ class Alive(ABC):
         self.length = 0  # t
         self.demands = Demands(group.sources, options)
         self.options = options
+        self.chosen = group.chosen
         self._room_each = group.room
 
     @property

@@ -142,6 +142,8 @@ class Beams(Alive):
         old_width = self._places.shape[1]
         self.numbers = self.numbers[sentences]
         self.demands.select(sentences)
+        if self.chosen is not None:
+            self.chosen.select(sentences)
         self._log_probs = self._log_probs[sentences]
         self._ids, self._course = self._ids[sentences], self._course[sentences]
         self._finished = [self._finished[row] for row in sentences]

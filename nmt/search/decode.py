@@ -20,7 +20,7 @@ from nmt.models.contract import Decoder
 from nmt.search.alive import Alive, Group
 from nmt.search.beam import Beams
 from nmt.search.engine import Hypothesis
-from nmt.search.likeliest import Question, likeliest
+from nmt.search.likeliest import Likeliest, Question, likeliest
 from nmt.search.options import SearchOptions
 from nmt.search.sample import Samples, drawn
 
@@ -55,10 +55,9 @@ def decode(
     if options.sampling is None:
         # Each hypothesis may supply all of the 2W best, but greedy search takes the first alone.
         count = 2 * options.beam_size if options.beam_size > 1 else 1
-        kind, choose = Beams, partial(likeliest, count=count, barred_ids=options.barred_ids)
+        kind, choose = Beams, partial(likeliest, count=count)
     else:
-        choose = partial(drawn, sampling=options.sampling, barred_ids=options.barred_ids)
-        kind = Samples
+        kind, choose = Samples, partial(drawn, sampling=options.sampling)
     alive: list[Alive] = []
     while True:
         while sum(part.room for part in alive) <= room / 2:
@@ -73,8 +72,19 @@ def decode(
             on_step()
         tokens = torch.from_numpy(np.concatenate([part.last_tokens for part in alive]))  # (N,)
         features = model.step([part.state for part in alive], tokens)  # (N, F)
-        question = Question.joined([part.question() for part in alive])
-        found = choose(_logits(model, features), question)
+        questions = [part.question() for part in alive]
+        if alive[0].chosen is None:
+            logits = _logits(model, features)
+            found = choose(logits, Question.joined(questions), barred_ids=options.barred_ids)
+        else:
+            rows_of_parts = torch.split(features, [len(part.last_tokens) for part in alive])
+            found = Likeliest.of_all(
+                [
+                    part.chosen.among(choose, rows, question)
+                    for part, rows, question in zip(alive, rows_of_parts, questions, strict=True)
+                    if part.chosen is not None
+                ]
+            )
         first = 0
         for part in alive:
             rows = len(part.last_tokens)

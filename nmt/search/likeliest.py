@@ -31,6 +31,27 @@ class Likeliest:
         """Return the three fields of parts of the hypotheses as those of all."""
         return cls(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
+    @classmethod
+    def of_all(cls, parts: Sequence[Likeliest]) -> Likeliest:
+        """Return what has been found of parts of the hypotheses as that of all.
+
+        Where one has fewer tokens, impossible ones stand behind them.
+        """
+        count = max(part.tokens.shape[1] for part in parts)
+        missing = [((0, 0), (0, count - part.tokens.shape[1])) for part in parts]
+        return cls(
+            np.concatenate(
+                [
+                    np.pad(part.log_probs, pad, constant_values=-math.inf)
+                    for part, pad in zip(parts, missing, strict=True)
+                ]
+            ),
+            np.concatenate(
+                [np.pad(part.tokens, pad) for part, pad in zip(parts, missing, strict=True)]
+            ),
+            np.concatenate([part.asked_log_probs for part in parts]),
+        )
+
 
 @dataclass(frozen=True)
 class Question:

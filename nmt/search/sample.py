@@ -88,6 +88,8 @@ class Samples(Alive):
         """Keep some sentences (B',), in this order, with the last tokens (B, W)."""
         self.numbers = self.numbers[sentences]
         self.demands.select(sentences)
+        if self.chosen is not None:
+            self.chosen.select(sentences)
         self._random = [self._random[sentence] for sentence in sentences]
         self._ids = [self._ids[sentence] for sentence in sentences]
         self._log_probs = [self._log_probs[sentence] for sentence in sentences]

@@ -23,6 +23,7 @@ class Setup:
     options: SearchOptions
     engine: str = "torch"
     precision: str | None = None  # see `Translator.load`; an export has its own
+    shortlist: Path | None = None  # a file of what each translation may be made of
     alignment: bool = False
     split: bool = False  # whether lines are paragraphs, whose sentences are translated one by one
 
@@ -45,6 +46,8 @@ class Setup:
             )
         if self.precision is not None:
             raise UsageError("--engine ctranslate2: an export has its own precision")
+        if self.shortlist is not None:
+            raise UsageError("--engine ctranslate2 knows no shortlists of ours; use --engine torch")
         if self.alignment:
             raise UsageError("--engine ctranslate2 tells no alignments; use --engine torch")
 
@@ -62,6 +65,7 @@ class Setup:
             "options": asdict(self.options),
             "engine": self.engine,
             "precision": self.precision or ("fp32" if self.engine == "torch" else None),
+            "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
             "alignment": self.alignment,
             "split": self.split,
         }

@@ -12,6 +12,7 @@ from nmt.search.alive import Group
 from nmt.search.decode import decode
 from nmt.search.engine import Engine, Hypothesis, Source, room
 from nmt.search.options import SearchOptions
+from nmt.search.shortlist import Chosen, Shortlist
 
 _CPU_BATCH_TOKENS = 4_096
 _GPU_BATCH_TOKENS = 16_384
@@ -27,6 +28,7 @@ class TorchEngine(Engine):
         *,
         device: torch.device,
         batch_tokens: int | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Put a model to use.
 
@@ -35,11 +37,13 @@ class TorchEngine(Engine):
             options: of the search.
             device: where it computes.
             batch_tokens: see `Engine`; what suits the device, if none are given.
+            shortlist: of the tokens that each translation may have; without one, all.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
         self.model = model
         self.device = device
+        self.shortlist = shortlist
 
     @torch.inference_mode()
     def find(
@@ -62,6 +66,13 @@ class TorchEngine(Engine):
             longest = room(sources[order[start]])
             numbers = order[start : start + max(1, budget // 2 // longest)]
             start += len(numbers)
-            chosen = [sources[number] for number in numbers]
-            packed = pack_sources([source.ids for source in chosen])
-            yield Group(numbers, chosen, self.model.begin(packed.to(self.device)), room=longest)
+            group = [sources[number] for number in numbers]
+            packed = pack_sources([source.ids for source in group])
+            state = self.model.begin(packed.to(self.device))
+            yield Group(numbers, group, state, room=longest, chosen=self._listed(group))
+
+    def _listed(self, sources: Sequence[Source]) -> Chosen | None:
+        if self.shortlist is None:
+            return None
+        lists = [self.shortlist.of(source) for source in sources]
+        return Chosen(lists, self.model, self.options.barred_ids, self.device)

@@ -34,6 +34,7 @@ from nmt.search.pieces import (
     translated_separator,
 )
 from nmt.search.sentences import Sentence, split_sentences
+from nmt.search.shortlist import Shortlist
 from nmt.search.torch_engine import TorchEngine
 from nmt.search.translation import BLANK, Translation
 
@@ -92,6 +93,7 @@ class Translator:
         languages: tuple[str, str],
         max_src_tokens: int,
         batch_tokens: int | None = None,
+        shortlist: Shortlist | None = None,
         alignment: bool = False,
         split: bool = False,
     ) -> Translator:
@@ -103,6 +105,7 @@ class Translator:
             device: where it computes.
             languages, max_src_tokens, split: see the constructor.
             batch_tokens: see `Engine`.
+            shortlist: of the tokens that each translation may have; without one, all.
             alignment: whether translations are to have alignments; an ensemble's are the first
                 model's.
         """
@@ -113,6 +116,7 @@ class Translator:
             replace(options, barred_ids=barred_ids),
             device=device,
             batch_tokens=batch_tokens,
+            shortlist=shortlist,
         )
         return cls(
             engine,
@@ -134,6 +138,7 @@ class Translator:
         device: torch.device | str = "cpu",
         precision: str = "fp32",
         batch_tokens: int | None = None,
+        shortlist: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
     ) -> Translator:
@@ -145,6 +150,8 @@ class Translator:
             device: where it computes: cpu, cuda, cuda:1, or auto.
             precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
             batch_tokens: source tokens at work at a time; what suits the device if none are given.
+            shortlist: a file that `nmt export shortlist` has written: translations are made of
+                the tokens on it, which is faster.
             alignment: whether translations are to have alignments; an ensemble's are the first
                 model's.
             split: whether lines are paragraphs, whose sentences are translated one by one.
@@ -160,17 +167,19 @@ class Translator:
             raise UsageError("there is no model to load")
         models, cards = zip(*map(load_model, paths), strict=True)
         check_members(paths, cards)
+        vocabularies = cards[0].src_vocabulary, cards[0].tgt_vocabulary
+        listed = None if shortlist is None else Shortlist.open(Path(shortlist), *vocabularies)
         for model in models:
             _make_ready(model, device, precision)
         return cls.of(
             models[0] if len(models) == 1 else Ensemble(models),
-            cards[0].src_vocabulary,
-            cards[0].tgt_vocabulary,
+            *vocabularies,
             options,
             device=device,
             languages=(cards[0].src_lang, cards[0].tgt_lang),
             max_src_tokens=min(card.max_src_tokens for card in cards),
             batch_tokens=batch_tokens,
+            shortlist=listed,
             alignment=alignment,
             split=split,
         )

@@ -90,6 +90,7 @@ class Translators:
             setup.options,
             precision=precision,
             batch_tokens=batch_tokens,
+            shortlist=setup.shortlist,
             alignment=setup.alignment,
             split=setup.split,
         )

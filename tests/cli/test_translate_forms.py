@@ -290,61 +290,6 @@ def test_models_of_other_vocabularies_are_no_ensemble(
     assert "models of an ensemble must share their languages and vocabularies" in answer.stderr
 
 
-# ----------------------------------------------------------------------------- other engines
-
-
-def test_an_export_translates_as_its_model_does(
-    nmt: Nmt, model_file: Path, text: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
-    done = nmt("export", "ctranslate2", model_file, tmp_path / "fast")
-    assert (done.status, done.stdout) == (0, "")
-    words = ("--input", text, *QUICK, "--beam-size", "1")
-    fast = nmt("translate", tmp_path / "fast", *words, "--engine", "ctranslate2")
-    assert fast.status == 0
-    assert len(fast.stdout.splitlines()) == len(LINES)
-    assert fast.stdout.splitlines()[1] == ""
-    for more, message in (
-        ((), "is an export; add --engine ctranslate2"),
-        (("--engine", "ctranslate2", "--beam-size", "4"), "--length-penalty-form power"),
-        (("--engine", "ctranslate2", "--prefixes"), "--prefixes"),
-        (("--engine", "ctranslate2", "--attention", "a.svg"), "--attention"),
-        (("--engine", "ctranslate2", "--max-tokens", "0"), "--max-tokens must be 1 or more"),
-        (("--engine", "ctranslate2", "--alignment"), "no alignments"),
-        (("--engine", "ctranslate2", "--format", "jsonl"), "no scores of tokens"),
-        (("--engine", "ctranslate2", "--precision", "int8"), "its own precision"),
-        (("--engine", "ctranslate2", "--sample"), "samples"),
-        (("--engine", "ctranslate2", "--ensemble", model_file), "ensembles"),
-    ):
-        refused = nmt("translate", tmp_path / "fast", *words, *more)
-        assert (refused.status, refused.stdout) == (2, "")
-        assert message in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("onnx", "MODEL", "out"), "unknown format 'onnx'"),
-        (("ctranslate2", "MODEL", "nowhere/out"), "nowhere: no such folder"),
-        (("ctranslate2", "MODEL", "out", "--quantization", "int9"), "did you mean 'int8'?"),
-    ],
-)
-def test_what_cannot_be_exported_is_one_line(
-    nmt: Nmt,
-    model_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = nmt("export", *(model_file if word == "MODEL" else word for word in words))
-    assert (answer.status, answer.stdout) == (2, "")
-    (line,) = answer.stderr.splitlines()
-    assert message in line
-    assert list(tmp_path.iterdir()) == []
-
-
 # --------------------------------------------------------------------------------- terminal
 
 

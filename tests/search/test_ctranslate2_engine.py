@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from lending import Lending
 from torch import Tensor
 
-from nmt.data.batches import Packed, pack_sources
-from nmt.data.vocabulary import BOS_ID, EOS_ID, Vocabulary
+from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.models.contract import DecoderState, TranslationModel
 from nmt.models.ctranslate2_export import CARD, MANIFEST, export_ctranslate2
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.ctranslate2_engine import CTranslate2Engine, load
@@ -59,38 +58,6 @@ def sources(vocabulary: Vocabulary) -> list[Source]:
 
 def start(folder: Path, options: SearchOptions) -> Translator:
     return load(folder, options, device="cpu", workers=1, threads=1)
-
-
-class Lending:
-    """A model whose barred tokens lend their probability to the others, as in CTranslate2."""
-
-    def __init__(self, model: TranslationModel, barred_ids: Sequence[int]) -> None:
-        self.model = model
-        self.barred_ids = list(barred_ids)
-
-    def begin(self, src: Packed) -> DecoderState:
-        return self.model.begin(src)
-
-    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        return self.model.step(states, tokens)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.model.vocab_size
-
-    def project(self, features: Tensor) -> Tensor:
-        logits = self.model.project(features)
-        logits[:, self.barred_ids] = -torch.inf
-        return logits
-
-    @torch.inference_mode()
-    def log_prob(self, source: Source, tokens: Sequence[int]) -> float:
-        """Of what a translation begins with, one token after the other."""
-        state, total = self.begin(pack_sources([source.ids])), 0.0
-        for last, token in zip((BOS_ID, *tokens), tokens, strict=False):
-            logits = self.project(self.step([state], torch.tensor([last])))[0]
-            total += float(logits.double().log_softmax(dim=0)[token])
-        return total
 
 
 @pytest.fixture(scope="module")

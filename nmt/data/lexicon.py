@@ -1,0 +1,148 @@
+"""Translations of tokens, learnt from pairs: IBM Model 1 (Brown et al. 1993, section 4.2).
+
+Each target token comes from one token of its source, or from none, whatever stands around them; by
+which probabilities t(target | source), expectation maximisation finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.data.folder import PairDataset
+from nmt.data.shards import TokenRows
+
+Integers = NDArray[np.int64]
+
+_ITERATIONS = 5
+LEXICON_STEPS = 2 + _ITERATIONS
+_MOST_LINKS = 100_000_000  # pairs of tokens that face each other: 4 bytes each, entries more
+_CHUNK = 4_000_000  # links worked on at a time
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """t(target | source) of the tokens that have faced each other, ordered by source token."""
+
+    sources: Integers  # (entries,)
+    targets: Integers  # (entries,)
+    probs: NDArray[np.float64]  # (entries,); those of a source token sum to 1
+    target_counts: Integers  # (target vocabulary,): how often each was seen
+
+    def best(self, count: int, src_vocab_size: int) -> Integers:
+        """Return the likeliest targets (src_vocab_size, count) of each source token, -1 for none.
+
+        Equal ones by their ids.
+        """
+        order = np.lexsort((self.targets, -self.probs, self.sources))
+        sources = self.sources[order]
+        first = np.searchsorted(sources, np.arange(src_vocab_size))  # where each one's begin
+        rank = np.arange(len(sources)) - first[sources]
+        kept = rank < count
+        best = np.full((src_vocab_size, count), -1)
+        best[sources[kept], rank[kept]] = self.targets[order][kept]
+        return best
+
+
+def learn_lexicon(
+    pairs: PairDataset,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+    *,
+    most_links: int = _MOST_LINKS,
+    on_progress: Callable[[int], object] | None = None,
+) -> Lexicon:
+    """Learn from pairs, or from as many of them, evenly spaced, as memory has room for.
+
+    Args:
+        pairs: token ids of both sides.
+        src_vocab_size, tgt_vocab_size: the numbers of ids.
+        most_links: bounds the sum over pairs of source tokens times target tokens.
+        on_progress: called with 1 after each of `LEXICON_STEPS` steps.
+    """
+    step = max(1, -(-_links(pairs) // most_links))
+    src, tgt = pairs.rows(np.arange(0, len(pairs), step))
+    tell = on_progress or (lambda _: None)
+    keys = np.concatenate(
+        [
+            np.unique(sources * tgt_vocab_size + targets)
+            for sources, targets, _ in _facing(src, tgt, src_vocab_size)
+        ]
+    )
+    keys = np.unique(keys)
+    tell(1)
+    # Of each link the number of its entry, and of each chunk where its target tokens begin.
+    chunks = [
+        (
+            torch.from_numpy(
+                np.searchsorted(keys, sources * tgt_vocab_size + targets).astype(np.int32)
+            ),
+            begins,
+        )
+        for sources, targets, begins in _facing(src, tgt, src_vocab_size)
+    ]
+    of_source = torch.from_numpy(keys // tgt_vocab_size)  # (entries,)
+    probs = torch.ones(len(keys), dtype=torch.float64)  # at first all alike
+    tell(1)
+    for _ in range(_ITERATIONS):
+        expected = torch.zeros_like(probs)
+        for entries, begins in chunks:
+            expected.index_add_(0, entries, _shares(probs[entries], begins))
+        sums = torch.zeros(src_vocab_size + 1, dtype=torch.float64)
+        sums.index_add_(0, of_source, expected)
+        probs = expected / sums[of_source]
+        tell(1)
+    real = of_source.numpy() < src_vocab_size
+    return Lexicon(
+        of_source.numpy()[real],
+        keys[real] % tgt_vocab_size,
+        probs.numpy()[real],
+        np.bincount(tgt.ids, minlength=tgt_vocab_size),
+    )
+
+
+def _links(pairs: PairDataset) -> int:
+    src, tgt = pairs.lengths(np.arange(len(pairs)))
+    return int((src.astype(np.int64) + 1) @ tgt.astype(np.int64))
+
+
+def _facing(
+    src: TokenRows, tgt: TokenRows, nothing: int
+) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Yield links of some pairs after the others: each target token with each of its source's.
+
+    Args:
+        src, tgt: the pairs' tokens.
+        nothing: the id of the token that every source has besides its own.
+
+    Yields:
+        The source and the target token of each link, those of a target token together, and where
+        each target token's begin.
+    """
+    links = np.cumsum((src.lengths.astype(np.int64) + 1) * tgt.lengths)
+    bounds = np.searchsorted(links, np.arange(_CHUNK, int(links[-1]) + _CHUNK, _CHUNK), "right")
+    for rows in np.split(np.arange(len(src)), np.unique(bounds)):
+        if not len(rows):
+            continue
+        theirs, ours = src.take(rows), tgt.take(rows)
+        # Sources with the token for nothing in front.
+        first = np.cumsum(theirs.lengths) - theirs.lengths
+        sources = np.insert(theirs.ids.astype(np.int64), first, nothing)
+        lengths = theirs.lengths.astype(np.int64) + 1
+        starts = np.repeat(np.cumsum(lengths) - lengths, ours.lengths)  # of each target token
+        counts = np.repeat(lengths, ours.lengths)  # links of each target token
+        begins = np.cumsum(counts) - counts
+        places = np.repeat(starts - begins, counts) + np.arange(int(counts.sum()))
+        yield sources[places], np.repeat(ours.ids.astype(np.int64), counts), begins
+
+
+def _shares(weights: Tensor, begins: Integers) -> Tensor:
+    """Divide the weights (links,) of each target token by their sum."""
+    sums = np.add.reduceat(weights.numpy(), begins)
+    counts = np.diff(np.append(begins, len(weights)))
+    return weights / torch.from_numpy(np.repeat(sums, counts))

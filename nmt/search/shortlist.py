@@ -1,0 +1,183 @@
+"""A shortlist of target tokens for each sentence, so that logits of few tokens need be computed.
+
+The output layer is up to half of a decoder's work. A translation's tokens, though, nearly always
+are among the likeliest translations of its source's tokens and among the most frequent tokens of
+all (Schwenk et al. 2007; Jean et al. 2015, section 3.2). Each sentence has a list of its own, which
+does not depend on the sentences beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch import device as Device
+
+from nmt.data.folder import DataFolder, PairDataset
+from nmt.data.lexicon import learn_lexicon
+from nmt.data.vocabulary import EOS_ID, Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.models.contract import Decoder
+from nmt.models.tensor_file import TensorFile, write_tensors
+from nmt.search.engine import Source
+from nmt.search.likeliest import Likeliest, Question
+
+Integers = NDArray[np.int64]
+
+_KIND, _VERSION = "a shortlist", 1
+_SPECIAL = np.arange(EOS_ID + 1)  # always in front, so that eos has its own place everywhere
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Which target tokens may translate which source tokens."""
+
+    frequent: Integers  # (F,) tokens of every sentence's list
+    best: Integers  # (source vocabulary, K) the likeliest translations of each token; -1 for none
+
+    def of(self, source: Source) -> Integers:
+        """Return a sentence's tokens, ascending; its prefix's are among them."""
+        own = self.best[np.array(source.ids)].ravel()
+        parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(source.prefix, np.int64))
+        return np.unique(np.concatenate(parts))
+
+    def coverage(self, pairs: PairDataset) -> tuple[float, float]:
+        """Return the mean length of lists, and the share of real target tokens on them."""
+        length = covered = tokens = 0
+        for pair in range(len(pairs)):
+            target = pairs.tgt(pair)
+            own = self.of(Source(tuple(pairs.src(pair).tolist())))
+            length += len(own)
+            covered += int(np.isin(target, own).sum())
+            tokens += len(target)
+        return length / len(pairs), covered / tokens
+
+    def write(self, path: Path, src_vocabulary: Vocabulary, tgt_vocabulary: Vocabulary) -> None:
+        """Write a file for models of these vocabularies, whole or not at all."""
+        tensors = {
+            "frequent": torch.from_numpy(self.frequent.astype(np.int32)),
+            "best": torch.from_numpy(self.best.astype(np.int32)),
+        }
+        header = {"vocabularies": _checksums(src_vocabulary, tgt_vocabulary)}
+        write_tensors(path, tensors, header, kind=_KIND, version=_VERSION)
+
+    @classmethod
+    def open(cls, path: Path, src_vocabulary: Vocabulary, tgt_vocabulary: Vocabulary) -> Shortlist:
+        """Read a file that is for models of these vocabularies.
+
+        Raises:
+            DataError: if it is missing, damaged or for others.
+        """
+        file = TensorFile(path, kind=_KIND, version=_VERSION)
+        file.verify()
+        if file.header.get("vocabularies") != _checksums(src_vocabulary, tgt_vocabulary):
+            raise DataError(
+                f"{path}: is for other vocabularies than the model's; export one from the data "
+                "that the model was trained on"
+            )
+        frequent, best = (file.read(name).numpy().astype(np.int64) for name in ("frequent", "best"))
+        sizes = best.ndim == 2 and len(best) == len(src_vocabulary) and frequent.ndim == 1
+        known = (-1, len(tgt_vocabulary))
+        for tokens in (frequent, best):
+            sizes = sizes and bool(((tokens >= known[0]) & (tokens < known[1])).all())
+        if not sizes or (frequent < 0).any():
+            raise DataError(f"{path}: damaged: its tokens are not those of its vocabularies")
+        return cls(frequent, best)
+
+
+def learn_shortlist(
+    folder: DataFolder,
+    *,
+    frequent: int,
+    best: int,
+    on_progress: Callable[[int], object] | None = None,
+) -> Shortlist:
+    """Learn from the training pairs of a data folder.
+
+    Args:
+        folder: with its vocabularies.
+        frequent: how many of the most frequent target tokens are on every list.
+        best: how many of a source token's likeliest translations are.
+        on_progress: see `learn_lexicon`.
+    """
+    sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
+    lexicon = learn_lexicon(folder.train, *sizes, on_progress=on_progress)
+    most_frequent = np.argsort(-lexicon.target_counts, kind="stable")[:frequent]
+    return Shortlist(most_frequent, lexicon.best(best, sizes[0]))
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to replace what is no shortlist.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if path.exists():
+        try:
+            TensorFile(path, kind=_KIND, version=_VERSION)
+        except DataError:
+            raise UsageError(
+                f"{path}: exists and is no shortlist; choose another name, or remove it"
+            ) from None
+
+
+def _checksums(*vocabularies: Vocabulary) -> list[str]:
+    return [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies]
+
+
+class Choose(Protocol):
+    """`likeliest` or `drawn`, all but what follows settled."""
+
+    def __call__(
+        self, logits: Iterable[Tensor], question: Question, *, barred_ids: Sequence[int]
+    ) -> Likeliest: ...
+
+
+class Chosen:
+    """The tokens of B sentences' shortlists together, and which are whose."""
+
+    def __init__(
+        self, lists: Sequence[Integers], model: Decoder, barred_ids: Sequence[int], device: Device
+    ) -> None:
+        """Join the lists, and make ready for logits of these tokens alone.
+
+        Args:
+            lists: of each sentence, ascending.
+            model: whose logits they will be.
+            barred_ids: tokens that are never taken.
+            device: of the model.
+        """
+        self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending: `_SPECIAL` come first
+        self._project = model.projection_onto(torch.from_numpy(self._tokens))
+        self._barred = np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist()
+        others = np.ones((len(lists), len(self._tokens)), np.bool_)
+        for row, tokens in enumerate(lists):
+            others[row, np.searchsorted(self._tokens, tokens)] = False
+        self._others = torch.from_numpy(others).to(device)  # (B, U): on other sentences' lists
+
+    def among(self, choose: Choose, features: Tensor, question: Question) -> Likeliest:
+        """Choose each hypothesis's next tokens among those of its sentence.
+
+        Args:
+            choose: from logits.
+            features: (B * W, F), those of a sentence together; see `Decoder.step`.
+            question: of these hypotheses; what it asks of is on their lists.
+        """
+        logits = self._project(features)  # (B * W, U)
+        by_sentence = logits.view(len(self._others), -1, logits.shape[1])  # (B, W, U)
+        by_sentence.masked_fill_(self._others[:, None], -math.inf)
+        asked = np.searchsorted(self._tokens, question.asked)
+        found = choose([logits], replace(question, asked=asked), barred_ids=self._barred)
+        return replace(found, tokens=self._tokens[found.tokens])
+
+    def select(self, sentences: Integers) -> None:
+        """Keep some sentences, in this order."""
+        self._others = self._others[torch.from_numpy(sentences).to(self._others.device)]
