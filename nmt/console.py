@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -202,10 +202,22 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    line_behind: Container[int] = (),
+) -> None:
     """Print a table on stdout: drawn on a terminal, tab-separated in a pipe.
 
     Cells that look like numbers are aligned to the right.
+
+    Args:
+        columns: their names.
+        rows: as many cells each.
+        title: stands above the table on a terminal.
+        line_behind: rows behind which a terminal draws a line.
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -219,8 +231,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
     for index, column in enumerate(columns):
         numeric = all(_looks_numeric(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    for number, row in enumerate(rows):
+        table.add_row(*(Text(cell) for cell in row), end_section=number in line_behind)
     Console().print(table)
 
 

@@ -18,7 +18,8 @@ import pytest
 from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
 from nmt.data.rules import RULES
 from nmt.model_config import MODEL_CONFIGS
-from nmt.models.registry import PRESETS, count_parameters, preset_values
+from nmt.models.presets import FAMILIES
+from nmt.models.registry import count_parameters, preset_values
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,12 +41,15 @@ def config_table() -> str:
 
 def models_table() -> str:
     rows = ["| preset | what it is | parent and what differs | parameters |", "|---|---|---|---:|"]
-    for name, preset in PRESETS.items():
-        model = resolve_recipe(name, preset.architecture, [(name, preset_values(name))]).model
-        count = count_parameters(preset.architecture, model, 37_000, 37_000)
-        changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
-        parent = f"`{preset.parent}`: {changes}" if preset.parent else "class defaults"
-        rows.append(f"| `{name}` | {preset.summary} | {parent} | {count / 1e6:.1f}M |")
+    for title, family in FAMILIES.items():
+        rows.append(f"| **{title}** | | | |")
+        for name, preset in family.items():
+            model = resolve_recipe(name, preset.architecture, [(name, preset_values(name))]).model
+            count = count_parameters(preset.architecture, model, 37_000, 37_000)
+            changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
+            parent = f"`{preset.parent}`" if preset.parent else "class defaults"
+            differs = f"{parent}: {changes}" if changes else parent
+            rows.append(f"| `{name}` | {preset.summary} | {differs} | {count / 1e6:.1f}M |")
     return "\n".join(rows)
 
 

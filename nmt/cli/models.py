@@ -1,50 +1,143 @@
-"""`nmt models`: the registry."""
+"""`nmt models`: the registry, and what its models have, do and take."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import Quiet
+
+if TYPE_CHECKING:
+    from nmt.config import Recipe
 
 EXAMPLE = "nmt models transformer_big --vocab-size 37000"
 
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A preset, to see all of its values.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A preset, to see all of its values and figures."),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="A B", help="Two presets, to see where they differ."),
     ] = None,
     vocab_size: Annotated[
-        int, typer.Option("--vocab-size", min=4, help="Count parameters for this joint vocabulary.")
+        int, typer.Option("--vocab-size", min=4, help="Count for a joint vocabulary of this size.")
     ] = 37_000,
+    length: Annotated[
+        int,
+        typer.Option(
+            "--length",
+            min=1,
+            max=1_000,
+            help="Count the work on sentences of so many tokens a side.",
+        ),
+    ] = 25,
+    micro_batch_tokens: Annotated[
+        int,
+        typer.Option(
+            "--micro-batch-tokens",
+            min=1,
+            max=1_000_000,
+            help="Count the memory of a forward and backward pass over so many tokens a side.",
+        ),
+    ] = 2_048,
     quiet: Quiet = False,
 ) -> None:
     """Show the registry: presets, what differs from their parents, and parameters.
 
-    With NAME, every value that the preset resolves to, as `nmt train` writes it to config.toml.
+    With NAME, a recipe: every value that the preset resolves to, and as comments above them the
+    model's figures. These are the parameters of each part; the multiply-adds of a target token,
+    of the forward pass in training and of greedy search; the memory of training; and what the
+    paper reports, where the preset is a row of its Table 3. With --compare, the values in which two
+    presets differ and their figures, side by side.
     """
-    from nmt import console
-    from nmt.config import resolve_recipe
-    from nmt.config_text import format_toml
-    from nmt.models.registry import PRESETS, count_parameters, find_preset, preset_values
+    from nmt.errors import UsageError
 
-    def resolve(preset: str) -> tuple[object, object, int]:
-        architecture = find_preset(preset).architecture
-        recipe = resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
-        count = count_parameters(architecture, recipe.model, vocab_size, vocab_size)
-        return recipe.model, recipe.training, count
-
+    if name is not None and compare is not None:
+        raise UsageError("--compare takes both presets: name none beside it")
+    if micro_batch_tokens < length:
+        raise UsageError(
+            f"--micro-batch-tokens {micro_batch_tokens} holds no sentence of {length} tokens; "
+            "raise it, or lower --length"
+        )
+    sizes = vocab_size, length, micro_batch_tokens
     if name is not None:
-        model, training, count = resolve(name)
-        print(f"# {name}: {find_preset(name).summary}")
-        print(f"# {count:,} parameters with a joint vocabulary of {vocab_size:,}")
-        print(format_toml({"model": model, "training": training}), end="")
-        return
-    rows = []
-    for preset_name, preset in PRESETS.items():
-        changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
-        parent = f"{preset.parent}: {changes}" if preset.parent else "class defaults"
-        count = resolve(preset_name)[2]
-        rows.append((preset_name, preset.summary, parent, f"{count / 1e6:.1f}M"))
-    console.print_table(("preset", "what it is", "parent and what differs", "parameters"), rows)
+        _show(name, *sizes)
+    elif compare is not None:
+        _compare(*compare, *sizes)
+    else:
+        _list(vocab_size)
+
+
+def _resolve(preset: str) -> Recipe:
+    from nmt.config import resolve_recipe
+    from nmt.models.registry import find_preset, preset_values
+
+    architecture = find_preset(preset).architecture
+    return resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
+
+
+def _show(name: str, *sizes: int) -> None:
+    from nmt.cli.model_figures import model_figures
+    from nmt.config_text import format_toml
+    from nmt.models.registry import find_preset
+
+    recipe = _resolve(name)
+    figures = model_figures(recipe, *sizes)
+    labels, values = (max(map(len, column)) for column in (figures, figures.values()))
+    print(f"# {name}: {find_preset(name).summary}")
+    for label, value in figures.items():
+        print(f"# {label:<{labels}}  {value:>{values}}")
+    print()
+    print(format_toml({"model": recipe.model, "training": recipe.training}), end="")
+
+
+def _compare(first: str, second: str, *sizes: int) -> None:
+    from nmt import console
+    from nmt.cli.model_figures import model_figures
+
+    recipes = [_resolve(preset) for preset in (first, second)]
+    values = _side_by_side(*map(_values, recipes))
+    differing = [row for row in values if row[1] != row[2]]
+    figures = _side_by_side(*(model_figures(recipe, *sizes) for recipe in recipes))
+    console.print_table(
+        ("what", first, second), [*differing, *figures], line_behind=[len(differing) - 1]
+    )
+
+
+def _values(recipe: Recipe) -> dict[str, str]:
+    from dataclasses import asdict
+
+    values = asdict(recipe.model) | asdict(recipe.training)
+    return {"architecture": recipe.architecture} | {
+        key: json.dumps(value) for key, value in values.items()
+    }
+
+
+def _side_by_side(a: dict[str, str], b: dict[str, str]) -> list[tuple[str, str, str]]:
+    return [(key, a.get(key, "-"), b.get(key, "-")) for key in a | b]
+
+
+def _list(vocab_size: int) -> None:
+    from nmt import console
+    from nmt.models.presets import FAMILIES
+    from nmt.models.registry import count_parameters
+
+    rows: list[tuple[str, str, str, str]] = []
+    ends = []
+    for family in FAMILIES.values():
+        for name, preset in family.items():
+            changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
+            parent = preset.parent or "class defaults"
+            differs = f"{parent}: {changes}" if changes else parent
+            recipe = _resolve(name)
+            count = count_parameters(recipe.architecture, recipe.model, vocab_size, vocab_size)
+            rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
+        ends.append(len(rows) - 1)
+    console.print_table(
+        ("preset", "what it is", "parent and what differs", "parameters"), rows, line_behind=ends
+    )

@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nmt.data.batches import LengthSums
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nmt.data.batches import LengthSums, pack_sources
+from nmt.data.vocabulary import BOS_ID, UNK_ID
 from nmt.model_config import ModelConfig, TransformerConfig
+from nmt.models.contract import TranslationModel
 
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
@@ -43,3 +48,29 @@ def training_flops(
     time that they took, so its figures are not to be compared with these.
     """
     return 6 * MULTIPLY_ADDS[architecture](config, tgt_vocab_size, lengths)
+
+
+@torch.inference_mode()
+def decoding_multiply_adds(
+    model: TranslationModel, src_tokens: int, position: int
+) -> tuple[int, int]:
+    """Return the multiply-adds of translating one sentence, greedily: of its source, and of a step.
+
+    They are counted while the model runs, so that no architecture needs a formula.
+
+    Args:
+        model: in evaluation mode; without values (see `shapes_only`) it runs without work.
+        src_tokens: S, tokens of the source with its eos.
+        position: of the step that is counted, logits included; the first one, which reads bos, is
+            1.
+    """
+    device = model.output_projection.device
+    src = pack_sources([[UNK_ID] * (src_tokens - 1)]).to(device)
+    token = torch.tensor([BOS_ID])
+    with FlopCounterMode(display=False) as encoding:
+        state = model.begin(src)
+    for _ in range(position - 1):
+        model.step([state], token)
+    with FlopCounterMode(display=False) as step:
+        model.project(model.step([state], token))
+    return encoding.get_total_flops() // 2, step.get_total_flops() // 2

@@ -1,64 +1,20 @@
-"""Architectures and presets: two dictionaries that can be read, and the one way to build a model.
-
-A preset is its parent plus what differs, over the values of the model and of its training. Once
-named it is frozen: published results stand on it.
-"""
+"""Architectures and presets by their names, and the one way to build a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from nmt.config_values import Value
 from nmt.errors import UsageError, did_you_mean
 from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
+from nmt.models.presets import PRESETS, Preset
 from nmt.models.shapes_only import shapes_only
 from nmt.models.transformer import Transformer
 
 ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {"transformer": Transformer}
 """How each is built, from its configuration and the sizes of its vocabularies."""
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A named recipe: a parent's values (the class defaults without one) plus what differs."""
-
-    architecture: str
-    parent: str | None
-    changes: Mapping[str, Value]
-    summary: str
-
-
-PRESETS: dict[str, Preset] = {
-    "transformer_base": Preset(
-        "transformer",
-        None,
-        {},
-        "the paper's base model",
-    ),
-    "transformer_big": Preset(
-        "transformer",
-        "transformer_base",
-        {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3, "max_updates": 300_000}
-        | {"save_every": 600, "keep_last": 20},
-        "the paper's big model (En-De; P_drop 0.1 for En-Fr)",
-    ),
-    "transformer_small": Preset(
-        "transformer",
-        "transformer_base",
-        {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024}
-        | {"num_heads": 4, "batch_tokens": 4_096},
-        "for some ten thousand to a million pairs, or a CPU",
-    ),
-    "transformer_tiny": Preset(
-        "transformer",
-        "transformer_small",
-        {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 128, "d_ff": 512},
-        "for tests and toy languages",
-    ),
-}
 
 
 def find_preset(name: str) -> Preset:

@@ -20,7 +20,10 @@ from nmt.config import Recipe
 from nmt.data.batches import Batch
 from nmt.models.device import DTYPES
 from nmt.models.registry import build_model
+from nmt.models.shapes_only import shapes_only
+from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.optimizer import Optimizer
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -50,6 +53,14 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
             )
             loss.backward()  # type: ignore[no-untyped-call]
     return live.most
+
+
+def held_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> dict[str, int]:
+    """Return the memory of all that training keeps for each weight, by what it is."""
+    with shapes_only():
+        model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
+        weights = FlatWeights(model, DTYPES[recipe.training.precision])
+        return Optimizer(weights, recipe.training, recipe.model.d_model).held_bytes()
 
 
 class _LiveBytes(TorchDispatchMode):

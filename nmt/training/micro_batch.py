@@ -47,7 +47,7 @@ def fitting_tokens(
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
     def fits() -> bool:
-        batch = _largest(tokens, longest, min(sizes), runner.shape(tokens, longest))
+        batch = even_batch(tokens, longest, min(sizes), runner.shape(tokens, longest))
         if not cpu:
             return runner.fits(batch)
         if config.micro_batch_tokens:  # whoever asks for a number knows the machine
@@ -69,9 +69,16 @@ def _share(batch_tokens: int, ranks: int) -> int:
     return batch_tokens if ranks == 1 else math.ceil(1.1 * batch_tokens / ranks)
 
 
-def _largest(tokens: int, longest: int, types: int, shape: FixedShape | None) -> Batch:
-    """Return a batch of so many tokens in sentences of the greatest length."""
-    rows = tokens // longest
-    ids = (np.arange(rows * (longest - 1)) % types).astype(np.uint32)
-    lines = TokenRows(ids, np.full(rows, longest - 1, dtype=np.int32))
+def even_batch(tokens: int, length: int, types: int, shape: FixedShape | None = None) -> Batch:
+    """Return a batch of as many tokens a side, or hardly fewer, in sentences of one length.
+
+    Args:
+        tokens: of each side, no fewer than `length`.
+        length: of every sentence, its eos counted.
+        types: words of the smaller vocabulary.
+        shape: of the batch, if it has to be a certain one.
+    """
+    rows = tokens // length
+    ids = (np.arange(rows * (length - 1)) % types).astype(np.uint32)
+    lines = TokenRows(ids, np.full(rows, length - 1, dtype=np.int32))
     return collate(lines, lines, shape)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from pairs import batch_of
+from tiny_models import TINY, tiny
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import Batch, LengthSums
 from nmt.model_config import TransformerConfig
-from nmt.models.flops import MULTIPLY_ADDS, training_flops
+from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds, training_flops
 from nmt.models.registry import ARCHITECTURES, build_model
+from nmt.models.shapes_only import shapes_only
 
 CONFIG = TransformerConfig(
     num_encoder_layers=3, num_decoder_layers=2, d_model=48, d_ff=80, num_heads=4
@@ -66,3 +70,30 @@ def test_the_base_model_by_hand() -> None:
     expected = 6 * (encoder + decoder) + 20 * 512 * 37_000
     sums = LengthSums.of(np.array([9]), np.array([19]))  # and an eos each
     assert MULTIPLY_ADDS["transformer"](TransformerConfig(), 37_000, sums) == expected
+
+
+def test_decoding_with_the_base_model_by_hand() -> None:
+    # A source of 10 tokens through the encoder as above, and through the keys and values of the
+    # decoder's second attention; then a step that reads the fifth token. Self-attention's scores
+    # and means are over 5 positions, the other's over 10. Last, 512 x 37000.
+    square, wide = 512 * 512, 512 * 2048
+    with shapes_only():
+        model = build_model("transformer", TransformerConfig(), 37_000, 37_000).eval()
+    encoding, step = decoding_multiply_adds(model, 10, 5)
+    encoder = 10 * (4 * square + 2 * wide) + 2 * 100 * 512
+    assert encoding == 6 * (encoder + 10 * 2 * square)
+    assert step == 6 * (6 * square + 2 * wide + 2 * (5 + 10) * 512) + 512 * 37_000
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_decoding_without_values_is_counted_as_with_them(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # Where there is little work, CPUs make some products otherwise, by operations not counted.
+    monkeypatch.setattr("nmt.models.attention._NAIVE", 0)
+    model = tiny(kind)
+    encoding, step = decoding_multiply_adds(model, 7, 9)
+    assert encoding > 0
+    assert step > model.output_projection.numel()
+    without_values = copy.deepcopy(model).to("meta")
+    assert decoding_multiply_adds(without_values, 7, 9) == (encoding, step)

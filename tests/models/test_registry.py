@@ -7,18 +7,19 @@ import dataclasses
 import pytest
 import torch
 
-from nmt.config import TrainingConfig, resolve_recipe
+from nmt.config import Recipe, TrainingConfig, resolve_recipe
 from nmt.config_values import Value
 from nmt.errors import UsageError
 from nmt.model_config import MODEL_CONFIGS, TransformerConfig
+from nmt.models.presets import PRESETS
 from nmt.models.registry import (
     ARCHITECTURES,
-    PRESETS,
     build_model,
     count_parameters,
     find_preset,
     preset_values,
 )
+from nmt.models.table_3 import TABLE_3
 
 VOCAB = 37_000  # the paper's joint vocabulary of English and German
 
@@ -29,6 +30,14 @@ FROZEN: dict[str, dict[str, Value]] = {
         "d_ff": 4096,
         "num_heads": 16,
         "dropout": 0.3,
+        "max_updates": 300_000,
+        "save_every": 600,
+        "keep_last": 20,
+    },
+    "transformer_big_en_fr": {
+        "d_model": 1024,
+        "d_ff": 4096,
+        "num_heads": 16,
         "max_updates": 300_000,
         "save_every": 600,
         "keep_last": 20,
@@ -49,6 +58,21 @@ FROZEN: dict[str, dict[str, Value]] = {
         "num_heads": 4,
         "batch_tokens": 4_096,
     },
+    "transformer_base_heads1": {"num_heads": 1},
+    "transformer_base_heads4": {"num_heads": 4},
+    "transformer_base_heads16": {"num_heads": 16},
+    "transformer_base_heads32": {"num_heads": 32},
+    "transformer_base_layers2": {"num_encoder_layers": 2, "num_decoder_layers": 2},
+    "transformer_base_layers4": {"num_encoder_layers": 4, "num_decoder_layers": 4},
+    "transformer_base_layers8": {"num_encoder_layers": 8, "num_decoder_layers": 8},
+    "transformer_base_dmodel256": {"d_model": 256},
+    "transformer_base_dmodel1024": {"d_model": 1024},
+    "transformer_base_dff1024": {"d_ff": 1024},
+    "transformer_base_dff4096": {"d_ff": 4096},
+    "transformer_base_dropout0": {"dropout": 0.0},
+    "transformer_base_dropout0.2": {"dropout": 0.2},
+    "transformer_base_smoothing0": {"label_smoothing": 0.0},
+    "transformer_base_smoothing0.2": {"label_smoothing": 0.2},
 }
 """What each preset resolves to, where that is not the class default. Published results stand on it:
 a preset here is never changed; another one gets another name."""
@@ -78,8 +102,12 @@ PAPER: dict[str, Value] = {
 """The class defaults that are the paper's base model and its training (sections 5.1 to 5.4)."""
 
 
+def recipe_of(preset: str) -> Recipe:
+    return resolve_recipe(preset, PRESETS[preset].architecture, [("p", preset_values(preset))])
+
+
 def resolved(preset: str) -> dict[str, Value]:
-    recipe = resolve_recipe(preset, PRESETS[preset].architecture, [("p", preset_values(preset))])
+    recipe = recipe_of(preset)
     return dataclasses.asdict(recipe.model) | dataclasses.asdict(recipe.training)
 
 
@@ -103,6 +131,16 @@ def test_a_preset_says_only_what_its_parent_does_not() -> None:
         parent = resolved(preset.parent) if preset.parent else resolved("transformer_base")
         repeated = {key for key, value in preset.changes.items() if parent[key] == value}
         assert not repeated, f"{name} repeats {repeated}"
+
+
+def test_every_variation_of_the_paper_s_has_its_row_of_table_3() -> None:
+    variations = {name for name, preset in PRESETS.items() if "Table 3" in preset.summary}
+    assert variations <= TABLE_3.keys()
+    base = count_parameters("transformer", recipe_of("transformer_base").model, VOCAB, VOCAB) / 1e6
+    for name in variations | {"transformer_base", "transformer_big"}:
+        found = count_parameters("transformer", recipe_of(name).model, VOCAB, VOCAB) / 1e6
+        by_paper = TABLE_3[name].parameters - TABLE_3["transformer_base"].parameters
+        assert found - base == pytest.approx(by_paper, abs=4), name  # the paper rounds, and slips
 
 
 def test_every_architecture_has_a_configuration() -> None:
@@ -144,25 +182,31 @@ def test_the_big_model_has_214_million_numbers_in_matrices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "millions"),
+    ("preset", "millions"),
     [
         # A layer of each side has 12 d^2 + 4 d d_ff = 7,340,032 of base's numbers.
-        (TransformerConfig(num_encoder_layers=2, num_decoder_layers=2), -29.4),  # -4 * 7.34
-        (TransformerConfig(num_encoder_layers=4, num_decoder_layers=4), -14.7),  # -2 * 7.34
-        (TransformerConfig(num_encoder_layers=8, num_decoder_layers=8), 14.7),  # +2 * 7.34
-        # 37,000 * 256 + 6 * (12 * 256^2 + 4 * 256 * 2,048) = 26.77
-        (TransformerConfig(d_model=256), -36.2),
-        # 37,000 * 1,024 + 6 * (12 * 1,024^2 + 4 * 1,024 * 2,048) = 163.72
-        (TransformerConfig(d_model=1024), 100.7),
-        (TransformerConfig(d_ff=1024), -12.6),  # 6 * 4 * 512 * -1,024
-        (TransformerConfig(d_ff=4096), 25.2),  # 6 * 4 * 512 * 2,048
-        (TransformerConfig(num_heads=16), 0.0),  # heads cut the same matrices
-        (TransformerConfig(d_model=1024, d_ff=4096, num_heads=16), 151.1),
+        ("transformer_base_layers2", -29.4),  # -4 * 7.34; paper: -29
+        ("transformer_base_layers4", -14.7),  # -2 * 7.34; paper: -15
+        ("transformer_base_layers8", 14.7),  # +2 * 7.34; paper: +15
+        # 37,000 * 256 + 6 * (12 * 256^2 + 4 * 256 * 2,048) = 26.77; paper: -37
+        ("transformer_base_dmodel256", -36.2),
+        # 37,000 * 1,024 + 6 * (12 * 1,024^2 + 4 * 1,024 * 2,048) = 163.72; paper: +103
+        ("transformer_base_dmodel1024", 100.7),
+        ("transformer_base_dff1024", -12.6),  # 6 * 4 * 512 * -1,024; paper: -12
+        ("transformer_base_dff4096", 25.2),  # 6 * 4 * 512 * 2,048; paper: +25
+        ("transformer_base_heads1", 0.0),  # heads cut the same matrices
+        ("transformer_base_heads4", 0.0),
+        ("transformer_base_heads16", 0.0),
+        ("transformer_base_heads32", 0.0),
+        ("transformer_base_dropout0", 0.0),
+        ("transformer_base_smoothing0", 0.0),
+        ("transformer_big", 151.1),  # paper: +148
+        ("transformer_big_en_fr", 151.1),
     ],
 )
-def test_table_3_s_sizes_differ_from_base_as_by_hand(
-    config: TransformerConfig, millions: float
-) -> None:
+def test_presets_differ_from_base_in_size_as_by_hand(preset: str, millions: float) -> None:
+    config = recipe_of(preset).model
+    assert isinstance(config, TransformerConfig)
     assert round((matrices(config) - 62_984_192) / 1e6, 1) == millions
 
 

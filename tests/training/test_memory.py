@@ -13,11 +13,11 @@ from nmt.config_values import Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.device import DTYPES
-from nmt.models.registry import build_model
+from nmt.models.registry import build_model, count_parameters
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.memory import micro_batch_bytes
+from nmt.training.memory import held_bytes, micro_batch_bytes
 from nmt.training.optimizer import Optimizer
 
 SIZES = (345, 345)
@@ -39,6 +39,25 @@ def test_weights_take_what_their_vectors_take(values: dict[str, Value]) -> None:
     held += [p.grad for p in parameters if p.grad is not None and p.dtype != torch.float32]
     expected = sum(tensor.nbytes for tensor in held if tensor.numel() > 3)  # no counters
     assert sum(optimizer.held_bytes().values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "bytes_each"),
+    [
+        ({}, {"weights": 4, "gradient": 4, "Adam": 4 + 4}),
+        ({"precision": "bf16"}, {"rounded weights and gradient": 2 + 2}),
+        ({"ema_decay": 0.9}, {"moving average": 4}),
+    ],
+)
+def test_what_weights_take_is_known_before_there_are_any(
+    values: dict[str, Value], bytes_each: dict[str, int]
+) -> None:
+    asked = recipe(**values)
+    count = count_parameters("transformer", asked.model, *SIZES)
+    found = held_bytes(asked, SIZES)
+    assert {name: found[name] for name in bytes_each} == {
+        name: count * size for name, size in bytes_each.items()
+    }
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

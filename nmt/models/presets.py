@@ -1,0 +1,97 @@
+"""Presets: named recipes, each its parent plus what differs.
+
+Once named a preset is frozen: published results stand on it. The names of Table 3's rows are those
+of base with the option that differs and its value, as `--set` takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nmt.config_values import Value
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named recipe: a parent's values (the class defaults without one) plus what differs."""
+
+    architecture: str
+    parent: str | None
+    changes: Mapping[str, Value]
+    summary: str
+
+
+def _variation(row: str, what: str, changes: Mapping[str, Value]) -> Preset:
+    return Preset("transformer", "transformer_base", changes, f"Table 3, row {row}: {what}")
+
+
+FAMILIES: dict[str, dict[str, Preset]] = {
+    "Transformer": {
+        "transformer_base": Preset(
+            "transformer",
+            None,
+            {},
+            "the paper's base model",
+        ),
+        "transformer_big": Preset(
+            "transformer",
+            "transformer_base",
+            {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3, "max_updates": 300_000}
+            | {"save_every": 600, "keep_last": 20},
+            "the paper's big model",
+        ),
+        "transformer_big_en_fr": Preset(
+            "transformer",
+            "transformer_big",
+            {"dropout": 0.1},
+            "the paper's big model for English to French",
+        ),
+        "transformer_small": Preset(
+            "transformer",
+            "transformer_base",
+            {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024}
+            | {"num_heads": 4, "batch_tokens": 4_096},
+            "for some ten thousand to a million pairs, or a CPU",
+        ),
+        "transformer_tiny": Preset(
+            "transformer",
+            "transformer_small",
+            {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 128, "d_ff": 512},
+            "for tests and toy languages",
+        ),
+    },
+    "Transformer, variations of the paper's Table 3": {
+        "transformer_base_heads1": _variation("A", "1 head", {"num_heads": 1}),
+        "transformer_base_heads4": _variation("A", "4 heads", {"num_heads": 4}),
+        "transformer_base_heads16": _variation("A", "16 heads", {"num_heads": 16}),
+        "transformer_base_heads32": _variation("A", "32 heads", {"num_heads": 32}),
+        "transformer_base_layers2": _variation(
+            "C", "2 layers a side", {"num_encoder_layers": 2, "num_decoder_layers": 2}
+        ),
+        "transformer_base_layers4": _variation(
+            "C", "4 layers a side", {"num_encoder_layers": 4, "num_decoder_layers": 4}
+        ),
+        "transformer_base_layers8": _variation(
+            "C", "8 layers a side", {"num_encoder_layers": 8, "num_decoder_layers": 8}
+        ),
+        "transformer_base_dmodel256": _variation("C", "narrower", {"d_model": 256}),
+        "transformer_base_dmodel1024": _variation("C", "wider", {"d_model": 1024}),
+        "transformer_base_dff1024": _variation("C", "narrower feed-forward", {"d_ff": 1024}),
+        "transformer_base_dff4096": _variation("C", "wider feed-forward", {"d_ff": 4096}),
+        "transformer_base_dropout0": _variation("D", "no dropout", {"dropout": 0.0}),
+        "transformer_base_dropout0.2": _variation("D", "more dropout", {"dropout": 0.2}),
+        "transformer_base_smoothing0": _variation(
+            "D", "no label smoothing", {"label_smoothing": 0.0}
+        ),
+        "transformer_base_smoothing0.2": _variation(
+            "D", "more label smoothing", {"label_smoothing": 0.2}
+        ),
+    },
+}
+"""Presets that are listed together, under the name of what they have in common."""
+
+PRESETS: dict[str, Preset] = {
+    name: preset for family in FAMILIES.values() for name, preset in family.items()
+}
+"""All of them, by name."""

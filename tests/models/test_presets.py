@@ -1,0 +1,94 @@
+"""Every preset, made small, is a model that learns and that a model file keeps."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from pairs import batch_of
+from torch import Tensor
+
+from nmt.config import Layer, Recipe, resolve_recipe
+from nmt.model_config import ModelConfig
+from nmt.models.contract import TranslationModel
+from nmt.models.dropout import seed_dropout
+from nmt.models.model_file import ModelCard, load_model, write_model
+from nmt.models.presets import FAMILIES, PRESETS
+from nmt.models.registry import preset_values
+from nmt.training.flat_weights import FlatWeights
+from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.optimizer import Optimizer
+
+BATCH = batch_of([[5, 6, 7, 8], [9], [10, 11]], [[12, 13], [14, 15, 16], [17]])
+
+
+def small(config: ModelConfig) -> ModelConfig:
+    """The configuration with what is large made small, and all else as it is."""
+    changes = {}
+    for spec in fields(config):
+        size = getattr(config, spec.name)
+        if spec.name.endswith("_layers"):
+            changes[spec.name] = min(2, size)
+        elif isinstance(size, int) and size > 64:
+            changes[spec.name] = 32  # which 1, 2, 4 ... 32 heads can share
+    return replace(config, **changes)
+
+
+@pytest.fixture(params=PRESETS)
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    """Each preset, made small, with a learning rate at which one update shows."""
+    preset = request.param
+    sped_up = {"learning_rate": 1e-3, "warmup_updates": 1}
+    layers: list[Layer] = [("preset", preset_values(preset)), ("test", sped_up)]
+    found = resolve_recipe(preset, PRESETS[preset].architecture, layers)
+    return replace(found, model=small(found.model))
+
+
+@pytest.fixture
+def card(recipe: Recipe, card: ModelCard) -> ModelCard:
+    return replace(card, architecture=recipe.architecture, config=recipe.model)
+
+
+def built(card: ModelCard) -> TranslationModel:
+    torch.manual_seed(1)
+    return card.build()
+
+
+def loss_of(model: TranslationModel, recipe: Recipe) -> Tensor:
+    """The loss of the batch, without dropout while the model is in evaluation mode."""
+    smoothing = recipe.training.label_smoothing
+    return smoothed_cross_entropy(model(BATCH), model.output_projection, BATCH.targets, smoothing)[
+        0
+    ]
+
+
+def test_a_preset_belongs_to_one_family() -> None:
+    listed = [name for family in FAMILIES.values() for name in family]
+    assert listed == list(PRESETS)
+
+
+def test_one_update_lowers_the_loss_of_its_batch(recipe: Recipe, card: ModelCard) -> None:
+    model = built(card).eval()
+    optimizer = Optimizer(FlatWeights(model, torch.float32), recipe.training, recipe.model.d_model)
+    with torch.no_grad():
+        before = loss_of(model, recipe)
+    model.train()
+    seed_dropout(1)
+    loss_of(model, recipe).backward()  # type: ignore[no-untyped-call]
+    optimizer.step(1)
+    model.eval()
+    with torch.no_grad():
+        assert loss_of(model, recipe) < before
+
+
+def test_a_model_file_gives_the_same_logits(card: ModelCard, tmp_path: Path) -> None:
+    model = built(card).eval()
+    path = tmp_path / "model.safetensors"
+    write_model(path, card, dict(model.named_parameters()))
+    loaded, found = load_model(path)
+    assert found.config == card.config
+    with torch.inference_mode():
+        logits, expected = (m.project(m(BATCH)) for m in (loaded.eval(), model))
+    assert torch.equal(logits, expected)
