@@ -61,5 +61,41 @@ class TransformerConfig(ModelConfig):
         return found
 
 
-MODEL_CONFIGS: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionalConfig(ModelConfig):
+    """The convolutional model of Gehring et al. (2017); all its layers have one width."""
+
+    num_encoder_layers: int = value(15, "Layers of the encoder.", minimum=1, below=1000)
+    num_decoder_layers: int = value(
+        15, "Layers of the decoder, each with an attention.", minimum=1, below=1000
+    )
+    d_hidden: int = value(512, "Width of the convolutions' outputs.", minimum=1, below=1e6)
+    kernel_width: int = value(
+        3, "Neighbouring tokens that a convolution sees, an odd number.", minimum=1, below=1000
+    )
+    dropout: float = value(
+        0.2,
+        "Probability with which a unit is dropped of embeddings, of each convolution's input and "
+        "of the decoder's output.",
+        minimum=0.0,
+        below=1.0,
+    )
+    max_positions: int = value(
+        1024,
+        "Positions that have a vector of their own; those beyond share the last one's.",
+        minimum=1,
+        below=1e6,
+    )
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the combination of values."""
+        if self.kernel_width % 2:
+            return []
+        return [f"kernel_width {self.kernel_width} is even; use an odd one: as many on either side"]
+
+
+MODEL_CONFIGS: dict[str, type[ModelConfig]] = {
+    "transformer": TransformerConfig,
+    "conv_seq2seq": ConvolutionalConfig,
+}
 """The configuration class of each architecture."""

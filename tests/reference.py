@@ -52,6 +52,36 @@ def sinusoidal_positions(length: int, d_model: int) -> Array:
     return encoding
 
 
+def multi_step_attention(query: Array, keys: Array, embeddings: Array) -> tuple[Array, Array]:
+    """sum over j of a_j (z_j + e_j), by S * sqrt(1 / S), with a = softmax(d z), of one query d.
+
+    query: (D,); keys, the z, and embeddings, the e: (S, D). It also returns a: (S,).
+    """
+    exponentials = [math.exp(sum(d * z for d, z in zip(query, key, strict=True))) for key in keys]
+    weights = np.array([one / sum(exponentials) for one in exponentials])
+    attended = np.zeros(len(query))
+    for weight, key, embedding in zip(weights, keys, embeddings, strict=True):
+        attended += weight * (key + embedding)
+    return attended * len(keys) * math.sqrt(1 / len(keys)), weights
+
+
+def gated_convolution(x: Array, weight: Array, bias: Array, before: int) -> Array:
+    """A * sigmoid(B) where [A B] is the convolution of a sentence, with zeros around it.
+
+    x: (T, H); weight: (2H, k, H), its k from the first neighbour to the last; bias: (2H,); before:
+    how many of the k stand before the token.
+    """
+    both = np.zeros((len(x), len(bias)))
+    for t in range(len(x)):
+        both[t] = bias
+        for j in range(weight.shape[1]):
+            if 0 <= t - before + j < len(x):
+                both[t] += weight[:, j] @ x[t - before + j]
+    half = len(bias) // 2
+    gated: Array = both[:, :half] / (1 + np.exp(-both[:, half:]))
+    return gated
+
+
 # -------------------------------------------------------------------------------------- lexicon
 
 

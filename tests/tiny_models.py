@@ -9,7 +9,7 @@ from pairs import batch_of
 from torch import Tensor
 
 from nmt.data.batches import pack_sources
-from nmt.model_config import MODEL_CONFIGS, ModelConfig, TransformerConfig
+from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, ModelConfig, TransformerConfig
 from nmt.models.contract import Memory, TranslationModel
 from nmt.models.registry import build_model
 
@@ -19,8 +19,17 @@ SRC_VOCAB, TGT_VOCAB = 23, 29
 TRANSFORMER = TransformerConfig(
     num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=40, num_heads=4, dropout=0.2
 )
+CONVOLUTIONAL = ConvolutionalConfig(
+    num_encoder_layers=3,
+    num_decoder_layers=2,
+    d_model=12,
+    d_hidden=16,
+    dropout=0.2,
+    max_positions=20,  # fewer than the longest target of the contract's tests has
+)
 TINY: dict[str, ModelConfig] = {
     "transformer": TRANSFORMER,
+    "conv_seq2seq": CONVOLUTIONAL,
 }
 """A small configuration of each architecture, and of each of its variants."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -104,10 +104,16 @@ class CrossAttention(nn.Module):
         return query, linear(memory, self.key_value).view(len(memory), 2, self.num_heads, -1)
 
 
+@runtime_checkable
+class Attention(Protocol):
+    """A module that can also return the weights that its forward pass attends by."""
+
+    def weights(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the weights (B, H, queries, keys) for the arguments of the forward pass."""
+
+
 @contextmanager
-def noting_weights(
-    attentions: Iterable[SelfAttention | CrossAttention],
-) -> Iterator[dict[nn.Module, Tensor]]:
+def noting_weights(attentions: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
     """Note the weights of each attention as the model goes through it.
 
     They are computed beside the pass, from the very inputs of each attention, so that the pass
@@ -116,7 +122,7 @@ def noting_weights(
     noted: dict[nn.Module, Tensor] = {}
 
     def note(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        assert isinstance(attention, SelfAttention | CrossAttention)
+        assert isinstance(attention, Attention)
         noted[attention] = attention.weights(*args, **kwargs)
 
     with ExitStack() as hooks:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import LengthSums, pack_sources
 from nmt.data.vocabulary import BOS_ID, UNK_ID
-from nmt.model_config import ModelConfig, TransformerConfig
+from nmt.model_config import ConvolutionalConfig, ModelConfig, TransformerConfig
 from nmt.models.contract import TranslationModel
 
 
@@ -33,7 +33,21 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits
 
 
-MULTIPLY_ADDS: dict[str, Callable[[Any, int, LengthSums], int]] = {"transformer": _transformer}
+def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
+    width, hidden = config.d_model, config.d_hidden
+    mapping = width * hidden  # between the widths of embeddings and of layers, either way
+    convolution = config.kernel_width * hidden * 2 * hidden
+    encoder = lengths.src * (config.num_encoder_layers * convolution + 2 * mapping)
+    # An attention maps states to queries and back; scores and weighted sums are D each a pair.
+    layer = lengths.tgt * (convolution + 2 * mapping) + lengths.src_tgt * 2 * width
+    decoder = config.num_decoder_layers * layer + lengths.tgt * 2 * mapping
+    return encoder + decoder + lengths.tgt * width * tgt_vocab_size
+
+
+MULTIPLY_ADDS: dict[str, Callable[[Any, int, LengthSums], int]] = {
+    "transformer": _transformer,
+    "conv_seq2seq": _convolutional,
+}
 """Multiply-adds of a forward pass of each architecture, over pairs of these lengths."""
 
 

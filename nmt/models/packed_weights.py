@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.errors import UsageError
@@ -60,7 +60,9 @@ def pack(model: TranslationModel, precision: str) -> None:
             "use --precision fp32"
         )
     embeddings = {
-        id(module.weight) for module in model.modules() if isinstance(module, TokenEmbedding)
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, TokenEmbedding | nn.Embedding)
     }
     for weight in [weight for weight in model.parameters() if weight.dim() == 2]:
         is_embedding = id(weight) in embeddings

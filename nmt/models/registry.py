@@ -9,11 +9,15 @@ from nmt.config_values import Value
 from nmt.errors import UsageError, did_you_mean
 from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
+from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.presets import PRESETS, Preset
 from nmt.models.shapes_only import shapes_only
 from nmt.models.transformer import Transformer
 
-ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {"transformer": Transformer}
+ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {
+    "transformer": Transformer,
+    "conv_seq2seq": ConvolutionalModel,
+}
 """How each is built, from its configuration and the sizes of its vocabularies."""
 
 

@@ -12,14 +12,19 @@ from tiny_models import TINY, tiny
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import Batch, LengthSums
-from nmt.model_config import TransformerConfig
+from nmt.model_config import ConvolutionalConfig, ModelConfig, TransformerConfig
 from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds, training_flops
 from nmt.models.registry import ARCHITECTURES, build_model
 from nmt.models.shapes_only import shapes_only
 
-CONFIG = TransformerConfig(
-    num_encoder_layers=3, num_decoder_layers=2, d_model=48, d_ff=80, num_heads=4
-)
+CONFIGS: dict[str, ModelConfig] = {
+    "transformer": TransformerConfig(
+        num_encoder_layers=3, num_decoder_layers=2, d_model=48, d_ff=80, num_heads=4
+    ),
+    "conv_seq2seq": ConvolutionalConfig(
+        num_encoder_layers=3, num_decoder_layers=2, d_model=48, d_hidden=80, kernel_width=5
+    ),
+}
 SENTENCES, SRC, TGT, VOCABULARY = 5, 7, 11, 97
 
 
@@ -36,26 +41,28 @@ def lengths() -> LengthSums:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_they_are_what_torch_counts(architecture: str) -> None:
+    config = CONFIGS[architecture]
     with torch.device("meta"):
-        model = build_model(architecture, CONFIG, VOCABULARY, VOCABULARY)
+        model = build_model(architecture, config, VOCABULARY, VOCABULARY)
         with FlopCounterMode(display=False) as forward:
             logits = model(batch_without_padding()) @ model.output_projection.T
         with FlopCounterMode(display=False) as backward:
             logits.sum().backward()
-    multiply_adds = MULTIPLY_ADDS[architecture](CONFIG, VOCABULARY, lengths())
+    multiply_adds = MULTIPLY_ADDS[architecture](config, VOCABULARY, lengths())
     assert forward.get_total_flops() == 2 * multiply_adds
     assert forward.get_total_flops() + backward.get_total_flops() == training_flops(
-        architecture, CONFIG, VOCABULARY, lengths()
+        architecture, config, VOCABULARY, lengths()
     )
 
 
-def test_they_add_up_over_pairs() -> None:
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_they_add_up_over_pairs(architecture: str) -> None:
     one, other = (LengthSums.of(np.array([s]), np.array([t])) for s, t in ((3, 9), (20, 14)))
     both = LengthSums.of(np.array([3, 20]), np.array([9, 14]))
     assert one + other == both
 
     def flops(sums: LengthSums) -> int:
-        return training_flops("transformer", CONFIG, VOCABULARY, sums)
+        return training_flops(architecture, CONFIGS[architecture], VOCABULARY, sums)
 
     assert flops(one) + flops(other) == flops(both)
 
@@ -97,3 +104,15 @@ def test_decoding_without_values_is_counted_as_with_them(
     assert step > model.output_projection.numel()
     without_values = copy.deepcopy(model).to("meta")
     assert decoding_multiply_adds(without_values, 7, 9) == (encoding, step)
+
+
+def test_the_convolutional_model_by_hand() -> None:
+    # One pair of 10 and 20 tokens. A convolution: 3 * 512 x 1024. Encoder: 10 tokens through 15 of
+    # them and 2 maps of 512 x 512. Decoder: 20 tokens through 15 of them, 2 maps before and behind
+    # the layers and 2 in each, and 2 * 20 * 10 products of 512 in each. Last, 20 times 512 x 40000.
+    convolution, square = 3 * 512 * 1024, 512 * 512
+    encoder = 10 * (15 * convolution + 2 * square)
+    decoder = 20 * (15 * (convolution + 2 * square) + 2 * square) + 15 * 2 * 200 * 512
+    expected = encoder + decoder + 20 * 512 * 40_000
+    sums = LengthSums.of(np.array([9]), np.array([19]))  # and an eos each
+    assert MULTIPLY_ADDS["conv_seq2seq"](ConvolutionalConfig(), 40_000, sums) == expected

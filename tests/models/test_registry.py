@@ -10,7 +10,7 @@ import torch
 from nmt.config import Recipe, TrainingConfig, resolve_recipe
 from nmt.config_values import Value
 from nmt.errors import UsageError
-from nmt.model_config import MODEL_CONFIGS, TransformerConfig
+from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, TransformerConfig
 from nmt.models.presets import PRESETS
 from nmt.models.registry import (
     ARCHITECTURES,
@@ -73,6 +73,16 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_base_dropout0.2": {"dropout": 0.2},
     "transformer_base_smoothing0": {"label_smoothing": 0.0},
     "transformer_base_smoothing0.2": {"label_smoothing": 0.2},
+    "conv_seq2seq": {"learning_rate": 1e-3, "clip_norm": 0.1},
+    "conv_seq2seq_small": {
+        "num_encoder_layers": 5,
+        "num_decoder_layers": 5,
+        "d_model": 256,
+        "d_hidden": 256,
+        "batch_tokens": 4_096,
+        "learning_rate": 3e-3,
+        "clip_norm": 0.1,
+    },
 }
 """What each preset resolves to, where that is not the class default. Published results stand on it:
 a preset here is never changed; another one gets another name."""
@@ -111,24 +121,29 @@ def resolved(preset: str) -> dict[str, Value]:
     return dataclasses.asdict(recipe.model) | dataclasses.asdict(recipe.training)
 
 
+def class_defaults(preset: str) -> dict[str, Value]:
+    model = MODEL_CONFIGS[PRESETS[preset].architecture]()
+    return dataclasses.asdict(model) | dataclasses.asdict(TrainingConfig())
+
+
 def test_the_class_defaults_are_the_paper_s_base_model() -> None:
-    defaults = dataclasses.asdict(TransformerConfig()) | dataclasses.asdict(TrainingConfig())
+    defaults = class_defaults("transformer_base")
     assert {key: defaults[key] for key in PAPER} == PAPER
     assert resolved("transformer_base") == defaults
 
 
 def test_presets_are_frozen() -> None:
-    defaults = dataclasses.asdict(TransformerConfig()) | dataclasses.asdict(TrainingConfig())
     found = {
         preset: {key: value for key, value in resolved(preset).items() if value != defaults[key]}
         for preset in PRESETS
+        for defaults in [class_defaults(preset)]
     }
     assert found == FROZEN
 
 
 def test_a_preset_says_only_what_its_parent_does_not() -> None:
     for name, preset in PRESETS.items():
-        parent = resolved(preset.parent) if preset.parent else resolved("transformer_base")
+        parent = resolved(preset.parent) if preset.parent else class_defaults(name)
         repeated = {key for key, value in preset.changes.items() if parent[key] == value}
         assert not repeated, f"{name} repeats {repeated}"
 
@@ -232,3 +247,52 @@ def test_all_parameters_are_counted_tied_ones_once(tie_embeddings: str) -> None:
     assert count_parameters("transformer", config, src, tgt) == expected
     built = build_model("transformer", config, src, tgt)
     assert sum(parameter.numel() for parameter in built.parameters()) == expected
+
+
+def test_the_convolutional_presets_have_the_sizes_of_hand_arithmetic() -> None:
+    # embeddings             37,000 * 512                                  = 18,944,000
+    # positions              2 * 1,024 * 512                               =  1,048,576
+    # convolutions           30 * (1,024 * 3 * 512 + 1,024)                = 47,216,640
+    # attentions             15 * (2 * 512 * 512 + 2 * 512)                =  7,879,680
+    # maps of both ends      2 * 2 * (512 * 512 + 512)                     =  1,050,624
+    base = ConvolutionalConfig()
+    assert count_parameters("conv_seq2seq", base, VOCAB, VOCAB) == 76_139_520
+    # embeddings              8,000 * 256                                  =  2,048,000
+    # positions              2 * 1,024 * 256                               =    524,288
+    # convolutions           10 * (512 * 3 * 256 + 512)                    =  3,937,280
+    # attentions             5 * (2 * 256 * 256 + 2 * 256)                 =    657,920
+    # maps of both ends      2 * 2 * (256 * 256 + 256)                     =    263,168
+    small = ConvolutionalConfig(
+        num_encoder_layers=5, num_decoder_layers=5, d_model=256, d_hidden=256
+    )
+    assert count_parameters("conv_seq2seq", small, 8_000, 8_000) == 7_430_656  # small: 7,568,384
+
+
+def test_the_convolutional_model_s_defaults_are_the_paper_s() -> None:
+    # Section 5.1: 15 layers of each side for WMT14 En-De (there the last five are wider), kernels
+    # of 3, 512 units and embeddings as wide.
+    defaults = dataclasses.asdict(ConvolutionalConfig())
+    assert defaults == {
+        "num_encoder_layers": 15,
+        "num_decoder_layers": 15,
+        "d_model": 512,
+        "d_hidden": 512,
+        "kernel_width": 3,
+        "dropout": 0.2,
+        "tie_embeddings": "all",
+        "max_positions": 1024,
+    }
+
+
+@pytest.mark.parametrize(("tie_embeddings", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_convolutional_models_share_embeddings_too(tie_embeddings: str, tables: int) -> None:
+    one, found = (
+        count_parameters(
+            "conv_seq2seq",
+            ConvolutionalConfig(num_encoder_layers=1, d_model=8, d_hidden=6, tie_embeddings=tied),
+            50,
+            50,
+        )
+        for tied in ("all", tie_embeddings)
+    )
+    assert found == one + (tables - 1) * 50 * 8
