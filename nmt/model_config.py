@@ -24,6 +24,14 @@ class ModelConfig:
         choices=("all", "decoder", "none"),
     )
 
+    @property
+    def longest_sentence(self) -> int | None:
+        """Tokens, eos or bos counted, that a sentence to be trained on may have; None: any number.
+
+        What is translated may be longer.
+        """
+        return None
+
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""
         return []
@@ -40,10 +48,48 @@ class TransformerConfig(ModelConfig):
         6, "Layers of the decoder (the paper's N).", minimum=1, below=1000
     )
     d_model: int = value(
-        512, "Width of the residual stream; even, divisible by num_heads.", minimum=2, below=1e6
+        512,
+        "Width of the residual stream: even, for sinusoids, and divisible by num_heads, unless d_k "
+        "and d_v are set.",
+        minimum=2,
+        below=1e6,
     )
     d_ff: int = value(2048, "Inner width of the feed-forward sub-layer.", minimum=1, below=1e6)
     num_heads: int = value(8, "Attention heads, each d_model / num_heads wide.", minimum=1)
+    d_k: int = value(
+        0, "Width of a head's queries and keys; 0: d_model / num_heads.", minimum=0, below=1e6
+    )
+    d_v: int = value(0, "Width of a head's values; 0: d_model / num_heads.", minimum=0, below=1e6)
+    pre_norm: bool = value(
+        False,
+        "Whether a norm stands before each sub-layer and behind the last layer of each stack, "
+        "instead of behind each sub-layer and its residual connection (the paper's).",
+    )
+    norm: str = value(
+        "layer",
+        "LayerNorm, or RMSNorm, which neither centres nor has a bias (Zhang and Sennrich 2019).",
+        choices=("layer", "rms"),
+    )
+    feed_forward: str = value(
+        "relu",
+        "The paper's ReLU between two products, or SwiGLU (Shazeer 2020): two factors, each d_ff "
+        "wide, multiplied before the last product, and no biases.",
+        choices=("relu", "swiglu"),
+    )
+    positions: str = value(
+        "sinusoidal",
+        "How a token's place is known: by the paper's sinusoids or by learned vectors, which are "
+        "added to embeddings, or by turning the queries and keys of self-attention (rotary, "
+        "Su et al. 2021).",
+        choices=("sinusoidal", "learned", "rotary"),
+    )
+    max_positions: int = value(
+        1024,
+        "Tokens of a sentence, bos or eos counted, whose places have a learned vector each; those "
+        "behind share the last one. For learned positions alone.",
+        minimum=1,
+        below=1e6,
+    )
     dropout: float = value(
         0.1,
         "P_drop: on each sub-layer's output and on the sum of embeddings and positions.",
@@ -54,11 +100,27 @@ class TransformerConfig(ModelConfig):
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""
         found = []
-        if self.num_heads > 0 and self.d_model % self.num_heads:
+        if self.num_heads > 0 and self.d_model % self.num_heads and not (self.d_k and self.d_v):
             found.append(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
-        if self.d_model % 2:
+        elif self.num_heads > 0 and self.positions == "rotary" and self.head_widths[0] % 2:
+            found.append(
+                f"a head's queries are {self.head_widths[0]} wide, which is odd; rotary positions "
+                "turn pairs: set d_k"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
             found.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
         return found
+
+    @property
+    def longest_sentence(self) -> int | None:
+        """Return how many there are learned positions for."""
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """K and V: how wide a head's queries and keys are, and its values."""
+        width = self.d_model // self.num_heads
+        return self.d_k or width, self.d_v or width
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,32 @@ def sinusoidal_positions(length: int, d_model: int) -> Array:
     return encoding
 
 
+def rotated(x: Array, position: int) -> Array:
+    """Rotary positions: pair i of a vector (K,) turned by position / 10000^(2i / K)."""
+    turned = np.zeros_like(x)
+    for i in range(len(x) // 2):
+        angle = position / 10000 ** (2 * i / len(x))
+        a, b = x[2 * i], x[2 * i + 1]
+        turned[2 * i] = a * math.cos(angle) - b * math.sin(angle)
+        turned[2 * i + 1] = a * math.sin(angle) + b * math.cos(angle)
+    return turned
+
+
+def rms_norm(x: Array, gain: Array, eps: float) -> Array:
+    """x / sqrt(mean of squares + eps) * gain, over a vector (D,)."""
+    size = math.sqrt(sum(a * a for a in x) / len(x) + eps)
+    return np.array([a / size * g for a, g in zip(x, gain, strict=True)])
+
+
+def swiglu(x: Array, gate: Array, value: Array, outer: Array) -> Array:
+    """(Swish(x W) * x V) W2 of a vector (D,); gate, value: (F, D), outer: (D, F)."""
+    hidden: list[float] = []
+    for w, v in zip(gate, value, strict=True):
+        a = float(x @ w)
+        hidden.append(a / (1 + math.exp(-a)) * float(x @ v))
+    return np.array([sum(w * h for w, h in zip(row, hidden, strict=True)) for row in outer])
+
+
 def multi_step_attention(query: Array, keys: Array, embeddings: Array) -> tuple[Array, Array]:
     """sum over j of a_j (z_j + e_j), by S * sqrt(1 / S), with a = softmax(d z), of one query d.
 

@@ -109,7 +109,19 @@ def test_what_does_not_fit_together_is_told_together() -> None:
     assert "d_model 30 is not divisible by num_heads 4" in message
     assert "best_metric 'bleu' needs validate_bleu = true" in message
     assert "d_model 9 is odd" in refusal(d_model=9, num_heads=3)
+    assert "queries are 3 wide, which is odd" in refusal(
+        d_model=12, num_heads=4, positions="rotary"
+    )
     assert resolve_set(best_metric="bleu", validate_bleu=True).training.best_metric == "bleu"
+
+
+def test_heads_of_widths_of_their_own_need_not_divide_d_model() -> None:
+    values = {"d_model": 30, "num_heads": 4, "d_k": 6, "d_v": 5}
+    model = resolve_set(**values).model
+    assert isinstance(model, TransformerConfig)
+    assert model.head_widths == (6, 5)
+    assert "d_model 30 is not divisible by num_heads 4" in refusal(**values | {"d_v": 0})
+    resolve_set(**values | {"d_model": 31, "positions": "learned"})  # no sinusoids, no pairs
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,13 @@ def test_flash_attention_is_that_in_tables(data: Path, causal: bool) -> None:
     packed = collate(*DataFolder.open(data).train.rows(np.arange(40))).tgt_in.to(GPU)
     torch.manual_seed(1)
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
-    assert takes_packed(qkv.bfloat16(), 16)
+    assert takes_packed(qkv.bfloat16(), 16, 16)
+    assert not takes_packed(qkv.bfloat16(), 16, 32)  # values of another width than keys
     results = []
     for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
         leaf = qkv.to(dtype).requires_grad_()
         sentences = Sentences.of(packed, as_packed=as_packed)
-        attended = attend_packed(leaf, None, sentences, sentences, causal=causal)
+        attended = attend_packed([leaf], sentences, sentences, causal=causal)
         (attended.float() * attended.detach().float().sign()).sum().backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         results.append((attended.float(), leaf.grad.float()))
@@ -98,8 +99,7 @@ def test_flash_attention_finds_the_source_of_each_target(data: Path) -> None:
     key_value = torch.randn(len(batch.src.tokens), 2, 4, 16, device=GPU)
     found, expected = (
         attend_packed(
-            query.to(dtype),
-            key_value.to(dtype),
+            [query.to(dtype), key_value.to(dtype)],
             Sentences.of(batch.tgt_in, as_packed=as_packed),
             Sentences.of(batch.src, as_packed=as_packed),
         ).float()

@@ -30,6 +30,12 @@ CONVOLUTIONAL = ConvolutionalConfig(
 TINY: dict[str, ModelConfig] = {
     "transformer": TRANSFORMER,
     "conv_seq2seq": CONVOLUTIONAL,
+    "transformer_pre_norm": replace(TRANSFORMER, pre_norm=True),
+    "transformer_learned_positions": replace(TRANSFORMER, positions="learned", max_positions=7),
+    "transformer_narrow_keys": replace(TRANSFORMER, d_k=3, d_v=5),
+    "transformer_modern": replace(
+        TRANSFORMER, pre_norm=True, norm="rms", feed_forward="swiglu", positions="rotary"
+    ),
 }
 """A small configuration of each architecture, and of each of its variants."""
 
@@ -41,13 +47,17 @@ def assert_equal(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> N
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
 
 
+def architecture_of(config: ModelConfig) -> str:
+    (architecture,) = (name for name, cls in MODEL_CONFIGS.items() if type(config) is cls)
+    return architecture
+
+
 def tiny(kind: str, tie_embeddings: str = "none", seed: int = 1) -> TranslationModel:
     """Return one of `TINY` in float64, in evaluation mode."""
     torch.manual_seed(seed)
     config = replace(TINY[kind], tie_embeddings=tie_embeddings)
-    (architecture,) = (name for name, cls in MODEL_CONFIGS.items() if type(config) is cls)
     sizes = (TGT_VOCAB, TGT_VOCAB) if tie_embeddings == "all" else (SRC_VOCAB, TGT_VOCAB)
-    return build_model(architecture, config, *sizes).double().eval()
+    return build_model(architecture_of(config), config, *sizes).double().eval()
 
 
 @torch.no_grad()

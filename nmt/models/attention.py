@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), over sentences and step by step.
 
-Legend: B sentences, T queries, S keys, D d_model, H heads, K = D / H the width of a head, n and m
-tokens of packed sentences.
+Legend: B sentences, T queries, S keys, D d_model, H heads, K and V the widths of a head's keys and
+of its values (the paper's d_k and d_v, mostly both D / H), n and m tokens of packed sentences.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
+from nmt.model_config import TransformerConfig
 from nmt.models.initial import input_projections, output_projection
 from nmt.models.linear import linear
-from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.packed_attention import Projected, Sentences, attend_packed, attention_weights
+from nmt.models.positions import rotated
 
 # On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
 # which is several times slower than operations on all of them.
@@ -27,11 +30,12 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
 
     Args:
         query: (B, H, T, K).
-        key, value: (B, H, S, K).
+        key: (B, H, S, K).
+        value: (B, H, S, V).
         mask: bool, broadcastable to (B, H, T, S), True = may attend; None: everywhere.
 
     Returns:
-        (B, H, T, K).
+        (B, H, T, V).
     """
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # (B, H, T, S)
     if mask is not None:
@@ -42,7 +46,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:
         attended = weights @ value
-    return attended  # (B, H, T, K)
+    return attended  # (B, H, T, V)
 
 
 class SelfAttention(nn.Module):
@@ -51,57 +55,82 @@ class SelfAttention(nn.Module):
     As in the paper, projections are matrices without bias.
     """
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.qkv = nn.Parameter(input_projections(d_model, 3))  # (3D, D)
-        self.output = nn.Parameter(output_projection(d_model, d_model))  # (D, D)
+        width, self.num_heads = config.d_model, config.num_heads
+        self.widths = [self.num_heads * head_width for head_width in config.head_widths]
+        keys, values = self.widths
+        self.qkv = nn.Parameter(input_projections(width, keys, keys, values))  # (2HK + HV, D)
+        self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
 
-    def project(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values of x (n, D), as one (n, 3, H, K)."""
-        return linear(x, self.qkv).view(len(x), 3, self.num_heads, -1)
+    def project(self, x: Tensor, rotation: Tensor | None) -> Projected:
+        """Return queries, keys and values of x (n, D).
+
+        Args:
+            x: (n, D).
+            rotation: (n, K) by which queries and keys are turned (see `rotated`); None: not at all.
+        """
+        keys, values = self.widths
+        projected = linear(x, self.qkv)  # (n, 2HK + HV)
+        if keys == values and rotation is None:
+            return (projected.view(len(x), 3, self.num_heads, -1),)  # (n, 3, H, K)
+        query_key, value = torch.split(projected, [2 * keys, values], dim=1)
+        query_key = query_key.view(len(x), 2, self.num_heads, -1)  # (n, 2, H, K)
+        if rotation is not None:
+            query_key = rotated(query_key, rotation)
+        return query_key, value.view(len(x), 1, self.num_heads, -1)  # and (n, 1, H, V)
 
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), or only to what stands before: (n, D)."""
-        qkv = self.project(x)  # (n, 3, H, K)
-        attended = attend_packed(qkv, None, sentences, sentences, causal=causal)  # (n, H, K)
+        projected = self.project(x, sentences.rotation)
+        attended = attend_packed(projected, sentences, sentences, causal=causal)  # (n, H, V)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Return the weights that `forward` attends by, (B, H, T, T), without a gradient."""
-        return attention_weights(self.project(x), None, sentences, sentences, causal=causal)
+        projected = self.project(x, sentences.rotation)
+        return attention_weights(projected, sentences, sentences, causal=causal)
 
 
 class CrossAttention(nn.Module):
     """Attention of the decoder to the memory."""
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.query = nn.Parameter(input_projections(d_model, 1))  # (D, D)
-        self.key_value = nn.Parameter(input_projections(d_model, 2))  # (2D, D)
-        self.output = nn.Parameter(output_projection(d_model, d_model))  # (D, D)
+        width, self.num_heads = config.d_model, config.num_heads
+        self.widths = [self.num_heads * head_width for head_width in config.head_widths]
+        keys, values = self.widths
+        self.query = nn.Parameter(input_projections(width, keys))  # (HK, D)
+        self.key_value = nn.Parameter(input_projections(width, keys, values))  # (HK + HV, D)
+        self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
 
-    def project_memory(self, memory: Tensor) -> Tensor:
-        """Return keys and values of memory (B, S, D), as one (2, B, H, S, K): once a sentence."""
-        sentences, length, _ = memory.shape
-        projected = linear(memory, self.key_value)  # (B, S, 2D)
-        heads = projected.view(sentences, length, 2, self.num_heads, -1)  # (B, S, 2, H, K)
-        return heads.permute(2, 0, 3, 1, 4).contiguous()  # or each step would copy them
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys (B, H, S, K) and values (B, H, S, V) of memory (B, S, D): once a sentence."""
+        projected = linear(memory, self.key_value)  # (B, S, HK + HV)
+        key, value = (
+            part.view(*memory.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
+            for part in torch.split(projected, self.widths, dim=2)
+        )  # contiguous, or each step would copy them
+        return key, value
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
-        attended = attend_packed(*self._project(x, memory), own, others)  # (n, H, K)
+        attended = attend_packed(self._project(x, memory), own, others)  # (n, H, V)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Return the weights that `forward` attends by, (B, H, T, S), without a gradient."""
-        return attention_weights(*self._project(x, memory), own, others)
+        return attention_weights(self._project(x, memory), own, others)
 
-    def _project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries (n, 1, H, K) of x, and keys and values (m, 2, H, K) of the memory."""
-        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)
-        return query, linear(memory, self.key_value).view(len(memory), 2, self.num_heads, -1)
+    def _project(self, x: Tensor, memory: Tensor) -> Projected:
+        """Return queries of x (n, D), keys and values of the memory (m, D)."""
+        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
+        key_value = linear(memory, self.key_value)  # (m, HK + HV)
+        keys, values = self.widths
+        if keys == values:
+            return query, key_value.view(len(memory), 2, self.num_heads, -1)  # (m, 2, H, K)
+        parts = torch.split(key_value, self.widths, dim=1)
+        return query, *(part.view(len(memory), 1, self.num_heads, -1) for part in parts)
 
 
 @runtime_checkable
@@ -131,20 +160,20 @@ def noting_weights(attentions: Iterable[nn.Module]) -> Iterator[dict[nn.Module, 
         yield noted
 
 
-def attend_grouped(query: Tensor, key_value: Tensor, mask: Tensor) -> Tensor:
+def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """Attend from the N = B * W hypotheses of B sentences to their sentence's memory.
 
     Args:
-        query: (N, D).
-        key_value: (2, B, H, S, K).
+        query: (N, H * K).
+        key: (B, H, S, K).
+        value: (B, H, S, V).
         mask: (B, S) bool, True = a real token.
 
     Returns:
-        (N, D).
+        (N, H * V).
     """
-    key, value = key_value
     sentences, heads, _, width = key.shape
     # The W hypotheses of a sentence stand as W queries before its one memory.
     queries = query.view(sentences, -1, heads, width).transpose(1, 2)  # (B, H, W, K)
-    attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, K)
-    return attended.transpose(1, 2).reshape(query.shape)
+    attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, V)
+    return attended.transpose(1, 2).reshape(len(query), -1)

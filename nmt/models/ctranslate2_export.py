@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder, write_text
+from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
-from nmt.models.embeddings import sinusoidal_positions
+from nmt.models.feed_forward import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
-from nmt.models.transformer import DecoderLayer, EncoderLayer, Residual, Transformer
+from nmt.models.positions import Positions
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
 
@@ -32,6 +35,18 @@ _MODEL = "model.bin"  # of CTranslate2
 _FORMAT_VERSION = 1
 # It takes no formula for positions, but a table: for twice the longest source, and so much more.
 _MORE_POSITIONS = 512
+_ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
+# What it can express of a Transformer's configuration: these keys of any value, those of these
+# values, and all others at their defaults alone.
+_OF_ANY_VALUE = (
+    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
+    *("tie_embeddings", "pre_norm", "max_positions"),
+)
+_OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
+    "norm": ("layer", "rms"),
+    "feed_forward": tuple(_ACTIVATIONS),
+    "positions": ("sinusoidal", "learned"),
+}
 # A logit that is never taken. As a bias it costs nothing, and fp16 can hold it.
 _BARRED = -1e4
 
@@ -162,13 +177,19 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
         raise UsageError(
             f"{path}: CTranslate2 has nothing like the architecture {card.architecture}"
         )
+    config = model.config
+    if unknown := _not_expressed(config):
+        raise UsageError(f"{path}: CTranslate2 has nothing like {unknown[0]}; use --engine torch")
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),
-        model.config.num_heads,
-        pre_norm=False,
-        activation=common_spec.Activation.RELU,
+        config.num_heads,
+        pre_norm=config.pre_norm,
+        activation=common_spec.Activation[_ACTIVATIONS[config.feed_forward]],
+        ffn_glu=config.feed_forward == "swiglu",
+        rms_norm=config.norm == "rms",
     )
-    _fill(spec, model, sinusoidal_positions(positions, model.config.d_model))
+    _fill(spec, model, positions)
+    spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
     spec.decoder.projection.bias = _barring(card.tgt_vocabulary)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
@@ -181,11 +202,34 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     return spec
 
 
-def _fill(spec: Any, model: Transformer, positions: Tensor) -> None:
-    """Give a specification the weights of a model."""
-    for side in (spec.encoder, spec.decoder):
+def _not_expressed(config: TransformerConfig) -> list[str]:
+    """Return what of a configuration an export could not hold."""
+    values = {
+        spec.name: (getattr(config, spec.name), _OF_THESE_VALUES.get(spec.name, (spec.default,)))
+        for spec in fields(config)
+        if spec.name not in _OF_ANY_VALUE
+    }
+    return [f"{name}={value}" for name, (value, known) in values.items() if value not in known]
+
+
+def _table(positions: Positions | None, length: int) -> Tensor:
+    """Return what is added at the first positions of a side, (length, D)."""
+    assert positions is not None
+    table: Tensor = positions(torch.arange(length), length)
+    return table
+
+
+def _fill(spec: Any, model: Transformer, positions: int) -> None:
+    """Give a specification the weights of a model, and tables of so many positions."""
+    sides = (
+        (spec.encoder, model.src_positions, model.encoder_norm),
+        (spec.decoder, model.tgt_positions, model.decoder_norm),
+    )
+    for side, added, norm in sides:
         side.scale_embeddings = True
-        side.position_encodings.encodings = _array(positions)
+        side.position_encodings.encodings = _array(_table(added, positions))
+        if model.config.pre_norm:
+            _fill_norm(side.layer_norm, norm)
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.weight)
     spec.decoder.projection.weight = _array(model.output_projection)
@@ -198,7 +242,7 @@ def _fill(spec: Any, model: Transformer, positions: Tensor) -> None:
         _fill_linear(query, layer.cross_attention.query)
         _fill_linear(key_value, layer.cross_attention.key_value)
         _fill_linear(output, layer.cross_attention.output)
-        _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention)
+        _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention.norm)
 
 
 def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
@@ -206,11 +250,16 @@ def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
     projections, output = theirs.self_attention.linear
     _fill_linear(projections, ours.attention.qkv)
     _fill_linear(output, ours.attention.output)
-    _fill_norm(theirs.self_attention.layer_norm, ours.after_attention)
+    _fill_norm(theirs.self_attention.layer_norm, ours.after_attention.norm)
     inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
-    _fill_linear(theirs.ffn.linear_0, inner.weight, inner.bias)
+    if isinstance(ours.feed_forward, SwiGLU):
+        gate, value = inner.weight.chunk(2)
+        _fill_linear(theirs.ffn.linear_0, gate)
+        _fill_linear(theirs.ffn.linear_0_noact, value)
+    else:
+        _fill_linear(theirs.ffn.linear_0, inner.weight, inner.bias)
     _fill_linear(theirs.ffn.linear_1, outer.weight, outer.bias)
-    _fill_norm(theirs.ffn.layer_norm, ours.after_feed_forward)
+    _fill_norm(theirs.ffn.layer_norm, ours.after_feed_forward.norm)
 
 
 def _fill_linear(theirs: Any, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -218,8 +267,11 @@ def _fill_linear(theirs: Any, weight: Tensor, bias: Tensor | None = None) -> Non
     theirs.bias = _array(weight.new_zeros(len(weight)) if bias is None else bias)
 
 
-def _fill_norm(theirs: Any, ours: Residual) -> None:
-    theirs.gamma, theirs.beta = _array(ours.norm.weight), _array(ours.norm.bias)
+def _fill_norm(theirs: Any, ours: nn.Module) -> None:
+    assert isinstance(ours, nn.LayerNorm | nn.RMSNorm)
+    theirs.gamma = _array(ours.weight)
+    if isinstance(ours, nn.LayerNorm):
+        theirs.beta = _array(ours.bias)
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:

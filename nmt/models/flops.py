@@ -19,15 +19,17 @@ from nmt.models.contract import TranslationModel
 
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
-    width, inner = config.d_model, config.d_ff
-    # Queries, keys, values and the output are a square matrix each; the decoder's second attention
-    # makes keys and values of source tokens. Scores and weighted means are D each a pair of tokens.
-    feed_forward = 2 * width * inner
-    encoder = lengths.src * (4 * width**2 + feed_forward) + lengths.src_src * 2 * width
+    width = config.d_model
+    keys, values = (config.num_heads * head_width for head_width in config.head_widths)
+    # Queries, keys, values and the output are a matrix each; the decoder's second attention makes
+    # keys and values of source tokens. Scores and weighted means are HK and HV a pair of tokens.
+    attention = 2 * width * (keys + values)
+    feed_forward = (3 if config.feed_forward == "swiglu" else 2) * width * config.d_ff
+    encoder = lengths.src * (attention + feed_forward) + lengths.src_src * (keys + values)
     decoder = (
-        lengths.tgt * (6 * width**2 + feed_forward)
-        + lengths.src * 2 * width**2
-        + (lengths.tgt_tgt + lengths.src_tgt) * 2 * width
+        lengths.tgt * (attention + width * (keys + values) + feed_forward)
+        + lengths.src * width * (keys + values)
+        + (lengths.tgt_tgt + lengths.src_tgt) * (keys + values)
     )
     logits = lengths.tgt * width * tgt_vocab_size
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits

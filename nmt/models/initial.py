@@ -19,10 +19,10 @@ _INPUT_GAIN = 2**-0.5
 _OUTPUT_GAIN = 0.5
 
 
-def input_projections(width: int, count: int) -> Tensor:
-    """Return projections to queries, keys or values, stacked: (count * width, width)."""
-    projections = torch.empty(count * width, width)
-    for part in torch.split(projections, width):
+def input_projections(width: int, *widths: int) -> Tensor:
+    """Return projections to queries, keys or values of these widths, stacked: (sum, width)."""
+    projections = torch.empty(sum(widths), width)
+    for part in torch.split(projections, list(widths)):
         nn.init.xavier_uniform_(part, gain=_INPUT_GAIN)
     return projections
 

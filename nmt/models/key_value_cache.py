@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
+from nmt.models.packed_attention import Projected
 
 
 class KeyValueCache:
@@ -21,27 +22,32 @@ class KeyValueCache:
     def __init__(self, num_layers: int) -> None:
         self.length = 0
         self.num_layers = num_layers
-        self._store: Tensor | None = None  # (layers, 2, rows, H, capacity, K), contiguous
+        # Each (layers, parts, rows, H, capacity, width), contiguous: keys and values together if
+        # they come so, or else a store of either.
+        self._stores: list[Tensor] = []
         # By whose step each place was filled: of a position's equal ones are their vectors equal.
         self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
 
-    def attend(self, layer: int, qkv: Tensor) -> Tensor:
+    def attend(self, layer: int, projected: Projected) -> Tensor:
         """Add a layer's keys and values of one position, and attend to all so far.
 
         Args:
             layer: counted from 0.
-            qkv: (N, 3, H, K), the position's queries, keys and values.
+            projected: queries (N, H, K), keys and values (N, H, V) of the position.
 
         Returns:
-            (N, H * K).
+            (N, H * V).
         """
-        store = self._store if layer else self._with_room(qkv)
-        assert store is not None  # the first layer has made it
-        count, _, heads, width = qkv.shape
-        own = store[layer, :, :count]  # (2, N, H, capacity, K)
-        own[:, :, :, self.length] = qkv[:, 1:].transpose(0, 1)
-        key, value = own[:, :, :, : self.length + 1]  # each (N, H, length + 1, K)
-        return attend(qkv[:, 0, :, None], key, value, None).view(count, heads * width)
+        first, *others = projected
+        added = [first[:, 1:], *others]  # each (N, parts, H, width)
+        stores = self._stores if layer else self._with_room(added)
+        held: list[Tensor] = []
+        for store, new in zip(stores, added, strict=True):
+            own = store[layer, :, : len(new)]  # (parts, N, H, capacity, width)
+            own[:, :, :, self.length] = new.transpose(0, 1)
+            held += own[:, :, :, : self.length + 1]  # each (N, H, length + 1, width)
+        key, value = held
+        return attend(first[:, 0, :, None], key, value, None).flatten(1)
 
     def advance(self) -> None:
         """Count the position that all layers have added."""
@@ -50,20 +56,22 @@ class KeyValueCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows (N',) int64 on the CPU, in this order."""
-        store, count = self._store, len(rows)
-        if store is None:  # no step has been made
+        count = len(rows)
+        if not self._stores:  # no step has been made
             return
         chosen = rows.numpy()
         writers = self._writers[chosen]  # (N', length)
         if count > len(self._writers):
-            filled = store[..., : self.length, :].index_select(2, rows.to(store.device))
-            self._store = self._grown(filled)
+            self._stores = [
+                self._grown(store[..., : self.length, :].index_select(2, rows.to(store.device)))
+                for store in self._stores
+            ]
         else:
             places, positions = np.nonzero(writers != self._writers[:count])
             if len(places):
                 self._copy(np.stack((chosen[places], places, positions)))
-            if 2 * count <= store.shape[2]:  # the others' memory is let go
-                self._store = store[:, :, :count].clone()
+            if 2 * count <= self._stores[0].shape[2]:  # the others' memory is let go
+                self._stores = [store[:, :, :count].clone() for store in self._stores]
         self._writers = writers
 
     def _copy(self, moves: NDArray[np.int64]) -> None:
@@ -73,27 +81,28 @@ class KeyValueCache:
             moves: (3, moves) rows that they are copied from, rows that they are copied to, and
                 positions.
         """
-        assert self._store is not None
-        *_, rows, heads, capacity, width = self._store.shape
-        device = self._store.device
-        vectors = self._store.view(-1, width)  # (layers * 2 * rows * H * capacity, K)
-        blocks = torch.arange(self.num_layers * 2, device=device)[:, None, None] * rows
-        head = torch.arange(heads, device=device)[:, None]
-        sources, places, positions = torch.from_numpy(moves).to(device)  # each (moves,)
-        read, written = (
-            (((blocks + row) * heads + head) * capacity + positions).flatten()
-            for row in (sources, places)
-        )  # each (layers * 2 * H * moves,)
-        vectors.index_copy_(0, written, vectors.index_select(0, read))
+        for store in self._stores:
+            layers, parts, rows, heads, capacity, width = store.shape
+            vectors = store.view(-1, width)  # (layers * parts * rows * H * capacity, width)
+            blocks = torch.arange(layers * parts, device=store.device)[:, None, None] * rows
+            head = torch.arange(heads, device=store.device)[:, None]
+            sources, places, positions = torch.from_numpy(moves).to(store.device)  # each (moves,)
+            read, written = (
+                (((blocks + row) * heads + head) * capacity + positions).flatten()
+                for row in (sources, places)
+            )  # each (layers * parts * H * moves,)
+            vectors.index_copy_(0, written, vectors.index_select(0, read))
 
-    def _with_room(self, qkv: Tensor) -> Tensor:
-        if self._store is None:
-            count, _, heads, width = qkv.shape
-            self._writers = np.zeros((count, 0), np.int64)
-            self._store = qkv.new_empty(self.num_layers, 2, count, heads, 0, width)
-        if self.length == self._store.shape[4]:
-            self._store = self._grown(self._store)
-        return self._store
+    def _with_room(self, added: list[Tensor]) -> list[Tensor]:
+        """Return the stores, with room for what a position adds, each (N, parts, H, width)."""
+        if not self._stores:
+            self._writers = np.zeros((len(added[0]), 0), np.int64)
+            for new in added:
+                count, parts, heads, width = new.shape
+                self._stores.append(new.new_empty(self.num_layers, parts, count, heads, 0, width))
+        if self.length == self._stores[0].shape[4]:
+            self._stores = [self._grown(store) for store in self._stores]
+        return self._stores
 
     @staticmethod
     def _grown(store: Tensor) -> Tensor:

@@ -4,20 +4,29 @@ On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes senten
 packed. Elsewhere they are laid out in tables, which costs next to nothing: heads have to be copied
 apart in any case.
 
-Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads of width K, n and m
-tokens of packed sentences.
+Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
+of a head's keys and of its values, n and m tokens of packed sentences.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
+
+Projected = Sequence[Tensor]
+"""Queries, keys and values as products have made them: tensors (n, parts, H, width) whose parts are
+those three, in this order. The first tensor is of the tokens that attend, the others are of those
+attended to: (queries with keys and values,), (queries, keys with values), or, where keys and values
+differ in width or in what is done to them, (queries with keys, values) or (queries, keys, values).
+"""
 
 
 @dataclass(frozen=True)
@@ -67,23 +76,27 @@ class Sentences:
     packed: Packed
     table: Table | None
     """None where attention takes them as they are packed."""
+    rotation: Tensor | None = None
+    """(n, K): by what self-attention turns queries and keys, if it does (see `rotated`)."""
 
     @classmethod
-    def of(cls, packed: Packed, *, as_packed: bool) -> Sentences:
+    def of(cls, packed: Packed, *, as_packed: bool, rotation: Tensor | None = None) -> Sentences:
         """Make what is needed."""
-        return cls(packed, None if as_packed else Table.of(packed))
+        return cls(packed, None if as_packed else Table.of(packed), rotation)
 
 
-def takes_packed(like: Tensor, head_width: int) -> bool:
+def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
     """Tell whether there is an attention that takes packed sentences as they are.
 
     Args:
         like: a tensor of the type, and on the device, of what will be attended to.
         head_width: K.
+        value_width: V.
     """
     return (
         like.is_cuda
         and like.dtype in (torch.bfloat16, torch.float16)
+        and head_width == value_width
         and head_width % 8 == 0
         and head_width <= 256
         and _has_flash_attention(like.get_device())
@@ -102,28 +115,21 @@ def _has_flash_attention(gpu: int) -> bool:
 
 
 def attend_packed(
-    queries: Tensor,
-    keys_values: Tensor | None,
-    own: Sentences,
-    others: Sentences,
-    *,
-    causal: bool = False,
+    projected: Projected, own: Sentences, others: Sentences, *, causal: bool = False
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1), sentence by sentence.
 
     Args:
-        queries: (n, 1, H, K), or (n, 3, H, K) with the keys and values of the same tokens.
-        keys_values: (m, 2, H, K), unless queries have them.
+        projected: queries, keys and values.
         own: the sentences of the queries.
         others: the sentences of the keys and values, as many.
         causal: whether a token attends to none behind it.
 
     Returns:
-        (n, H, K).
+        (n, H, V).
     """
     if own.table is None or others.table is None:
-        query, *rest = queries.unbind(1)  # each (n, H, K)
-        key, value = rest if keys_values is None else keys_values.unbind(1)
+        query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
         # Here, because it takes longer to import than all of torch, and CPUs have no use for it.
         from torch.nn.attention.varlen import varlen_attn
 
@@ -140,22 +146,17 @@ def attend_packed(
         assert isinstance(attended, Tensor)
         return attended
     tables = [t for table in (own.table, others.table) for t in vars(table).values()]
-    padded: Tensor = _PaddedAttention.apply(queries, keys_values, causal, *tables)  # type: ignore[no-untyped-call]
+    padded: Tensor = _PaddedAttention.apply(causal, *tables, *projected)  # type: ignore[no-untyped-call]
     return padded
 
 
 def attention_weights(
-    queries: Tensor,
-    keys_values: Tensor | None,
-    own: Sentences,
-    others: Sentences,
-    *,
-    causal: bool = False,
+    projected: Projected, own: Sentences, others: Sentences, *, causal: bool = False
 ) -> Tensor:
     """Return the weights by which `attend_packed` sums values, without a gradient.
 
     Args:
-        queries, keys_values, own, others, causal: those of `attend_packed`.
+        projected, own, others, causal: those of `attend_packed`.
 
     Returns:
         (B, H, T, S) in fp32 at least, 0 at padding of either side.
@@ -164,14 +165,19 @@ def attention_weights(
         own.table or Table.of(own.packed),
         others.table or Table.of(others.packed),
     )
-    wide = torch.promote_types(queries.dtype, torch.float32)
-    query = own_table.heads(queries.to(wide), 0)  # (B * H, T, K)
-    if keys_values is None:
-        key = own_table.heads(queries.to(wide), 1)  # (B * H, S, K)
-    else:
-        key = others_table.heads(keys_values.to(wide), 0)
+    wide = torch.promote_types(projected[0].dtype, torch.float32)
+    parts = _in_heads([x.to(wide) for x in projected], own_table, others_table)
+    query, key = islice(parts, 2)  # (B * H, T, K), (B * H, S, K)
     weights = _weights_in_tables(query, key, own_table, others_table, causal)
     return weights.view(len(own_table.tokens), -1, *weights.shape[1:])
+
+
+def _in_heads(projected: Projected, own: Table, others: Table) -> Iterator[Tensor]:
+    """Yield queries (B * H, T, K), keys (B * H, S, K) and values (B * H, S, V)."""
+    for number, x in enumerate(projected):
+        table = others if number else own
+        for part in range(x.shape[1]):
+            yield table.heads(x, part)
 
 
 def _weights_in_tables(
@@ -207,32 +213,28 @@ class _PaddedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, queries: Tensor, keys_values: Tensor | None, causal: bool, *tables: Tensor
-    ) -> Tensor:
-        own, others = Table(*tables[:4]), Table(*tables[4:])
-        query = own.heads(queries, 0)  # (B * H, T, K)
-        if keys_values is None:
-            key, value = own.heads(queries, 1), own.heads(queries, 2)  # (B * H, S, K)
-        else:
-            key, value = others.heads(keys_values, 0), others.heads(keys_values, 1)
+    def forward(ctx: Any, causal: bool, *tensors: Tensor) -> Tensor:
+        own, others, projected = Table(*tensors[:4]), Table(*tensors[4:8]), tensors[8:]
+        query, key, value = _in_heads(projected, own, others)
         weights = _weights_in_tables(query, key, own, others, causal)  # scales query
-        ctx.save_for_backward(query, key, value, weights, *tables)
-        ctx.fused = keys_values is None
-        return own.packed(torch.bmm(weights, value)[None])[:, 0]  # (n, H, K)
+        ctx.save_for_backward(query, key, value, weights, *tensors[:8])
+        ctx.parts = [x.shape[1] for x in projected]
+        return own.packed(torch.bmm(weights, value)[None])[:, 0]  # (n, H, V)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, weights, *tables = ctx.saved_tensors
         own, others = Table(*tables[:4]), Table(*tables[4:])
-        gradient = own.heads(gradients[0][:, None], 0)  # (B * H, T, K)
+        gradient = own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
         for_scores = torch.bmm(gradient, value.transpose(1, 2))  # (B * H, T, S)
         for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
         for_query = torch.bmm(for_scores, key).mul_(query.shape[-1] ** -0.5)  # (B * H, T, K)
         for_key = torch.bmm(for_scores.transpose(1, 2), query)  # (B * H, S, K)
-        for_value = torch.bmm(weights.transpose(1, 2), gradient)  # (B * H, S, K)
-        none = (None,) * (1 + len(tables))
-        if ctx.fused:
-            return own.packed(torch.stack((for_query, for_key, for_value))), None, *none
-        for_keys_values = others.packed(torch.stack((for_key, for_value)))
-        return own.packed(for_query[None]), for_keys_values, *none
+        for_value = torch.bmm(weights.transpose(1, 2), gradient)  # (B * H, S, V)
+        parts = iter((for_query, for_key, for_value))
+        for_projected = []
+        for number, count in enumerate(ctx.parts):
+            first, *more = islice(parts, count)
+            laid_out = torch.stack((first, *more)) if more else first[None]
+            for_projected.append((others if number else own).packed(laid_out))
+        return None, *(None for _ in tables), *for_projected

@@ -30,6 +30,7 @@ from nmt.errors import UsageError
 from nmt.models.contract import TranslationModel
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.linear import Product, onednn_product, use_packed
+from nmt.models.positions import LearnedPositions
 
 PRECISIONS = ("fp32", "bf16", "int8")
 
@@ -62,7 +63,7 @@ def pack(model: TranslationModel, precision: str) -> None:
     embeddings = {
         id(module.weight)
         for module in model.modules()
-        if isinstance(module, TokenEmbedding | nn.Embedding)
+        if isinstance(module, TokenEmbedding | LearnedPositions | nn.Embedding)
     }
     for weight in [weight for weight in model.parameters() if weight.dim() == 2]:
         is_embedding = id(weight) in embeddings

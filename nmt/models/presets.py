@@ -61,11 +61,42 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "for tests and toy languages",
         ),
     },
+    "Transformer, later variants": {
+        "transformer_modern": Preset(
+            "transformer",
+            "transformer_base",
+            {
+                "d_ff": 1368,
+                "pre_norm": True,
+                "norm": "rms",
+                "feed_forward": "swiglu",
+                "positions": "rotary",
+            },
+            "pre-norm, RMSNorm, SwiGLU and rotary positions, with as many parameters as "
+            "transformer_base",
+        ),
+        "transformer_modern_small": Preset(
+            "transformer",
+            "transformer_modern",
+            {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 688}
+            | {"num_heads": 4, "batch_tokens": 4_096},
+            "the same at the size of transformer_small",
+        ),
+        "transformer_deep_shallow": Preset(
+            "transformer",
+            "transformer_base",
+            {"num_encoder_layers": 12, "num_decoder_layers": 2},
+            "12 layers in the encoder, which runs once a sentence, and 2 in the decoder "
+            "(Kasai et al. 2021)",
+        ),
+    },
     "Transformer, variations of the paper's Table 3": {
         "transformer_base_heads1": _variation("A", "1 head", {"num_heads": 1}),
         "transformer_base_heads4": _variation("A", "4 heads", {"num_heads": 4}),
         "transformer_base_heads16": _variation("A", "16 heads", {"num_heads": 16}),
         "transformer_base_heads32": _variation("A", "32 heads", {"num_heads": 32}),
+        "transformer_base_dk16": _variation("B", "queries and keys 16 wide", {"d_k": 16}),
+        "transformer_base_dk32": _variation("B", "queries and keys 32 wide", {"d_k": 32}),
         "transformer_base_layers2": _variation(
             "C", "2 layers a side", {"num_encoder_layers": 2, "num_decoder_layers": 2}
         ),
@@ -86,6 +117,9 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         ),
         "transformer_base_smoothing0.2": _variation(
             "D", "more label smoothing", {"label_smoothing": 0.2}
+        ),
+        "transformer_base_learned_positions": _variation(
+            "E", "learned positions", {"positions": "learned"}
         ),
     },
     "Convolutional (Gehring et al. 2017)": {

@@ -1,4 +1,5 @@
-"""The Transformer exactly as in "Attention Is All You Need" (Vaswani et al. 2017).
+"""The Transformer exactly as in "Attention Is All You Need" (Vaswani et al. 2017), unless its
+configuration says otherwise.
 
 Post-norm layers, sinusoidal positions, ReLU, attention projections without bias, embeddings that
 may be shared three ways. Training runs all positions of packed sentences at once; search runs one
@@ -14,7 +15,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import TransformerConfig
@@ -25,42 +25,13 @@ from nmt.models.attention import (
     noting_weights,
 )
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.dropout import add_dropped
 from nmt.models.embeddings import TokenEmbedding
-from nmt.models.initial import output_projection
+from nmt.models.feed_forward import feed_forward
 from nmt.models.key_value_cache import KeyValueCache, first_of, reorder_
 from nmt.models.linear import linear
 from nmt.models.packed_attention import Sentences, Table, takes_packed
-
-
-class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 (equation 2)."""
-
-    def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
-        nn.init.xavier_uniform_(self.inner.weight)
-        self.outer.weight = nn.Parameter(output_projection(d_model, d_ff))
-        for layer in (self.inner, self.outer):
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = F.relu_(linear(x, self.inner.weight, self.inner.bias))  # (B, T, F)
-        return linear(hidden, self.outer.weight, self.outer.bias)  # (B, T, D)
-
-
-class Residual(nn.Module):
-    """LayerNorm(x + Dropout(sub-layer's output)) (sections 3.1 and 5.4)."""
-
-    def __init__(self, d_model: int, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d_model)
-        self.dropout = dropout
-
-    def forward(self, x: Tensor, output: Tensor) -> Tensor:
-        normed: Tensor = self.norm(add_dropped(x, output, self.dropout, self.training))
-        return normed
+from nmt.models.positions import Positions, added_positions, turning_positions
+from nmt.models.residual import Residual, final_norm
 
 
 class EncoderLayer(nn.Module):
@@ -68,15 +39,17 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config.d_model, config.num_heads)
-        self.after_attention = Residual(config.d_model, config.dropout)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.after_feed_forward = Residual(config.d_model, config.dropout)
+        self.attention = SelfAttention(config)
+        self.after_attention = Residual(config)
+        self.feed_forward = feed_forward(config)
+        self.after_feed_forward = Residual(config)
 
     def forward(self, x: Tensor, sentences: Sentences) -> Tensor:
         """Encode x (n, D)."""
-        x = self.after_attention(x, self.attention(x, sentences))
-        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+        attended = self.attention(self.after_attention.prepared(x), sentences)
+        x = self.after_attention(x, attended)
+        fed = self.feed_forward(self.after_feed_forward.prepared(x))
+        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -84,37 +57,44 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config.d_model, config.num_heads)
-        self.after_attention = Residual(config.d_model, config.dropout)
-        self.cross_attention = CrossAttention(config.d_model, config.num_heads)
-        self.after_cross_attention = Residual(config.d_model, config.dropout)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.after_feed_forward = Residual(config.d_model, config.dropout)
+        self.attention = SelfAttention(config)
+        self.after_attention = Residual(config)
+        self.cross_attention = CrossAttention(config)
+        self.after_cross_attention = Residual(config)
+        self.feed_forward = feed_forward(config)
+        self.after_feed_forward = Residual(config)
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Decode x (n, D) with the memory (m, D) of its sentences."""
-        x = self.after_attention(x, self.attention(x, own, causal=True))
-        x = self.after_cross_attention(x, self.cross_attention(x, own, memory, others))
-        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+        attended = self.attention(self.after_attention.prepared(x), own, causal=True)
+        x = self.after_attention(x, attended)
+        prepared = self.after_cross_attention.prepared(x)
+        x = self.after_cross_attention(x, self.cross_attention(prepared, own, memory, others))
+        fed = self.feed_forward(self.after_feed_forward.prepared(x))
+        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
 
-    def step(self, x: Tensor, number: int, states: Sequence[TransformerState]) -> Tensor:
+    def step(
+        self, x: Tensor, number: int, states: Sequence[TransformerState], rotation: Tensor | None
+    ) -> Tensor:
         """Decode one position x (N, D) of the hypotheses of some states: (N, D).
 
         Products are of all rows together, and only attention is of each state alone.
         """
         rows = [state.num_rows for state in states]
+        projected = self.attention.project(self.after_attention.prepared(x), rotation)
+        by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
         parts = [
-            state.cache.attend(number, qkv)
-            for state, qkv in zip(states, torch.split(self.attention.project(x), rows), strict=True)
+            state.cache.attend(number, own) for state, own in zip(states, by_state, strict=True)
         ]
         x = self.after_attention(x, linear(_joined(parts), self.attention.output))  # (N, D)
-        queries = linear(x, self.cross_attention.query)  # (N, D)
+        queries = linear(self.after_cross_attention.prepared(x), self.cross_attention.query)
         parts = [
-            attend_grouped(query, state.memory[number], state.mask)
+            attend_grouped(query, state.keys[number], state.values[number], state.mask)
             for state, query in zip(states, torch.split(queries, rows), strict=True)
         ]
         x = self.after_cross_attention(x, linear(_joined(parts), self.cross_attention.output))
-        return self.after_feed_forward(x, self.feed_forward(x))  # type: ignore[no-any-return]
+        fed = self.feed_forward(self.after_feed_forward.prepared(x))
+        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
@@ -127,19 +107,20 @@ class TransformerState:
     def __init__(self, layers: Sequence[DecoderLayer], memory: Memory) -> None:
         self.num_rows = len(memory.states)
         self.cache = KeyValueCache(len(layers))
-        # Keys and values: (layers, 2, B, H, S, K).
-        self.memory = torch.stack(
-            [layer.cross_attention.project_memory(memory.states) for layer in layers]
-        )
+        projected = [layer.cross_attention.project_memory(memory.states) for layer in layers]
+        keys, values = zip(*projected, strict=True)
+        self.keys = torch.stack(keys)  # (layers, B, H, S, K)
+        self.values = torch.stack(values)  # (layers, B, H, S, V)
         self.mask = memory.mask.clone()  # (B, S); the memory stays as it is
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
         self.cache.select(rows)
         self.num_rows = len(rows)
-        reorder_(self.memory, 2, sentences)
-        reorder_(self.mask, 0, sentences)
-        self.memory = first_of(self.memory, 2, len(sentences))
+        for x, dim in ((self.keys, 1), (self.values, 1), (self.mask, 0)):
+            reorder_(x, dim, sentences)
+        self.keys = first_of(self.keys, 1, len(sentences))
+        self.values = first_of(self.values, 1, len(sentences))
         self.mask = first_of(self.mask, 0, len(sentences))
 
 
@@ -161,8 +142,12 @@ class Transformer(TranslationModel):
             if config.tie_embeddings == "none"
             else self.tgt_embedding.weight
         )
+        self.src_positions, self.tgt_positions = added_positions(config), added_positions(config)
+        self.rotations = turning_positions(config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.encoder_norm = final_norm(config)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.decoder_norm = final_norm(config)
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
@@ -172,16 +157,17 @@ class Transformer(TranslationModel):
     @property
     def is_padding_free(self) -> bool:
         """Whether the attention at hand takes packed sentences."""
-        return takes_packed(self.output_projection, self.config.d_model // self.config.num_heads)
+        return takes_packed(self.output_projection, *self.config.head_widths)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""
         sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
         memory = self._encode(sources)  # (m, D)
-        x = self._embed(self.tgt_embedding, batch.tgt_in)  # (n, D)
+        packed = batch.tgt_in
+        x = self._embed_targets(packed.tokens, packed.positions, packed.longest)  # (n, D)
         for layer in self.decoder:
             x = layer(x, targets, memory, sources)  # (n, D)
-        return x
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -211,17 +197,20 @@ class Transformer(TranslationModel):
         return Memory(table.rows(states), table.mask)
 
     def _encode(self, sources: Sentences) -> Tensor:
-        x = self._embed(self.src_embedding, sources.packed)  # (n, D)
+        packed = sources.packed
+        added = _of(self.src_positions, packed.positions, packed.longest)
+        x = self.src_embedding(packed.tokens, added)  # (n, D)
         for layer in self.encoder:
             x = layer(x, sources)  # (n, D)
-        return x
+        return self.encoder_norm(x)  # type: ignore[no-any-return]
 
-    def _embed(self, embedding: TokenEmbedding, packed: Packed) -> Tensor:
-        embedded: Tensor = embedding(packed.tokens, packed.positions, packed.longest)
+    def _embed_targets(self, tokens: Tensor, places: Tensor, end: int) -> Tensor:
+        embedded: Tensor = self.tgt_embedding(tokens, _of(self.tgt_positions, places, end))
         return embedded  # (n, D)
 
     def _sentences(self, packed: Packed) -> Sentences:
-        return Sentences.of(packed, as_packed=self.is_padding_free)
+        rotation = _of(self.rotations, packed.positions, packed.longest)
+        return Sentences.of(packed, as_packed=self.is_padding_free, rotation=rotation)
 
     def start(self, memory: Memory) -> TransformerState:
         """Return the state before the first target token: a hypothesis for each sentence, B."""
@@ -234,13 +223,19 @@ class Transformer(TranslationModel):
         lengths = torch.tensor([state.cache.length for state in own])  # (states,)
         rows = torch.tensor([state.num_rows for state in own])  # (states,)
         positions = lengths.repeat_interleave(rows).to(device)  # (N,)
-        embed = self.tgt_embedding
-        x: Tensor = embed(tokens.to(device), positions, int(lengths.max()) + 1)  # (N, D)
+        end = int(lengths.max()) + 1
+        x = self._embed_targets(tokens.to(device), positions, end)  # (N, D)
+        rotation = _of(self.rotations, positions, end)
         for number, layer in enumerate(self._decoder_layers()):
-            x = layer.step(x, number, own)  # (N, D)
+            x = layer.step(x, number, own, rotation)  # (N, D)
         for state in own:
             state.cache.advance()
-        return x  # (N, D)
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)  # which they are
+
+
+def _of(positions: Positions | None, places: Tensor, end: int) -> Tensor | None:
+    """Return what stands at places, all below `end`, where the model has such positions."""
+    return None if positions is None else positions(places, end)

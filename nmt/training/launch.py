@@ -216,3 +216,10 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"{data.path} has a vocabulary for each side, which cannot share one embedding; "
             "add --set tie_embeddings=decoder"
         )
+    longest, limit = data.info.settings.max_length + 1, recipe.model.longest_sentence  # with eos
+    if limit is not None and longest > limit:
+        raise UsageError(
+            f"{data.path} has sentences of up to {longest} tokens, eos counted, and max_positions "
+            f"is {limit}; add --set max_positions={longest}, or prepare with --max-length "
+            f"{limit - 1}"
+        )

@@ -24,8 +24,10 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID
 from nmt.model_config import TransformerConfig
-from nmt.models.embeddings import sinusoidal_positions
-from nmt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
+from nmt.models.feed_forward import FeedForward, SwiGLU
+from nmt.models.positions import sinusoidal_positions
+from nmt.models.residual import Residual
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 MAX_LENGTH = 1000
 """Positions in the tables: Marian has to be told the same by --max-length."""
@@ -96,7 +98,7 @@ def _attention(place: str, projections: Projections) -> Named:
         yield from _linear(f"{place}->{letter}Proj", weight, torch.zeros(len(weight)))
 
 
-def _feed_forward(place: str, feed_forward: FeedForward, after: Residual) -> Named:
+def _feed_forward(place: str, feed_forward: FeedForward | SwiGLU, after: Residual) -> Named:
     block = f"{place}->filterBlock"
     layers: tuple[tuple[str, nn.Linear], ...] = (
         ("at(0)->as<marian::nn::LinearReluDropout>()", feed_forward.inner),
@@ -113,6 +115,7 @@ def _linear(place: str, weight: Tensor, bias: Tensor) -> Named:
 
 
 def _norm(block: str, residual: Residual) -> Named:
+    assert isinstance(residual.norm, nn.LayerNorm)
     yield f"{block}->postprocessor->norm->weight", residual.norm.weight
     yield f"{block}->postprocessor->norm->bias", residual.norm.bias
 

@@ -14,11 +14,13 @@ from pathlib import Path
 import torch
 from benchmarks.layers import Projections, decoder_layers, encoder_layers
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.model_config import TransformerConfig
-from nmt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
+from nmt.models.feed_forward import FeedForward, SwiGLU
+from nmt.models.residual import Residual
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 Named = Iterator[tuple[str, Tensor]]
 """Parameters by the class's names."""
@@ -75,7 +77,9 @@ def _attention(place: str, projections: Projections, after: Residual, order: Ten
     yield from _norm(f"{place}_layer_norm", after, order)
 
 
-def _feed_forward(place: str, feed_forward: FeedForward, after: Residual, order: Tensor) -> Named:
+def _feed_forward(
+    place: str, feed_forward: FeedForward | SwiGLU, after: Residual, order: Tensor
+) -> Named:
     yield f"{place}.fc1.weight", feed_forward.inner.weight[:, order]
     yield f"{place}.fc1.bias", feed_forward.inner.bias
     yield f"{place}.fc2.weight", feed_forward.outer.weight[order]
@@ -84,6 +88,7 @@ def _feed_forward(place: str, feed_forward: FeedForward, after: Residual, order:
 
 
 def _norm(place: str, residual: Residual, order: Tensor) -> Named:
+    assert isinstance(residual.norm, nn.LayerNorm)
     yield f"{place}.weight", residual.norm.weight[order]
     yield f"{place}.bias", residual.norm.bias[order]
 

@@ -11,10 +11,13 @@ from reference import Array
 from reference import attention as attention_by_loops
 from torch.nn import functional as F
 
+from nmt.model_config import TransformerConfig
 from nmt.models.attention import CrossAttention, SelfAttention, attend, attend_grouped
 
 B, H, T, S, K = 2, 3, 4, 5, 6
 D = H * K
+CONFIG = TransformerConfig(d_model=D, num_heads=H)
+WIDER = TransformerConfig(d_model=64, num_heads=4)
 
 
 def normal(*shape: int) -> torch.Tensor:
@@ -94,7 +97,7 @@ def test_half_precision_knows_minus_infinity(
 
 def test_a_step_of_cross_attention_is_projections_around_the_loop_reference() -> None:
     torch.manual_seed(3)
-    module = CrossAttention(D, H).double()
+    module = CrossAttention(CONFIG).double()
     x, memory = normal(B, T, D), normal(B, S, D)  # T hypotheses of each sentence
     mask = torch.tensor([[True] * S, [True] * (S - 2) + [False] * 2])  # (B, S)
     query = in_heads(x @ module.query.detach().T)
@@ -102,7 +105,8 @@ def test_a_step_of_cross_attention_is_projections_around_the_loop_reference() ->
     expanded = np.broadcast_to(mask[:, None, None].numpy(), (B, H, T, S))
     expected = out_of_heads(attention_by_loops(query, key, value, expanded))  # (B, T, D)
     rows = (x @ module.query.detach().T).flatten(0, 1)  # (B * T, D)
-    found = attend_grouped(rows, module.project_memory(memory).detach(), mask)
+    keys, values = module.project_memory(memory)
+    found = attend_grouped(rows, keys.detach(), values.detach(), mask)
     torch.testing.assert_close(found.view(B, T, D), expected)
 
 
@@ -110,7 +114,7 @@ def test_queries_keys_and_values_start_within_the_xavier_bound_of_all_three_toge
     # Xavier's uniform bound is sqrt(6 / (fan-in + fan-out)): here for a 3D x D matrix.
     torch.manual_seed(4)
     bound = math.sqrt(6 / (64 + 3 * 64))
-    own, cross = SelfAttention(64, 4), CrossAttention(64, 4)
+    own, cross = SelfAttention(WIDER), CrossAttention(WIDER)
     for weight in (own.qkv, cross.query, cross.key_value):
         assert bound * 0.99 < weight.abs().max() <= bound
 
@@ -118,10 +122,10 @@ def test_queries_keys_and_values_start_within_the_xavier_bound_of_all_three_toge
 def test_the_output_projection_starts_within_half_of_its_xavier_bound() -> None:
     torch.manual_seed(4)
     bound = math.sqrt(6 / (64 + 64)) / 2
-    for module in (SelfAttention(64, 4), CrossAttention(64, 4)):
+    for module in (SelfAttention(WIDER), CrossAttention(WIDER)):
         assert bound * 0.99 < module.output.abs().max() <= bound
 
 
 def test_attention_projections_have_no_bias() -> None:
-    for module in (SelfAttention(D, H), CrossAttention(D, H)):
+    for module in (SelfAttention(CONFIG), CrossAttention(CONFIG)):
         assert all(parameter.dim() == 2 for parameter in module.parameters())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pairs import batch_of
-from tiny_models import TINY, tiny
+from tiny_models import TINY, architecture_of, tiny
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import Batch, LengthSums
@@ -39,9 +39,9 @@ def lengths() -> LengthSums:
     return LengthSums.of(src, tgt)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_they_are_what_torch_counts(architecture: str) -> None:
-    config = CONFIGS[architecture]
+@pytest.mark.parametrize("kind", TINY)
+def test_they_are_what_torch_counts(kind: str) -> None:
+    architecture, config = architecture_of(TINY[kind]), TINY[kind]
     with torch.device("meta"):
         model = build_model(architecture, config, VOCABULARY, VOCABULARY)
         with FlopCounterMode(display=False) as forward:

@@ -17,19 +17,22 @@ def normal(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def test_the_cache_attends_to_all_that_was_added_and_reorders_it() -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_cache_attends_to_all_that_was_added_and_reorders_it(apart: bool) -> None:
     torch.manual_seed(5)
     layers, before, after = 2, 40, 3  # beyond its first room of 16, and the next
+    width = K - 1 if apart else K  # of values
     qkv = normal(before, layers, 4, 3, H, K)
     cache = KeyValueCache(layers)
 
     def check(history: torch.Tensor) -> None:
         """Step with the last of the history (t, layers, N, 3, H, K)."""
         for layer in range(layers):
-            found = cache.attend(layer, history[-1, layer])
+            new = history[-1, layer]
+            found = cache.attend(layer, [new[:, :2], new[:, 2:, :, :width]] if apart else [new])
             query = history[-1, layer, :, 0, :, None]  # (N, H, 1, K)
             keys, values = history[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, t, K)
-            expected = attend(query, keys, values, None)[:, :, 0].flatten(1)
+            expected = attend(query, keys, values[..., :width], None)[:, :, 0].flatten(1)
             torch.testing.assert_close(found, expected)
         cache.advance()
 
@@ -58,7 +61,7 @@ def test_what_a_place_holds_already_is_not_copied(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(KeyValueCache, "_copy", note_and_copy)
 
     def step(rows: list[int]) -> None:
-        cache.attend(0, normal(3, 3, H, K))
+        cache.attend(0, [normal(3, 3, H, K)])
         cache.advance()
         cache.select(torch.tensor(rows))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,15 +10,19 @@ import pytest
 import torch
 from pairs import batch_of
 from reference import attention as attention_by_loops
+from reference import rotated as rotated_by_loops
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from nmt.data.batches import Packed
+from nmt.model_config import TransformerConfig
 from nmt.models.attention import CrossAttention, SelfAttention
 from nmt.models.packed_attention import Sentences, Table, attend_packed, attention_weights
+from nmt.models.positions import rotations
 
-H, K = 3, 4
+H, K, V = 3, 4, 5
 D = H * K
+CONFIG = TransformerConfig(d_model=D, num_heads=H)
 BATCH = batch_of([[5] * n for n in (4, 1, 0, 3)], [[6] * n for n in (0, 5, 2, 5)])
 """Sources of 5, 2, 1 and 4 tokens with their eos, targets of 1, 6, 3 and 6."""
 
@@ -89,7 +94,7 @@ def test_a_sentence_attends_to_itself_alone(causal: bool) -> None:
     packed = BATCH.tgt_in
     qkv = normal(len(packed.tokens), 3, H, K)
     sentences = in_tables(packed)
-    found = attend_packed(qkv, None, sentences, sentences, causal=causal)
+    found = attend_packed([qkv], sentences, sentences, causal=causal)
     query, key, value = qkv.unbind(1)
     expected = by_loops(query, key, value, packed, packed, causal=causal)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
@@ -99,9 +104,30 @@ def test_a_target_attends_to_its_own_source() -> None:
     torch.manual_seed(3)
     query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
     key_value = normal(len(BATCH.src.tokens), 2, H, K)
-    found = attend_packed(query, key_value, in_tables(BATCH.tgt_in), in_tables(BATCH.src))
+    found = attend_packed([query, key_value], in_tables(BATCH.tgt_in), in_tables(BATCH.src))
     key, value = key_value.unbind(1)
     expected = by_loops(query[:, 0], key, value, BATCH.tgt_in, BATCH.src, causal=False)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_values_may_be_of_another_width_than_keys_within_a_sentence(causal: bool) -> None:
+    torch.manual_seed(11)
+    packed = BATCH.tgt_in
+    query_key, value = normal(len(packed.tokens), 2, H, K), normal(len(packed.tokens), 1, H, V)
+    sentences = in_tables(packed)
+    found = attend_packed([query_key, value], sentences, sentences, causal=causal)
+    query, key = query_key.unbind(1)
+    expected = by_loops(query, key, value[:, 0], packed, packed, causal=causal)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+def test_values_may_be_of_another_width_than_keys_between_sentences() -> None:
+    torch.manual_seed(12)
+    query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
+    key, value = (normal(len(BATCH.src.tokens), 1, H, width) for width in (K, V))
+    found = attend_packed([query, key, value], in_tables(BATCH.tgt_in), in_tables(BATCH.src))
+    expected = by_loops(query[:, 0], key[:, 0], value[:, 0], BATCH.tgt_in, BATCH.src, causal=False)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
 
@@ -111,7 +137,7 @@ def test_weights_within_a_sentence_are_those_of_loops(causal: bool, as_packed: b
     torch.manual_seed(9)
     qkv = normal(len(BATCH.tgt_in.tokens), 3, H, K)
     sentences = Sentences.of(BATCH.tgt_in, as_packed=as_packed)
-    found = attention_weights(qkv, None, sentences, sentences, causal=causal)
+    found = attention_weights([qkv], sentences, sentences, causal=causal)
     query, key, _ = qkv.unbind(1)
     expected = weights_by_loops(query, key, BATCH.tgt_in, BATCH.tgt_in, causal=causal)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
@@ -125,7 +151,7 @@ def test_weights_between_sentences_are_those_of_loops(as_packed: bool) -> None:
     own, others = (
         Sentences.of(packed, as_packed=as_packed) for packed in (BATCH.tgt_in, BATCH.src)
     )
-    found = attention_weights(query, key_value, own, others)
+    found = attention_weights([query, key_value], own, others)
     expected = weights_by_loops(query[:, 0], key_value[:, 0], BATCH.tgt_in, BATCH.src, causal=False)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
@@ -135,7 +161,7 @@ def test_the_gradient_within_sentences_is_that_of_differences(causal: bool) -> N
     torch.manual_seed(4)
     sentences = in_tables(BATCH.tgt_in)
     qkv = normal(len(BATCH.tgt_in.tokens), 3, H, K).requires_grad_()
-    assert gradcheck(lambda x: attend_packed(x, None, sentences, sentences, causal=causal), (qkv,))
+    assert gradcheck(lambda x: attend_packed([x], sentences, sentences, causal=causal), (qkv,))
 
 
 def test_the_gradient_between_sentences_is_that_of_differences() -> None:
@@ -143,26 +169,37 @@ def test_the_gradient_between_sentences_is_that_of_differences() -> None:
     own, others = in_tables(BATCH.tgt_in), in_tables(BATCH.src)
     query = normal(len(BATCH.tgt_in.tokens), 1, H, K).requires_grad_()
     key_value = normal(len(BATCH.src.tokens), 2, H, K).requires_grad_()
-    assert gradcheck(lambda q, kv: attend_packed(q, kv, own, others), (query, key_value))
+    assert gradcheck(lambda q, kv: attend_packed([q, kv], own, others), (query, key_value))
+
+
+def test_the_gradient_with_values_of_another_width_is_that_of_differences() -> None:
+    torch.manual_seed(13)
+    own, others = in_tables(BATCH.tgt_in), in_tables(BATCH.src)
+    queries, keys = len(BATCH.tgt_in.tokens), len(BATCH.src.tokens)
+    shapes = ((queries, K), (keys, K), (keys, V))
+    parts = [normal(n, 1, H, width).requires_grad_() for n, width in shapes]
+    assert gradcheck(lambda *parts: attend_packed(parts, own, others), parts)
+    query_key, value = (normal(queries, n, H, w).requires_grad_() for n, w in ((2, K), (1, V)))
+    assert gradcheck(lambda *x: attend_packed(x, own, own, causal=True), (query_key, value))
 
 
 def test_what_stands_beside_a_sentence_moves_nothing_not_even_a_huge_value() -> None:
     torch.manual_seed(6)
     sentences = in_tables(BATCH.src)
     qkv = normal(len(BATCH.src.tokens), 3, H, K)
-    before = attend_packed(qkv, None, sentences, sentences)
+    before = attend_packed([qkv], sentences, sentences)
     changed = qkv.clone()
     changed[:5] = 1e30  # the first sentence, which is the longest
-    assert torch.equal(attend_packed(changed, None, sentences, sentences)[5:], before[5:])
+    assert torch.equal(attend_packed([changed], sentences, sentences)[5:], before[5:])
 
 
 def test_self_attention_is_projections_around_it() -> None:
     torch.manual_seed(7)
-    module, sentences = SelfAttention(D, H).double(), in_tables(BATCH.src)
+    module, sentences = SelfAttention(CONFIG).double(), in_tables(BATCH.src)
     x = normal(len(BATCH.src.tokens), D)
     qkv = torch.stack([x @ w.T for w in module.qkv.detach().chunk(3)], dim=1).view(-1, 3, H, K)
     for causal in (True, False):
-        merged = attend_packed(qkv, None, sentences, sentences, causal=causal).flatten(1)
+        merged = attend_packed([qkv], sentences, sentences, causal=causal).flatten(1)
         found = module(x, sentences, causal=causal)
         torch.testing.assert_close(found, merged @ module.output.detach().T)
 
@@ -170,7 +207,7 @@ def test_self_attention_is_projections_around_it() -> None:
 def test_cross_attention_is_projections_around_it() -> None:
     torch.manual_seed(8)
     module, own, others = (
-        CrossAttention(D, H).double(),
+        CrossAttention(CONFIG).double(),
         in_tables(BATCH.tgt_in),
         in_tables(BATCH.src),
     )
@@ -178,5 +215,54 @@ def test_cross_attention_is_projections_around_it() -> None:
     query = (x @ module.query.detach().T).view(-1, 1, H, K)
     pair = [memory @ w.T for w in module.key_value.detach().chunk(2)]
     key_value = torch.stack(pair, dim=1).view(-1, 2, H, K)
-    merged = attend_packed(query, key_value, own, others).flatten(1)
+    merged = attend_packed([query, key_value], own, others).flatten(1)
     torch.testing.assert_close(module(x, own, memory, others), merged @ module.output.detach().T)
+
+
+def by_projections(x: Tensor, weight: Tensor, widths: list[int]) -> list[Tensor]:
+    """Project x (n, D) by stacked matrices to heads of these widths, each (n, H, width)."""
+    matrices = torch.split(weight.detach(), [H * width for width in widths])
+    return [(x @ w.T).view(len(x), H, -1) for w in matrices]
+
+
+def turned(x: Tensor, packed: Packed) -> Tensor:
+    """Turn x (n, H, K) by rotary positions, vector by vector."""
+    found = x.clone()
+    for token, head in np.ndindex(*x.shape[:2]):
+        place = int(packed.positions[token])
+        found[token, head] = torch.from_numpy(rotated_by_loops(x[token, head].numpy(), place))
+    return found
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize(("d_k", "d_v"), [(K, K), (2, 5), (6, 2)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_self_attention_of_any_widths_is_projections_around_loops(
+    d_k: int, d_v: int, causal: bool, rotary: bool
+) -> None:
+    torch.manual_seed(14)
+    packed = BATCH.tgt_in
+    module = SelfAttention(replace(CONFIG, d_k=d_k, d_v=d_v)).double()
+    rotation = rotations(packed.longest, d_k)[packed.positions] if rotary else None
+    sentences = Sentences.of(packed, as_packed=False, rotation=rotation)
+    x = normal(len(packed.tokens), D)
+    query, key, value = by_projections(x, module.qkv, [d_k, d_k, d_v])
+    if rotary:
+        query, key = turned(query, packed), turned(key, packed)
+    attended = by_loops(query, key, value, packed, packed, causal=causal)
+    expected = attended.flatten(1) @ module.output.detach().T
+    found = module(x, sentences, causal=causal)
+    # Cosines and sines are rounded to fp32.
+    torch.testing.assert_close(found, expected, atol=1e-6 if rotary else 1e-12, rtol=0)
+
+
+def test_cross_attention_of_any_widths_is_projections_around_loops() -> None:
+    torch.manual_seed(15)
+    module = CrossAttention(replace(CONFIG, d_k=2, d_v=5)).double()
+    x, memory = normal(len(BATCH.tgt_in.tokens), D), normal(len(BATCH.src.tokens), D)
+    (query,) = by_projections(x, module.query, [2])
+    key, value = by_projections(memory, module.key_value, [2, 5])
+    attended = by_loops(query, key, value, BATCH.tgt_in, BATCH.src, causal=False)
+    found = module(x, in_tables(BATCH.tgt_in), memory, in_tables(BATCH.src))
+    expected = attended.flatten(1) @ module.output.detach().T
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 from pairs import batch_of
+from tiny_models import TINY, tiny
 from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.batches import pack_sources
 from nmt.errors import UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models import packed_weights
 from nmt.models.contract import TranslationModel
 from nmt.models.linear import linear, use_packed
@@ -97,7 +99,7 @@ def test_an_int8_row_does_not_depend_on_those_beside_it() -> None:
 
 def next_logits(model: TranslationModel) -> Tensor:
     with torch.inference_mode():
-        state = model.start(model.encode(pack_sources([[5, 6, 7], [30, 31]])))
+        state = model.start(model.encode(pack_sources([[5, 6, 7], [20, 21]])))
         model.step([state], torch.tensor([2, 2]))
         return model.project(model.step([state], torch.tensor([9, 10])))
 
@@ -141,6 +143,16 @@ def test_a_packed_model_attends_as_it_did(
     after = model.attention_weights(batch)
     for found, expected in zip(vars(after).values(), vars(before).values(), strict=True):
         torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind, config in TINY.items() if isinstance(config, TransformerConfig)]
+)
+def test_every_variant_of_the_transformer_can_be_packed(kind: str) -> None:
+    model = tiny(kind).float()
+    expected = next_logits(model)
+    pack(model, "fp32")
+    torch.testing.assert_close(next_logits(model), expected, atol=1e-5, rtol=0)
 
 
 def test_what_this_torch_lacks_is_an_error_and_fp32_goes_torch_s_way(

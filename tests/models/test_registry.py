@@ -83,6 +83,29 @@ FROZEN: dict[str, dict[str, Value]] = {
         "learning_rate": 3e-3,
         "clip_norm": 0.1,
     },
+    "transformer_modern": {
+        "pre_norm": True,
+        "norm": "rms",
+        "feed_forward": "swiglu",
+        "positions": "rotary",
+        "d_ff": 1368,
+    },
+    "transformer_modern_small": {
+        "num_encoder_layers": 3,
+        "num_decoder_layers": 3,
+        "d_model": 256,
+        "num_heads": 4,
+        "batch_tokens": 4_096,
+        "pre_norm": True,
+        "norm": "rms",
+        "feed_forward": "swiglu",
+        "positions": "rotary",
+        "d_ff": 688,
+    },
+    "transformer_base_learned_positions": {"positions": "learned"},
+    "transformer_base_dk16": {"d_k": 16},
+    "transformer_base_dk32": {"d_k": 32},
+    "transformer_deep_shallow": {"num_encoder_layers": 12, "num_decoder_layers": 2},
 }
 """What each preset resolves to, where that is not the class default. Published results stand on it:
 a preset here is never changed; another one gets another name."""
@@ -93,6 +116,12 @@ PAPER: dict[str, Value] = {
     "d_model": 512,
     "d_ff": 2048,
     "num_heads": 8,
+    "d_k": 0,  # 512 / 8
+    "d_v": 0,
+    "pre_norm": False,
+    "norm": "layer",
+    "feed_forward": "relu",
+    "positions": "sinusoidal",
     "dropout": 0.1,
     "tie_embeddings": "all",
     "batch_tokens": 25_000,
@@ -150,7 +179,7 @@ def test_a_preset_says_only_what_its_parent_does_not() -> None:
 
 def test_every_variation_of_the_paper_s_has_its_row_of_table_3() -> None:
     variations = {name for name, preset in PRESETS.items() if "Table 3" in preset.summary}
-    assert variations <= TABLE_3.keys()
+    assert variations | {"transformer_base", "transformer_big"} == TABLE_3.keys()
     base = count_parameters("transformer", recipe_of("transformer_base").model, VOCAB, VOCAB) / 1e6
     for name in variations | {"transformer_base", "transformer_big"}:
         found = count_parameters("transformer", recipe_of(name).model, VOCAB, VOCAB) / 1e6
@@ -200,6 +229,10 @@ def test_the_big_model_has_214_million_numbers_in_matrices() -> None:
     ("preset", "millions"),
     [
         # A layer of each side has 12 d^2 + 4 d d_ff = 7,340,032 of base's numbers.
+        # 18 attentions with a matrix of queries and one of keys: 18 * 2 * 512 * 8 * (16 - 64)
+        ("transformer_base_dk16", -7.1),  # paper: -7
+        ("transformer_base_dk32", -4.7),  # 18 * 2 * 512 * 8 * (32 - 64); paper: -5
+        ("transformer_base_learned_positions", 1.0),  # 2 * 1,024 * 512
         ("transformer_base_layers2", -29.4),  # -4 * 7.34; paper: -29
         ("transformer_base_layers4", -14.7),  # -2 * 7.34; paper: -15
         ("transformer_base_layers8", 14.7),  # +2 * 7.34; paper: +15
@@ -223,6 +256,37 @@ def test_presets_differ_from_base_in_size_as_by_hand(preset: str, millions: floa
     config = recipe_of(preset).model
     assert isinstance(config, TransformerConfig)
     assert round((matrices(config) - 62_984_192) / 1e6, 1) == millions
+
+
+def test_twelve_encoder_and_two_decoder_layers_have_2_million_numbers_more_than_base() -> None:
+    # 6 encoder layers more, 4 decoder layers fewer: 6 * 3,145,728 - 4 * 4,194,304 = 2,097,152
+    config = TransformerConfig(num_encoder_layers=12, num_decoder_layers=2)
+    assert matrices(config) == 62_984_192 + 2_097_152
+
+
+@pytest.mark.parametrize(
+    ("preset", "parent", "parameters", "difference"),
+    [
+        # Base's feed-forward sub-layer has 2 * 512 * 2,048 + 2,048 + 512 = 2,099,712 numbers, the
+        # other one 3 * 512 * 1,368 = 2,101,248: over 12 layers, 18,432 more. Base has 30 norms of
+        # 1,024 numbers, the other one 32 of 512: 14,336 fewer. Base has its matrices' numbers and
+        # 12 * (2,048 + 512) + 30 * 1,024 in all.
+        ("transformer_modern", "transformer_base", 63_045_632, 4_096),
+        # 2 * 256 * 1,024 + 1,024 + 256 = 525,568 and 3 * 256 * 688 = 528,384: over 6 layers,
+        # 16,896 more. 15 norms of 512 and 17 of 256: 3,328 fewer.
+        # Small has 37,000 * 256 + 3 * 12 * 256^2 + 6 * 525,568 + 15 * 512 in all.
+        ("transformer_modern_small", "transformer_small", 14_992_384, 13_568),
+    ],
+)
+def test_modern_presets_have_as_many_parameters_as_their_counterparts(
+    preset: str, parent: str, parameters: int, difference: int
+) -> None:
+    counts = []
+    for name in (parent, preset):
+        recipe = resolve_recipe(name, "transformer", [("p", preset_values(name))])
+        counts.append(count_parameters("transformer", recipe.model, VOCAB, VOCAB))
+    assert counts == [parameters, parameters + difference]
+    assert abs(difference) < 0.001 * parameters
 
 
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])

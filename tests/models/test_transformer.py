@@ -1,4 +1,5 @@
-"""The Transformer is torch's own. In float64, so that bounds are tight."""
+"""The Transformer is torch's own, and its variants differ in what they say. In float64, so that
+bounds are tight."""
 
 from __future__ import annotations
 
@@ -11,11 +12,25 @@ import pytest
 import torch
 from pairs import batch_of
 from reference import sinusoidal_positions
-from tiny_models import BOS, EOS, PAD, SOURCES, SRC_VOCAB, TARGETS, TRANSFORMER, assert_equal, tiny
+from tiny_models import (
+    BOS,
+    EOS,
+    PAD,
+    SOURCES,
+    SRC_VOCAB,
+    TARGETS,
+    TGT_VOCAB,
+    TINY,
+    TRANSFORMER,
+    assert_equal,
+    tiny,
+)
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
+from nmt.models.positions import LearnedPositions
 from nmt.models.registry import build_model
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
@@ -24,7 +39,12 @@ from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 def torch_encoder_layer(layer: EncoderLayer, config: TransformerConfig) -> nn.Module:
     theirs = nn.TransformerEncoderLayer(
-        config.d_model, config.num_heads, config.d_ff, 0.0, batch_first=True, norm_first=False
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        0.0,
+        batch_first=True,
+        norm_first=config.pre_norm,
     ).to(layer.attention.output.dtype)
     theirs.load_state_dict(
         {
@@ -47,7 +67,12 @@ def torch_encoder_layer(layer: EncoderLayer, config: TransformerConfig) -> nn.Mo
 
 def torch_decoder_layer(layer: DecoderLayer, config: TransformerConfig) -> nn.Module:
     theirs = nn.TransformerDecoderLayer(
-        config.d_model, config.num_heads, config.d_ff, 0.0, batch_first=True, norm_first=False
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        0.0,
+        batch_first=True,
+        norm_first=config.pre_norm,
     ).to(layer.attention.output.dtype)
     cross = layer.cross_attention
     theirs.load_state_dict(
@@ -102,26 +127,35 @@ def torch_logits(model: Transformer, config: TransformerConfig) -> Tensor:
         return weight[tokens] * math.sqrt(config.d_model) + torch.from_numpy(positions).to(dtype)
 
     padding = src == PAD
+
+    def final_norm(norm: nn.Module, x: Tensor) -> Tensor:
+        if not config.pre_norm:
+            return x
+        weight, bias = norm.parameters()
+        return F.layer_norm(x, (config.d_model,), weight, bias)
+
     memory = embed(src, model.src_embedding.weight)
     for encoder_layer in model.encoder:
         assert isinstance(encoder_layer, EncoderLayer)
         layer = torch_encoder_layer(encoder_layer, config).train()  # without its fused fast path
         memory = layer(memory, src_key_padding_mask=padding)
+    memory = final_norm(model.encoder_norm, memory)
     length = tgt_in.shape[1]
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
     x = embed(tgt_in, model.tgt_embedding.weight)
     for decoder_layer in model.decoder:
         layer = torch_decoder_layer(cast(DecoderLayer, decoder_layer), config).train()
         x = layer(x, memory, tgt_mask=future, memory_key_padding_mask=padding)
-    return (x @ model.output_projection.T)[tgt_in != PAD]
+    return (final_norm(model.decoder_norm, x) @ model.output_projection.T)[tgt_in != PAD]
 
 
+@pytest.mark.parametrize("kind", ["transformer", "transformer_pre_norm"])
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
-def test_the_transformer_is_torch_s_post_norm_transformer_without_attention_biases(
-    tie_embeddings: str,
+def test_the_transformer_is_torch_s_without_attention_biases(
+    tie_embeddings: str, kind: str
 ) -> None:
-    config = TRANSFORMER
-    model = randomised(tiny("transformer", tie_embeddings))
+    model = randomised(tiny(kind, tie_embeddings))
+    config = model.config
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
         found = model(batch) @ model.output_projection.T
@@ -176,6 +210,70 @@ def test_the_start_is_the_usual_one() -> None:
     with torch.no_grad():
         logits = model.eval()(batch_of(SOURCES, TARGETS)) @ model.output_projection.T
     assert 0.5 < float(logits.std()) < 2.0
+
+
+@pytest.mark.parametrize(
+    "config", [config for config in TINY.values() if isinstance(config, TransformerConfig)]
+)
+def test_every_variant_starts_with_logits_of_a_variance_near_one(
+    config: TransformerConfig,
+) -> None:
+    config = replace(config, d_model=64, d_ff=256)
+    torch.manual_seed(1)
+    model = build_model("transformer", config, 500, 500).eval()
+    with torch.no_grad():
+        logits = model(batch_of(SOURCES, TARGETS)) @ model.output_projection.T
+    assert 0.5 < float(logits.std()) < 2.0
+
+
+# ---------------------------------------------------------------------------- variants
+
+
+def test_learned_positions_are_added_to_scaled_embeddings_of_each_side() -> None:
+    # With the vectors that are the sinusoids, it is the Transformer with sinusoids.
+    sinusoids = tiny("transformer")
+    model = tiny("transformer_learned_positions")
+    assert isinstance(model, Transformer)
+    table = torch.from_numpy(sinusoidal_positions(10, 16).astype(np.float32))
+    weights = sinusoids.state_dict()
+    for side in ("src", "tgt"):
+        weights[f"{side}_positions.weight"] = table.double()
+    config = replace(model.config, max_positions=10)
+    model = build_model("transformer", config, SRC_VOCAB, TGT_VOCAB).double().eval()
+    model.load_state_dict(weights)
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        assert torch.equal(model(batch), sinusoids(batch))
+
+
+def test_positions_of_source_and_target_are_learned_apart() -> None:
+    model = tiny("transformer_learned_positions", "all")
+    assert isinstance(model, Transformer)
+    src, tgt = model.src_positions, model.tgt_positions
+    assert isinstance(src, LearnedPositions)
+    assert isinstance(tgt, LearnedPositions)
+    assert src.weight.shape == tgt.weight.shape == (7, 16)
+    assert not torch.equal(src.weight, tgt.weight)
+
+
+def test_a_model_without_order_cannot_tell_permuted_sources_and_rotary_positions_can() -> None:
+    # Turning is all that tells this model where a source token stands: no vector is added.
+    model = tiny("transformer_modern")
+    assert isinstance(model, Transformer)
+    forth, back = (batch_of([ids], [[4, 5]]) for ids in ([5, 6, 7], [7, 6, 5]))
+    assert model.src_positions is None
+    with torch.no_grad():
+        assert not torch.allclose(model(forth), model(back))
+        model.rotations = None
+        # The two pass eos, at the end, in different company, but the same set of tokens.
+        torch.testing.assert_close(model(forth), model(back))
+
+
+def test_a_pre_norm_stack_ends_in_a_norm_and_a_post_norm_one_has_no_more() -> None:
+    names = [name for name, _ in tiny("transformer").named_parameters()]
+    pre_norm = [name for name, _ in tiny("transformer_pre_norm").named_parameters()]
+    stacks, parts = ("encoder", "decoder"), ("weight", "bias")
+    assert set(pre_norm) - set(names) == {f"{s}_norm.{part}" for s in stacks for part in parts}
 
 
 # ----------------------------------------------------------------------- tied weights

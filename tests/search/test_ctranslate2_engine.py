@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
+from nmt.model_config import TransformerConfig
 from nmt.models.ctranslate2_export import CARD, MANIFEST, export_ctranslate2
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.ctranslate2_engine import CTranslate2Engine, load
@@ -87,6 +88,56 @@ def test_hypotheses_are_those_of_our_own_search(
         assert [h.log_prob for h in ours] == pytest.approx([h.log_prob for h in other], abs=1e-3)
         compared += 1
     assert compared > 10
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {"pre_norm": True},
+    {"norm": "rms"},
+    {"feed_forward": "swiglu"},
+    {"positions": "learned", "max_positions": 8},  # fewer than there are tokens
+    {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "learned"},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=repr)
+def test_a_variant_s_scores_are_the_model_s_own(
+    card: ModelCard, sources: list[Source], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    config = replace(card.config, num_encoder_layers=2, num_decoder_layers=2, **changes)
+    variant, path = replace(card, config=config), tmp_path / "variant.safetensors"
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(12)
+        weights: dict[str, Tensor] = dict(variant.build().named_parameters())
+        for weight in weights.values():
+            weight.add_(torch.randn_like(weight), alpha=0.2)  # norms and biases, too
+    write_model(path, variant, weights)
+    export_ctranslate2(path, tmp_path / "export", "float32")
+    model = load_model(path)[0].eval()
+    lending = Lending(model, card.tgt_vocabulary.barred_ids)
+    options = replace(POWER, beam_size=1, length_penalty=0.0)
+    for source, (best,) in zip(
+        sources, found(start(tmp_path / "export", options), sources), strict=True
+    ):
+        is_cut = len(best.ids) == options.longest(len(source.ids))
+        expected = lending.log_prob(source, best.ids if is_cut else (*best.ids, EOS_ID))
+        assert best.log_prob == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"positions": "rotary"}, "positions=rotary"), ({"d_k": 4}, "d_k=4"), ({"d_v": 4}, "d_v=4")],
+)
+def test_a_model_that_it_could_not_express_is_not_exported(
+    card: ModelCard, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    variant = replace(card, config=replace(card.config, **changes))
+    weights: dict[str, Tensor] = dict(variant.build().named_parameters())
+    write_model(tmp_path / "variant.safetensors", variant, weights)
+    with pytest.raises(UsageError, match=f"nothing like {named}"):
+        export_ctranslate2(tmp_path / "variant.safetensors", tmp_path / "export", "float32")
+    assert not (tmp_path / "export").exists()
 
 
 @pytest.mark.parametrize("width", [1, 4])

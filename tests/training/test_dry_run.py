@@ -151,6 +151,14 @@ def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:
         rows(separate, tmp_path / "run")
     with pytest.raises(UsageError, match="batch_tokens is 20, but the longest sentence has 46"):
         rows(separate, tmp_path / "run", tie_embeddings="none", batch_tokens=20)
+    with pytest.raises(UsageError, match=r"up to 257 tokens.*add --set max_positions=257"):
+        rows(
+            separate,
+            tmp_path / "run",
+            tie_embeddings="none",
+            positions="learned",
+            max_positions=256,
+        )
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="exists and is no folder"):
         rows(separate, tmp_path / "file", tie_embeddings="none")
