@@ -79,15 +79,31 @@ class TransformerConfig(ModelConfig):
     positions: str = value(
         "sinusoidal",
         "How a token's place is known: by the paper's sinusoids or by learned vectors, which are "
-        "added to embeddings, or by turning the queries and keys of self-attention (rotary, "
-        "Su et al. 2021).",
-        choices=("sinusoidal", "learned", "rotary"),
+        "added to embeddings, by turning the queries and keys of self-attention (rotary, "
+        "Su et al. 2021), or by vectors that self-attention adds to keys and values at each "
+        "distance (relative, Shaw et al. 2018).",
+        choices=("sinusoidal", "learned", "rotary", "relative"),
     )
     max_positions: int = value(
         1024,
         "Tokens of a sentence, bos or eos counted, whose places have a learned vector each; those "
         "behind share the last one. For learned positions alone.",
         minimum=1,
+        below=1e6,
+    )
+    max_relative_distance: int = value(
+        16,
+        "Distance in tokens, the k of Shaw et al. (2018), beyond which all are one. For relative "
+        "positions alone.",
+        minimum=1,
+        below=1e4,
+    )
+    attention_window: int = value(
+        0,
+        "Distance in tokens to which self-attention sees (the paper's restricted self-attention, "
+        "section 4): to both sides in the encoder, back in the decoder, which sees all of the "
+        "source in any case. Its cost then goes by length times window. 0: any distance.",
+        minimum=0,
         below=1e6,
     )
     dropout: float = value(

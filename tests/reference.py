@@ -41,6 +41,34 @@ def attention(query: Array, key: Array, value: Array, mask: npt.NDArray[np.bool_
     return attended
 
 
+def relative_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: npt.NDArray[np.bool_],
+    for_keys: Array,
+    for_values: Array,
+) -> Array:
+    """Equations 3 to 5 of Shaw et al. (2018): a pair has a key and a value of its own.
+
+    query, key: (B, H, T, K); value: (B, H, T, V); mask: (B, H, T, T), True = may attend; for_keys:
+    (2k + 1, K) and for_values: (2k + 1, V), what is added at the distances -k to k.
+    """
+    farthest = len(for_keys) // 2
+    attended = np.zeros(value.shape)
+    for b, h, t in np.ndindex(query.shape[:3]):
+        terms = []
+        for s in np.flatnonzero(mask[b, h, t]):
+            row = max(-farthest, min(farthest, int(s) - t)) + farthest
+            product = query[b, h, t] @ (key[b, h, s] + for_keys[row])
+            terms.append(
+                (math.exp(product / math.sqrt(query.shape[3])), value[b, h, s] + for_values[row])
+            )
+        for weight, vector in terms:
+            attended[b, h, t] += weight / sum(weight for weight, _ in terms) * vector
+    return attended
+
+
 def sinusoidal_positions(length: int, d_model: int) -> Array:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same."""
     encoding = np.zeros((length, d_model))

@@ -73,8 +73,9 @@ def test_translations_are_those_of_the_cpu(
         assert on_gpu.alignment == on_cpu.alignment
 
 
+@pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize("causal", [True, False])
-def test_flash_attention_is_that_in_tables(data: Path, causal: bool) -> None:
+def test_flash_attention_is_that_in_tables(data: Path, causal: bool, window: int) -> None:
     packed = collate(*DataFolder.open(data).train.rows(np.arange(40))).tgt_in.to(GPU)
     torch.manual_seed(1)
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
@@ -84,7 +85,7 @@ def test_flash_attention_is_that_in_tables(data: Path, causal: bool) -> None:
     for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
         leaf = qkv.to(dtype).requires_grad_()
         sentences = Sentences.of(packed, as_packed=as_packed)
-        attended = attend_packed([leaf], sentences, sentences, causal=causal)
+        attended = attend_packed([leaf], sentences, sentences, causal=causal, window=window)
         (attended.float() * attended.detach().float().sign()).sum().backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         results.append((attended.float(), leaf.grad.float()))

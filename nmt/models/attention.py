@@ -17,15 +17,28 @@ from torch import Tensor, nn
 from nmt.model_config import TransformerConfig
 from nmt.models.initial import input_projections, output_projection
 from nmt.models.linear import linear
-from nmt.models.packed_attention import Projected, Sentences, attend_packed, attention_weights
+from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.positions import rotated
+from nmt.models.relative_attention import (
+    Relative,
+    RelativePositions,
+    spread_by_distance,
+    sum_by_distance,
+)
+from nmt.models.table import Projected
 
 # On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
 # which is several times slower than operations on all of them.
 _NAIVE = 400
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    relative: Relative | None = None,
+) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1).
 
     Args:
@@ -33,11 +46,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         key: (B, H, S, K).
         value: (B, H, S, V).
         mask: bool, broadcastable to (B, H, T, S), True = may attend; None: everywhere.
+        relative: what is added to keys and values at each distance, if the queries stand at the
+            last T of S places.
 
     Returns:
         (B, H, T, V).
     """
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # (B, H, T, S)
+    scaled, first = query * query.shape[-1] ** -0.5, key.shape[2] - query.shape[2]
+    scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
+    if relative is not None:
+        scores += spread_by_distance(scaled @ relative[0].t(), key.shape[2], first)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
@@ -46,6 +64,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:
         attended = weights @ value
+    if relative is not None:
+        attended += sum_by_distance(weights, len(relative[1]) // 2, first) @ relative[1]
     return attended  # (B, H, T, V)
 
 
@@ -62,6 +82,17 @@ class SelfAttention(nn.Module):
         keys, values = self.widths
         self.qkv = nn.Parameter(input_projections(width, keys, keys, values))  # (2HK + HV, D)
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
+        self.window = config.attention_window
+        self.relative = (
+            RelativePositions(config.max_relative_distance, config.head_widths)
+            if config.positions == "relative"
+            else None
+        )
+
+    @property
+    def relative_vectors(self) -> Relative | None:
+        """What is added to keys and values at each distance, if anything is."""
+        return None if self.relative is None else self.relative.vectors
 
     def project(self, x: Tensor, rotation: Tensor | None) -> Projected:
         """Return queries, keys and values of x (n, D).
@@ -83,13 +114,27 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), or only to what stands before: (n, D)."""
         projected = self.project(x, sentences.rotation)
-        attended = attend_packed(projected, sentences, sentences, causal=causal)  # (n, H, V)
+        attended = attend_packed(
+            projected,
+            sentences,
+            sentences,
+            causal=causal,
+            window=self.window,
+            relative=self.relative_vectors,
+        )  # (n, H, V)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Return the weights that `forward` attends by, (B, H, T, T), without a gradient."""
         projected = self.project(x, sentences.rotation)
-        return attention_weights(projected, sentences, sentences, causal=causal)
+        return attention_weights(
+            projected,
+            sentences,
+            sentences,
+            causal=causal,
+            window=self.window,
+            relative=self.relative_vectors,
+        )
 
 
 class CrossAttention(nn.Module):

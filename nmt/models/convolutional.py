@@ -38,7 +38,7 @@ from nmt.models.initial import variance_preserving
 from nmt.models.key_value_cache import first_of, reorder_
 from nmt.models.linear import linear
 from nmt.models.multi_step_attention import MultiStepAttention, Source
-from nmt.models.packed_attention import Table
+from nmt.models.table import Table
 
 _EMBEDDING_STD = 0.1
 _HALF = 0.5**0.5

@@ -40,7 +40,7 @@ _ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
 # values, and all others at their defaults alone.
 _OF_ANY_VALUE = (
     *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-    *("tie_embeddings", "pre_norm", "max_positions"),
+    *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance"),
 )
 _OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),

@@ -24,15 +24,30 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     # Queries, keys, values and the output are a matrix each; the decoder's second attention makes
     # keys and values of source tokens. Scores and weighted means are HK and HV a pair of tokens.
     attention = 2 * width * (keys + values)
+    if config.positions == "relative":  # each query meets all vectors of keys and of values
+        attention += (2 * config.max_relative_distance + 1) * (keys + values)
     feed_forward = (3 if config.feed_forward == "swiglu" else 2) * width * config.d_ff
-    encoder = lengths.src * (attention + feed_forward) + lengths.src_src * (keys + values)
+    src_pairs = _pairs(config, lengths.src, lengths.src_src, seen=3)
+    tgt_pairs = _pairs(config, lengths.tgt, lengths.tgt_tgt, seen=2)
+    encoder = lengths.src * (attention + feed_forward) + src_pairs * (keys + values)
     decoder = (
         lengths.tgt * (attention + width * (keys + values) + feed_forward)
         + lengths.src * width * (keys + values)
-        + (lengths.tgt_tgt + lengths.src_tgt) * (keys + values)
+        + (tgt_pairs + lengths.src_tgt) * (keys + values)
     )
     logits = lengths.tgt * width * tgt_vocab_size
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits
+
+
+def _pairs(config: TransformerConfig, tokens: int, squares: int, *, seen: int) -> int:
+    """Return the pairs of query and key that a self-attention computes.
+
+    In blocks (see `local_attention`) they are `seen` windows a token, where that is less than the
+    squares: exactly so if no sentence is longer than that or none is shorter, and else an upper
+    bound.
+    """
+    window = config.attention_window
+    return min(squares, seen * window * tokens) if window else squares
 
 
 def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
-from nmt.models.packed_attention import Projected
+from nmt.models.relative_attention import Relative
+from nmt.models.table import Projected
 
 
 class KeyValueCache:
@@ -16,24 +17,27 @@ class KeyValueCache:
 
     Room is made ahead, in both directions: a position is written into its place, and hypotheses
     that go on where they were are not moved. Those of a sentence mostly share their first tokens:
-    where one takes another's place, only what that place does not hold already is copied.
+    where one takes another's place, only what that place does not hold already is copied. What has
+    fallen out of the window that is attended to is neither read nor copied again.
     """
 
-    def __init__(self, num_layers: int) -> None:
+    def __init__(self, num_layers: int, window: int = 0) -> None:
         self.length = 0
         self.num_layers = num_layers
+        self.window = window  # positions before its own that a query sees; 0: all
         # Each (layers, parts, rows, H, capacity, width), contiguous: keys and values together if
         # they come so, or else a store of either.
         self._stores: list[Tensor] = []
         # By whose step each place was filled: of a position's equal ones are their vectors equal.
         self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
 
-    def attend(self, layer: int, projected: Projected) -> Tensor:
-        """Add a layer's keys and values of one position, and attend to all so far.
+    def attend(self, layer: int, projected: Projected, relative: Relative | None = None) -> Tensor:
+        """Add a layer's keys and values of one position, and attend to all so far, or the window.
 
         Args:
             layer: counted from 0.
             projected: queries (N, H, K), keys and values (N, H, V) of the position.
+            relative: what the layer adds to keys and values at each distance.
 
         Returns:
             (N, H * V).
@@ -45,9 +49,14 @@ class KeyValueCache:
         for store, new in zip(stores, added, strict=True):
             own = store[layer, :, : len(new)]  # (parts, N, H, capacity, width)
             own[:, :, :, self.length] = new.transpose(0, 1)
-            held += own[:, :, :, : self.length + 1]  # each (N, H, length + 1, width)
+            held += own[:, :, :, self._first : self.length + 1]  # each (N, H, S, width)
         key, value = held
-        return attend(first[:, 0, :, None], key, value, None).flatten(1)
+        return attend(first[:, 0, :, None], key, value, None, relative).flatten(1)
+
+    @property
+    def _first(self) -> int:
+        """The first position that the next query sees."""
+        return max(0, self.length - self.window) if self.window else 0
 
     def advance(self) -> None:
         """Count the position that all layers have added."""
@@ -67,9 +76,10 @@ class KeyValueCache:
                 for store in self._stores
             ]
         else:
-            places, positions = np.nonzero(writers != self._writers[:count])
+            differs = writers[:, self._first :] != self._writers[:count, self._first :]
+            places, positions = np.nonzero(differs)
             if len(places):
-                self._copy(np.stack((chosen[places], places, positions)))
+                self._copy(np.stack((chosen[places], places, positions + self._first)))
             if 2 * count <= self._stores[0].shape[2]:  # the others' memory is let go
                 self._stores = [store[:, :, :count].clone() for store in self._stores]
         self._writers = writers

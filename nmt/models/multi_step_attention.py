@@ -15,7 +15,7 @@ from nmt.models.contract import Memory
 from nmt.models.initial import variance_preserving
 from nmt.models.key_value_cache import first_of, reorder_
 from nmt.models.linear import linear
-from nmt.models.packed_attention import Table
+from nmt.models.table import Table
 
 
 class Source:

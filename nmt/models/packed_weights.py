@@ -31,6 +31,7 @@ from nmt.models.contract import TranslationModel
 from nmt.models.embeddings import TokenEmbedding
 from nmt.models.linear import Product, onednn_product, use_packed
 from nmt.models.positions import LearnedPositions
+from nmt.models.relative_attention import RelativePositions
 
 PRECISIONS = ("fp32", "bf16", "int8")
 
@@ -61,9 +62,10 @@ def pack(model: TranslationModel, precision: str) -> None:
             "use --precision fp32"
         )
     embeddings = {
-        id(module.weight)
+        id(weight)
         for module in model.modules()
-        if isinstance(module, TokenEmbedding | LearnedPositions | nn.Embedding)
+        if isinstance(module, TokenEmbedding | LearnedPositions | RelativePositions | nn.Embedding)
+        for weight in module.parameters()
     }
     for weight in [weight for weight in model.parameters() if weight.dim() == 2]:
         is_embedding = id(weight) in embeddings

@@ -89,6 +89,18 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "12 layers in the encoder, which runs once a sentence, and 2 in the decoder "
             "(Kasai et al. 2021)",
         ),
+        "transformer_relative": Preset(
+            "transformer",
+            "transformer_base",
+            {"positions": "relative"},
+            "base with relative positions, k = 16 (Shaw et al. 2018)",
+        ),
+        "transformer_local": Preset(
+            "transformer",
+            "transformer_base",
+            {"attention_window": 128},
+            "base whose self-attention sees 128 tokens to each side: for documents of thousands",
+        ),
     },
     "Transformer, variations of the paper's Table 3": {
         "transformer_base_heads1": _variation("A", "1 head", {"num_heads": 1}),

@@ -29,9 +29,10 @@ from nmt.models.embeddings import TokenEmbedding
 from nmt.models.feed_forward import feed_forward
 from nmt.models.key_value_cache import KeyValueCache, first_of, reorder_
 from nmt.models.linear import linear
-from nmt.models.packed_attention import Sentences, Table, takes_packed
+from nmt.models.packed_attention import Sentences, takes_packed
 from nmt.models.positions import Positions, added_positions, turning_positions
 from nmt.models.residual import Residual, final_norm
+from nmt.models.table import Table
 
 
 class EncoderLayer(nn.Module):
@@ -84,7 +85,8 @@ class DecoderLayer(nn.Module):
         projected = self.attention.project(self.after_attention.prepared(x), rotation)
         by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
         parts = [
-            state.cache.attend(number, own) for state, own in zip(states, by_state, strict=True)
+            state.cache.attend(number, own, self.attention.relative_vectors)
+            for state, own in zip(states, by_state, strict=True)
         ]
         x = self.after_attention(x, linear(_joined(parts), self.attention.output))  # (N, D)
         queries = linear(self.after_cross_attention.prepared(x), self.cross_attention.query)
@@ -106,7 +108,7 @@ class TransformerState:
 
     def __init__(self, layers: Sequence[DecoderLayer], memory: Memory) -> None:
         self.num_rows = len(memory.states)
-        self.cache = KeyValueCache(len(layers))
+        self.cache = KeyValueCache(len(layers), layers[0].attention.window)
         projected = [layer.cross_attention.project_memory(memory.states) for layer in layers]
         keys, values = zip(*projected, strict=True)
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
@@ -157,7 +159,10 @@ class Transformer(TranslationModel):
     @property
     def is_padding_free(self) -> bool:
         """Whether the attention at hand takes packed sentences."""
-        return takes_packed(self.output_projection, *self.config.head_widths)
+        has_relative_positions = self.config.positions == "relative"
+        return not has_relative_positions and takes_packed(
+            self.output_projection, *self.config.head_widths
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""

@@ -43,7 +43,7 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
         for parameter in model.parameters():
             parameter.grad = torch.empty_like(parameter)
         batch = batch.to(torch.device("meta"))
-        live = _LiveBytes()
+        live = LiveBytes()
         with live:
             loss, _ = smoothed_cross_entropy(
                 model(batch),
@@ -63,7 +63,7 @@ def held_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> dict[str, i
         return Optimizer(weights, recipe.training, recipe.model.d_model).held_bytes()
 
 
-class _LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):
     """Adds up the storages of tensors that were made while it is on, and are still alive."""
 
     def __init__(self) -> None:

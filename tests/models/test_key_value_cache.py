@@ -17,13 +17,16 @@ def normal(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("window", [0, 1, 5])
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_cache_attends_to_all_that_was_added_and_reorders_it(apart: bool) -> None:
+def test_the_cache_attends_to_its_window_of_what_was_added_and_reorders_it(
+    apart: bool, window: int
+) -> None:
     torch.manual_seed(5)
     layers, before, after = 2, 40, 3  # beyond its first room of 16, and the next
     width = K - 1 if apart else K  # of values
     qkv = normal(before, layers, 4, 3, H, K)
-    cache = KeyValueCache(layers)
+    cache = KeyValueCache(layers, window)
 
     def check(history: torch.Tensor) -> None:
         """Step with the last of the history (t, layers, N, 3, H, K)."""
@@ -31,7 +34,8 @@ def test_the_cache_attends_to_all_that_was_added_and_reorders_it(apart: bool) ->
             new = history[-1, layer]
             found = cache.attend(layer, [new[:, :2], new[:, 2:, :, :width]] if apart else [new])
             query = history[-1, layer, :, 0, :, None]  # (N, H, 1, K)
-            keys, values = history[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, t, K)
+            seen = history[-window - 1 :] if window else history
+            keys, values = seen[:, layer, :, 1:].permute(2, 1, 3, 0, 4)  # (N, H, S, K)
             expected = attend(query, keys, values[..., :width], None)[:, :, 0].flatten(1)
             torch.testing.assert_close(found, expected)
         cache.advance()
@@ -49,8 +53,9 @@ def test_the_cache_attends_to_all_that_was_added_and_reorders_it(apart: bool) ->
             check(qkv)
 
 
-def test_what_a_place_holds_already_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = KeyValueCache(1)
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """What caches copy from here on: from a row, to a row, which position."""
     copied: list[tuple[int, ...]] = []
     copy = KeyValueCache._copy
 
@@ -59,6 +64,11 @@ def test_what_a_place_holds_already_is_not_copied(monkeypatch: pytest.MonkeyPatc
         copy(self, moves)
 
     monkeypatch.setattr(KeyValueCache, "_copy", note_and_copy)
+    return copied
+
+
+def test_what_a_place_holds_already_is_not_copied(copied: list[tuple[int, ...]]) -> None:
+    cache = KeyValueCache(1)
 
     def step(rows: list[int]) -> None:
         cache.attend(0, [normal(3, 3, H, K)])
@@ -66,13 +76,22 @@ def test_what_a_place_holds_already_is_not_copied(monkeypatch: pytest.MonkeyPatc
         cache.select(torch.tensor(rows))
 
     step([0, 0, 0])  # all go on from the first
-    assert copied == [(0, 1, 0), (0, 2, 0)]  # from, to, position
+    assert copied == [(0, 1, 0), (0, 2, 0)]
     copied.clear()
     step([0, 0, 2])  # the second is the first's other child
     assert copied == [(0, 1, 1)]  # their first position is one anyway
     copied.clear()
     step([2, 1, 0])
     assert sorted(copied) == [(0, 2, 1), (0, 2, 2), (2, 0, 1), (2, 0, 2)]
+
+
+def test_what_no_query_will_see_is_not_copied(copied: list[tuple[int, ...]]) -> None:
+    cache = KeyValueCache(1, window=2)
+    for _ in range(5):
+        cache.attend(0, [normal(2, 3, H, K)])
+        cache.advance()
+    cache.select(torch.tensor([1, 1]))
+    assert copied == [(1, 0, 3), (1, 0, 4)]  # the next query, at 5, sees 3 and 4
 
 
 def test_reordering_puts_rows_in_their_places() -> None:

@@ -106,6 +106,8 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_base_dk16": {"d_k": 16},
     "transformer_base_dk32": {"d_k": 32},
     "transformer_deep_shallow": {"num_encoder_layers": 12, "num_decoder_layers": 2},
+    "transformer_relative": {"positions": "relative"},
+    "transformer_local": {"attention_window": 128},
 }
 """What each preset resolves to, where that is not the class default. Published results stand on it:
 a preset here is never changed; another one gets another name."""
@@ -122,6 +124,8 @@ PAPER: dict[str, Value] = {
     "norm": "layer",
     "feed_forward": "relu",
     "positions": "sinusoidal",
+    "max_relative_distance": 16,
+    "attention_window": 0,
     "dropout": 0.1,
     "tie_embeddings": "all",
     "batch_tokens": 25_000,
@@ -223,6 +227,12 @@ def test_the_big_model_has_214_million_numbers_in_matrices() -> None:
     # a decoder layer    8 * 1,024^2 + 2 * 1,024 * 4,096    =  16,777,216
     # in all             37,888,000 + 6 * 29,360,128        = 214,048,768   paper: 213 million
     assert matrices(TransformerConfig(d_model=1024, d_ff=4096, num_heads=16)) == 214_048_768
+
+
+def test_relative_positions_add_two_vectors_for_each_distance_of_each_layer() -> None:
+    # In 6 + 6 layers, vectors of 64 for keys and for values at the distances -16 to 16:
+    # 12 * 2 * 33 * 64 = 50,688
+    assert matrices(TransformerConfig(positions="relative")) == 62_984_192 + 50_688
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,14 @@ from tiny_models import (
     TINY,
     TRANSFORMER,
     assert_equal,
+    encode,
     tiny,
 )
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model_config import TransformerConfig
+from nmt.models import transformer
 from nmt.models.contract import TranslationModel
 from nmt.models.positions import LearnedPositions
 from nmt.models.registry import build_model
@@ -267,6 +269,54 @@ def test_a_model_without_order_cannot_tell_permuted_sources_and_rotary_positions
         model.rotations = None
         # The two pass eos, at the end, in different company, but the same set of tokens.
         torch.testing.assert_close(model(forth), model(back))
+
+
+def test_relative_vectors_tell_where_a_token_stands_and_nothing_else_does() -> None:
+    model = tiny("transformer_relative")
+    assert isinstance(model, Transformer)
+    forth, back = (batch_of([ids], [[4, 5]]) for ids in ([5, 6, 7], [7, 6, 5]))
+    with torch.no_grad():
+        assert not torch.allclose(model(forth), model(back))
+        for name, parameter in model.named_parameters():
+            if ".relative." in name:
+                parameter.zero_()
+        torch.testing.assert_close(model(forth), model(back))
+
+
+def test_relative_vectors_are_each_layer_s_own_and_all_heads_share_them() -> None:
+    sizes = {
+        name: tuple(parameter.shape)
+        for name, parameter in tiny("transformer_relative").named_parameters()
+        if ".relative." in name
+    }
+    assert sizes == {  # k = 3, and heads of 3 and 5
+        f"{side}.{layer}.attention.relative.{part}": (7, width)
+        for side in ("encoder", "decoder")
+        for layer in range(2)
+        for part, width in (("keys", 3), ("values", 5))
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "takes"),
+    [("transformer", True), ("transformer_local", True), ("transformer_relative", False)],
+)
+def test_flash_attention_serves_windows_and_not_relative_positions(
+    kind: str, takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer, "takes_packed", lambda *_: True)
+    assert tiny(kind).is_padding_free is takes
+
+
+def test_a_source_token_reaches_as_far_as_windows_of_all_layers() -> None:
+    model = tiny("transformer_local")  # two layers, each of which sees 1 token to either side
+    source, place = list(range(4, 16)), 5
+    changed = [*source]
+    changed[place] = 20
+    with torch.no_grad():
+        before, after = (encode(model, [ids]).states[0] for ids in (source, changed))
+    moved = (before != after).any(dim=1).nonzero()[:, 0].tolist()
+    assert moved == [3, 4, 5, 6, 7]
 
 
 def test_a_pre_norm_stack_ends_in_a_norm_and_a_post_norm_one_has_no_more() -> None:

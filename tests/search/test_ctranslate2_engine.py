@@ -126,7 +126,13 @@ def test_a_variant_s_scores_are_the_model_s_own(
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"positions": "rotary"}, "positions=rotary"), ({"d_k": 4}, "d_k=4"), ({"d_v": 4}, "d_v=4")],
+    [
+        ({"positions": "rotary"}, "positions=rotary"),
+        ({"positions": "relative"}, "positions=relative"),
+        ({"attention_window": 9}, "attention_window=9"),
+        ({"d_k": 4}, "d_k=4"),
+        ({"d_v": 4}, "d_v=4"),
+    ],
 )
 def test_a_model_that_it_could_not_express_is_not_exported(
     card: ModelCard, tmp_path: Path, changes: dict[str, Any], named: str

@@ -16,7 +16,7 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.workers import Pause
 from nmt.errors import DataError, NMTError
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.packed_attention import Table
+from nmt.models.table import Table
 from nmt.search.lines import LineReader
 from nmt.search.options import SearchOptions
 from nmt.search.pieces import split_ids
