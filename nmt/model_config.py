@@ -172,8 +172,44 @@ class ConvolutionalConfig(ModelConfig):
         return [f"kernel_width {self.kernel_width} is even; use an odd one: as many on either side"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(ModelConfig):
+    """LSTMs with attention (Bahdanau, Cho and Bengio 2015), about as large as the base model."""
+
+    num_encoder_layers: int = value(
+        3, "Layers of the encoder, each of which reads in both directions.", minimum=1, below=1000
+    )
+    num_decoder_layers: int = value(3, "Layers of the decoder.", minimum=1, below=1000)
+    d_model: int = value(
+        512,
+        "Width of embeddings, of the state that attention makes, and of attention's hidden layer.",
+        minimum=2,
+        below=1e6,
+    )
+    d_hidden: int = value(
+        1024,
+        "Units of each LSTM layer; even: half of the encoder's read in each direction.",
+        minimum=2,
+        below=1e6,
+    )
+    dropout: float = value(
+        0.2,
+        "Probability with which a unit is dropped: of embeddings, of each layer's output and of "
+        "the state before the logits; never of what goes on to the next step.",
+        minimum=0.0,
+        below=1.0,
+    )
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the combination of values."""
+        if self.d_hidden % 2:
+            return [f"d_hidden {self.d_hidden} is odd; the encoder's two directions share it"]
+        return []
+
+
 MODEL_CONFIGS: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "conv_seq2seq": ConvolutionalConfig,
+    "rnn_attention": RecurrentConfig,
 }
 """The configuration class of each architecture."""

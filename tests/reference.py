@@ -69,6 +69,30 @@ def relative_attention(
     return attended
 
 
+def additive_attention(query: Array, keys: Array, w: Array, u: Array, v: Array) -> Array:
+    """softmax over s of v^T tanh(W query + U key_s), one key at a time.
+
+    query: (H,); keys: (S, H); w, u: (A, H); v: (A,). Returns the weights (S,).
+    """
+    weights = [
+        math.exp(sum(v[a] * math.tanh(w[a] @ query + u[a] @ key) for a in range(len(v))))
+        for key in keys
+    ]
+    return np.array(weights) / sum(weights)
+
+
+def lstm_step(
+    taken: Array, kept: Array, shown: Array, candidate: Array, cells: Array
+) -> tuple[Array, Array]:
+    """One unit at a time: its output, and what its cell holds from then on; each (H,)."""
+    output, after = np.zeros(len(cells)), np.zeros(len(cells))
+    for unit in range(len(cells)):
+        i, f, o = (1 / (1 + math.exp(-gate[unit])) for gate in (taken, kept, shown))
+        after[unit] = f * cells[unit] + i * math.tanh(candidate[unit])
+        output[unit] = o * math.tanh(after[unit])
+    return output, after
+
+
 def sinusoidal_positions(length: int, d_model: int) -> Array:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same."""
     encoding = np.zeros((length, d_model))

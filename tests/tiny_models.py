@@ -9,7 +9,13 @@ from pairs import batch_of
 from torch import Tensor
 
 from nmt.data.batches import pack_sources
-from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, ModelConfig, TransformerConfig
+from nmt.model_config import (
+    MODEL_CONFIGS,
+    ConvolutionalConfig,
+    ModelConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 from nmt.models.contract import Memory, TranslationModel
 from nmt.models.registry import build_model
 
@@ -42,6 +48,9 @@ TINY: dict[str, ModelConfig] = {
     ),
     "transformer_modern": replace(
         TRANSFORMER, pre_norm=True, norm="rms", feed_forward="swiglu", positions="rotary"
+    ),
+    "rnn_attention": RecurrentConfig(
+        num_encoder_layers=2, num_decoder_layers=3, d_model=16, d_hidden=20, dropout=0.2
     ),
 }
 """A small configuration of each architecture, and of each of its variants."""

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import LengthSums, pack_sources
 from nmt.data.vocabulary import BOS_ID, UNK_ID
-from nmt.model_config import ConvolutionalConfig, ModelConfig, TransformerConfig
+from nmt.model_config import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.models.contract import TranslationModel
 
 
@@ -61,9 +61,29 @@ def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: Le
     return encoder + decoder + lengths.tgt * width * tgt_vocab_size
 
 
+def _recurrent(config: RecurrentConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
+    width, hidden = config.d_model, config.d_hidden
+    # Each layer's gates are 4 products of what it reads and of its own last output, of which the
+    # two directions of the encoder have a half each.
+    encoder = 4 * hidden * (width + hidden // 2)
+    encoder += (config.num_encoder_layers - 1) * 4 * hidden * (hidden + hidden // 2)
+    decoder = 4 * hidden * (2 * width + hidden)
+    decoder += (config.num_decoder_layers - 1) * 4 * hidden * 2 * hidden
+    # A key for each source token; for each target token a query, and the state that attention
+    # makes of what it finds and of the layers' output. A score and a weighted mean for each pair.
+    keys = queries = width * hidden
+    attentional = width * 2 * hidden
+    return (
+        lengths.src * (encoder + keys)
+        + lengths.tgt * (decoder + queries + attentional + width * tgt_vocab_size)
+        + lengths.src_tgt * (width + hidden)
+    )
+
+
 MULTIPLY_ADDS: dict[str, Callable[[Any, int, LengthSums], int]] = {
     "transformer": _transformer,
     "conv_seq2seq": _convolutional,
+    "rnn_attention": _recurrent,
 }
 """Multiply-adds of a forward pass of each architecture, over pairs of these lengths."""
 

@@ -33,6 +33,8 @@ from nmt.models.linear import Product, onednn_product, use_packed
 from nmt.models.positions import LearnedPositions
 from nmt.models.relative_attention import RelativePositions
 
+_LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
+
 PRECISIONS = ("fp32", "bf16", "int8")
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -43,6 +45,9 @@ def pack(model: TranslationModel, precision: str) -> None:
     """Pack all weights that the model multiplies by, and let go of the originals.
 
     Those of embeddings stay, and the output projection's, of which a shortlist takes rows.
+
+    The model multiplies by its matrices through `linear`; only torch's own recurrent layers, which
+    have no other way, multiply by theirs themselves, and keep them as they are.
 
     Where this torch lacks what fp32 needs, the model stays as it is.
 
@@ -61,13 +66,18 @@ def pack(model: TranslationModel, precision: str) -> None:
             f"precision {precision}: torch {torch.__version__} has no such products for this CPU; "
             "use --precision fp32"
         )
-    embeddings = {
-        id(weight)
-        for module in model.modules()
-        if isinstance(module, TokenEmbedding | LearnedPositions | RelativePositions | nn.Embedding)
-        for weight in module.parameters()
-    }
-    for weight in [weight for weight in model.parameters() if weight.dim() == 2]:
+    embeddings, recurrent = (
+        {
+            id(weight)
+            for module in model.modules()
+            if isinstance(module, kinds)
+            for weight in module.parameters()
+        }
+        for kinds in (_LOOKED_UP, nn.RNNBase)
+    )
+    for weight in model.parameters():
+        if weight.dim() != 2 or id(weight) in recurrent:
+            continue
         is_embedding = id(weight) in embeddings
         if not is_embedding or weight is model.output_projection:
             use_packed(weight, packer(weight.detach()))

@@ -154,6 +154,25 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "the same, as large as transformer_small",
         ),
     },
+    "Recurrent (Bahdanau et al. 2015)": {
+        # The gradient's norm is bounded as by Bahdanau et al. (2015), appendix B.2. Adam's values
+        # and the schedule are the Transformer's; they leave room: on 2,000 pairs of Multi30k the
+        # small model's training perplexity fell from 1,292 to 50 in 60 updates of a warm-up to
+        # 0.008, eight times the peak, with gradients of 0.3 to 0.7.
+        "rnn_attention": Preset(
+            "rnn_attention",
+            None,
+            {"clip_norm": 1.0},
+            "LSTMs with additive attention and input feeding, as large as transformer_base",
+        ),
+        "rnn_attention_small": Preset(
+            "rnn_attention",
+            "rnn_attention",
+            {"num_encoder_layers": 2, "num_decoder_layers": 1, "d_model": 256, "d_hidden": 512}
+            | {"batch_tokens": 4_096},
+            "the same, as large as transformer_small",
+        ),
+    },
 }
 """Presets that are listed together, under the name of what they have in common."""
 

@@ -11,12 +11,14 @@ from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.presets import PRESETS, Preset
+from nmt.models.recurrent import RecurrentModel
 from nmt.models.shapes_only import shapes_only
 from nmt.models.transformer import Transformer
 
 ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {
     "transformer": Transformer,
     "conv_seq2seq": ConvolutionalModel,
+    "rnn_attention": RecurrentModel,
 }
 """How each is built, from its configuration and the sizes of its vocabularies."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,9 +98,14 @@ def test_an_int8_row_does_not_depend_on_those_beside_it() -> None:
         assert torch.equal(product("int8", x[row : row + 1], weight, bias)[0], together[row])
 
 
-def next_logits(model: TranslationModel) -> Tensor:
+TINY_SOURCES = ((5, 6, 7), (20, 21))
+
+
+def next_logits(
+    model: TranslationModel, sources: Sequence[Sequence[int]] = ((5, 6, 7), (30, 31))
+) -> Tensor:
     with torch.inference_mode():
-        state = model.start(model.encode(pack_sources([[5, 6, 7], [20, 21]])))
+        state = model.start(model.encode(pack_sources(sources)))
         model.step([state], torch.tensor([2, 2]))
         return model.project(model.step([state], torch.tensor([9, 10])))
 
@@ -150,9 +156,27 @@ def test_a_packed_model_attends_as_it_did(
 )
 def test_every_variant_of_the_transformer_can_be_packed(kind: str) -> None:
     model = tiny(kind).float()
-    expected = next_logits(model)
+    expected = next_logits(model, TINY_SOURCES)
     pack(model, "fp32")
-    torch.testing.assert_close(next_logits(model), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(next_logits(model, TINY_SOURCES), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_weights_that_torch_s_recurrent_layers_multiply_by_are_left_alone(precision: str) -> None:
+    model = tiny("rnn_attention", "decoder").float()
+    recurrent = [module for module in model.modules() if isinstance(module, torch.nn.RNNBase)]
+    kept = [weight for module in recurrent for weight in module.parameters()]
+    before = [weight.detach().clone() for weight in kept]
+    expected = next_logits(model, TINY_SOURCES)
+    pack(model, precision)
+    assert kept
+    assert all(torch.equal(*pair) for pair in zip(kept, before, strict=True))
+    others = {id(w) for w in model.parameters() if w.dim() == 2} - {id(w) for w in kept}
+    gone = [w for w in model.parameters() if id(w) in others and w.isnan().all()]
+    assert len(gone) == len(others) - 2  # the embeddings of both sides stay
+    tolerance = {"fp32": 1e-5, "int8": 0.1}[precision]
+    found = next_logits(model, TINY_SOURCES)
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0.05)
 
 
 def test_what_this_torch_lacks_is_an_error_and_fp32_goes_torch_s_way(

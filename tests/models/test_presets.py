@@ -91,4 +91,5 @@ def test_a_model_file_gives_the_same_logits(card: ModelCard, tmp_path: Path) -> 
     assert found.config == card.config
     with torch.inference_mode():
         logits, expected = (m.project(m(BATCH)) for m in (loaded.eval(), model))
-    assert torch.equal(logits, expected)
+    # To rounding, since torch's recurrent layers sum otherwise where weights lie otherwise.
+    torch.testing.assert_close(logits, expected, atol=1e-6, rtol=0)

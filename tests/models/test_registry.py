@@ -10,7 +10,7 @@ import torch
 from nmt.config import Recipe, TrainingConfig, resolve_recipe
 from nmt.config_values import Value
 from nmt.errors import UsageError
-from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, TransformerConfig
+from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from nmt.models.presets import PRESETS
 from nmt.models.registry import (
     ARCHITECTURES,
@@ -108,6 +108,15 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_deep_shallow": {"num_encoder_layers": 12, "num_decoder_layers": 2},
     "transformer_relative": {"positions": "relative"},
     "transformer_local": {"attention_window": 128},
+    "rnn_attention": {"clip_norm": 1.0},
+    "rnn_attention_small": {
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 1,
+        "d_model": 256,
+        "d_hidden": 512,
+        "batch_tokens": 4_096,
+        "clip_norm": 1.0,
+    },
 }
 """What each preset resolves to, where that is not the class default. Published results stand on it:
 a preset here is never changed; another one gets another name."""
@@ -321,6 +330,38 @@ def test_all_parameters_are_counted_tied_ones_once(tie_embeddings: str) -> None:
     assert count_parameters("transformer", config, src, tgt) == expected
     built = build_model("transformer", config, src, tgt)
     assert sum(parameter.numel() for parameter in built.parameters()) == expected
+
+
+def test_the_recurrent_presets_are_as_large_as_those_of_the_transformer() -> None:
+    # embeddings             37,000 * 512                                  = 18,944,000
+    # the encoder's layers   4 * 1,024 * (512 + 512)                       =  4,194,304
+    #                        2 * 4 * 1,024 * (1,024 + 512)                 = 12,582,912
+    # the decoder's layers   4 * 1,024 * (512 + 512 + 1,024)               =  8,388,608
+    #                        2 * 4 * 1,024 * (1,024 + 1,024)               = 16,777,216
+    # attention              2 * 512 * 1,024 and 512                       =  1,049,088
+    # attentional state      512 * 2 * 1,024                               =  1,048,576
+    # biases                 3 * 2 * 4 * 1,024 and 3 * 4 * 1,024           =     36,864
+    base = RecurrentConfig()
+    assert count_parameters("rnn_attention", base, VOCAB, VOCAB) == 63_021_568  # base: 63,045,632
+    # embeddings              8,000 * 256                                  =  2,048,000
+    # the encoder's layers   4 * 512 * (256 + 256)                         =  1,048,576
+    #                        4 * 512 * (512 + 256)                         =  1,572,864
+    # the decoder's layer    4 * 512 * (256 + 256 + 512)                   =  2,097,152
+    # attention              2 * 256 * 512 and 256                         =    262,400
+    # attentional state      256 * 2 * 512                                 =    262,144
+    # biases                 2 * 2 * 4 * 512 and 4 * 512                   =     10,240
+    small = RecurrentConfig(num_encoder_layers=2, num_decoder_layers=1, d_model=256, d_hidden=512)
+    assert count_parameters("rnn_attention", small, 8_000, 8_000) == 7_301_376  # small: 7,568,384
+
+
+@pytest.mark.parametrize(("tie_embeddings", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_recurrent_models_share_embeddings_too(tie_embeddings: str, tables: int) -> None:
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_hidden": 4}
+    one, found = (
+        count_parameters("rnn_attention", RecurrentConfig(**sizes, tie_embeddings=tied), 50, 50)
+        for tied in ("all", tie_embeddings)
+    )
+    assert found == one + (tables - 1) * 50 * 8
 
 
 def test_the_convolutional_presets_have_the_sizes_of_hand_arithmetic() -> None:
