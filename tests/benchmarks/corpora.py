@@ -21,8 +21,17 @@ _EUROPARL_PAIRS = 100_000
 
 def multi30k(out: Path) -> Path:
     """Prepare Multi30k en-de with a vocabulary of 8,000: captions of 13 words."""
+    return _multi30k(out, "--vocab-size", "8000")
+
+
+def multi30k_by(vocabulary: Path, out: Path) -> Path:
+    """Prepare the same text with a given vocabulary."""
+    return _multi30k(out, "--vocab", str(vocabulary))
+
+
+def _multi30k(out: Path, *vocabulary: str) -> Path:
     text = real_text("multi30k")
-    return _prepare(out, "en", "de", text / "train", text / "val", vocab_size=8_000)
+    return _prepare(out, "en", "de", text / "train", text / "val", *vocabulary)
 
 
 def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
@@ -46,7 +55,7 @@ def europarl(out: Path) -> Path:
             out.with_name(f"{out.name}.{lang}").open("w", encoding="utf-8", newline="\n") as sample,
         ):
             sample.writelines(islice(lines, _EUROPARL_PAIRS))
-    return _prepare(out, "en", "fr", out, text / "valid", vocab_size=32_000)
+    return _prepare(out, "en", "fr", out, text / "valid", "--vocab-size", "32000")
 
 
 def made_up(out: Path, *, pairs: int = 400_000) -> Path:
@@ -77,8 +86,8 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
                     f"{' '.join(text[end - size : end])}\n"
                     for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
                 )
-    prefixes = [out.with_name(f"{out.name}-{name}") for name in ("train", "valid")]
-    return _prepare(out, "xx", "yy", *prefixes, vocab_size=32_000)
+    train, valid = (out.with_name(f"{out.name}-{name}") for name in ("train", "valid"))
+    return _prepare(out, "xx", "yy", train, valid, "--vocab-size", "32000")
 
 
 def write_training_text(data: DataFolder, prefix: Path) -> tuple[Path, Path]:
@@ -99,8 +108,8 @@ def real_text(name: str) -> Path:
     return folder
 
 
-def _prepare(out: Path, src: str, tgt: str, train: Path, valid: Path, *, vocab_size: int) -> Path:
+def _prepare(out: Path, src: str, tgt: str, train: Path, valid: Path, *vocabulary: str) -> Path:
     arguments = ["--src", src, "--tgt", tgt, "--train", str(train), "--valid", str(valid)]
-    arguments += ["--vocab-size", str(vocab_size), "--quiet"]
+    arguments += [*vocabulary, "--quiet"]
     subprocess.run([sys.executable, "-m", "nmt", "prepare", str(out), *arguments], check=True)
     return out

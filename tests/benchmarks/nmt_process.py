@@ -1,4 +1,7 @@
-"""`nmt` without its start: MODEL PRECISION BEAM_SIZE ALPHA ENGINE, see `translation_process`."""
+"""`nmt` without its start; for `translation_process`.
+
+Arguments: MODEL PRECISION BEAM_SIZE ALPHA ENGINE [SHORTLIST].
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from nmt.search.setup import Setup
 from nmt.search.translators import Translators
 
 
-def load(model: str, precision: str, beam_size: str, alpha: str, engine: str) -> Translate:
+def load(
+    model: str, precision: str, beam_size: str, alpha: str, engine: str, shortlist: str = ""
+) -> Translate:
     setup = Setup(
         models=(Path(model),),
         options=SearchOptions(
             beam_size=int(beam_size), length_penalty=float(alpha), length_penalty_form="power"
         ),
         engine=engine,
+        shortlist=Path(shortlist) if shortlist else None,
         precision=precision if engine == "torch" else None,
     )
     translators = Translators.start(setup, device="cpu")

@@ -116,6 +116,11 @@ def gather(
     precisions = ["fp32", *(["bf16"] if has_bf16() else []), "int8"]
     systems = [contenders.nmt(model, precision, BEAM_SIZE) for precision in precisions]
     systems += [contenders.nmt(model, precision, GREEDY) for precision in ("fp32", "int8")]
+    shortlist = contenders.export_shortlist(pieces, folder)
+    systems += [
+        contenders.nmt(model, precision, BEAM_SIZE, shortlist=shortlist)
+        for precision in ("fp32", "int8")
+    ]
     if python := pythons["ctranslate2"]:
         for precision in ("fp32", "int8"):
             exported = contenders.export_to_ctranslate2(model, precision, folder)

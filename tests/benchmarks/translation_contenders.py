@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import corpora
 from benchmarks.contenders import environment
 from benchmarks.machine import CORES
 from benchmarks.marian_weights import MAX_LENGTH
@@ -63,12 +64,19 @@ class Contender:
         return float(json.loads(_run(self.loop(source, output, batch)))["seconds"])
 
 
-def nmt(model: Path, precision: str, beam_size: int, engine: str = "torch") -> Contender:
+def nmt(
+    model: Path,
+    precision: str,
+    beam_size: int,
+    engine: str = "torch",
+    shortlist: Path | None = None,
+) -> Contender:
     """Return `nmt translate` as it is; with the engine ctranslate2, of an export."""
     search = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
     search += ["--length-penalty-form", "power", "--engine", engine]
     # An export has its own.
     search += ["--precision", precision] if engine == "torch" else []
+    search += ["--shortlist", str(shortlist)] if shortlist else []
 
     def command(source: Path, output: Path, _: int) -> list[str]:
         files = ["--input", str(source), "--output", str(output), "--device", "cpu", "--quiet"]
@@ -76,10 +84,20 @@ def nmt(model: Path, precision: str, beam_size: int, engine: str = "torch") -> C
 
     def loop(source: Path, output: Path, _: int) -> list[str]:
         settings = [str(model), precision, str(beam_size), str(ALPHA), engine]
+        settings += [str(shortlist)] if shortlist else []
         return _process(sys.executable, "nmt_process", source, output, _WARMUP_LINES, settings)
 
     name = "nmt" if engine == "torch" else f"nmt by {engine}"
+    name = f"{name} with a shortlist" if shortlist else name
     return Contender(name, precision, beam_size, command, loop)
+
+
+def export_shortlist(vocabulary: Path, folder: Path) -> Path:
+    """Write the shortlist of Multi30k's training text."""
+    data, out = corpora.multi30k_by(vocabulary, folder / "data-of-shortlist"), folder / "shortlist"
+    command = [sys.executable, "-m", "nmt", "export", "shortlist", str(data), str(out), "--quiet"]
+    subprocess.run(command, check=True)
+    return out
 
 
 def ctranslate2(
