@@ -78,7 +78,7 @@ def export(
     if form not in formats:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
     if not out.resolve().parent.is_dir():
-        raise UsageError(f"{out.parent}: no such folder")
+        raise UsageError(f"{out.parent}: no such folder; make it, or choose another")
     given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
     own = ("--quantization",) if form == _CTRANSLATE2 else ("--frequent", "--best")
     for option, value in given.items():

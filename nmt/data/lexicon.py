@@ -68,24 +68,19 @@ def learn_lexicon(
     step = max(1, -(-_links(pairs) // most_links))
     src, tgt = pairs.rows(np.arange(0, len(pairs), step))
     tell = on_progress or (lambda _: None)
-    keys = np.concatenate(
-        [
-            np.unique(sources * tgt_vocab_size + targets)
-            for sources, targets, _ in _facing(src, tgt, src_vocab_size)
-        ]
-    )
-    keys = np.unique(keys)
+    # Of each chunk its entries' keys, the number of each link's among them, and where the links of
+    # each target token begin.
+    found: list[tuple[Integers, NDArray[np.int32], Integers]] = []
+    for sources, targets, begins in _facing(src, tgt, src_vocab_size):
+        own, entries = np.unique(sources * tgt_vocab_size + targets, return_inverse=True)
+        found.append((own, entries.astype(np.int32), begins))
     tell(1)
-    # Of each link the number of its entry, and of each chunk where its target tokens begin.
+    keys = np.unique(np.concatenate([own for own, _, _ in found]))  # (entries,)
     chunks = [
-        (
-            torch.from_numpy(
-                np.searchsorted(keys, sources * tgt_vocab_size + targets).astype(np.int32)
-            ),
-            begins,
-        )
-        for sources, targets, begins in _facing(src, tgt, src_vocab_size)
+        (torch.from_numpy(np.searchsorted(keys, own)[entries].astype(np.int32)), begins)
+        for own, entries, begins in found
     ]
+    del found  # as large as the chunks
     of_source = torch.from_numpy(keys // tgt_vocab_size)  # (entries,)
     probs = torch.ones(len(keys), dtype=torch.float64)  # at first all alike
     tell(1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model_config import ModelConfig
 from nmt.models.dropout import dropout
 
 
@@ -39,3 +40,25 @@ class TokenEmbedding(nn.Module):
         if positions is not None:
             embedded = embedded + positions.to(embedded.dtype)
         return dropout(embedded, self.dropout, self.training)
+
+
+def shared_embeddings(
+    config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
+) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
+    """Return the target's embedding, the source's, and the output projection (V, D).
+
+    They are one, two or three matrices, as `tie_embeddings` says (section 3.4).
+    """
+    width = config.d_model
+    target = TokenEmbedding(tgt_vocab_size, width, config.dropout)
+    source = (
+        target
+        if config.tie_embeddings == "all"
+        else TokenEmbedding(src_vocab_size, width, config.dropout)
+    )
+    projection = (
+        nn.Parameter(nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5))
+        if config.tie_embeddings == "none"
+        else target.weight
+    )
+    return target, source, projection

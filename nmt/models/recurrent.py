@@ -23,7 +23,7 @@ from nmt.model_config import RecurrentConfig
 from nmt.models.additive_attention import Keys
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.dropout import add_dropped, dropout
-from nmt.models.embeddings import TokenEmbedding
+from nmt.models.embeddings import shared_embeddings
 from nmt.models.lstm import BidirectionalLSTM, reversal
 from nmt.models.recurrent_decoder import InputFeedingDecoder, Passed, joined, split
 from nmt.models.table import Table
@@ -55,19 +55,10 @@ class RecurrentModel(TranslationModel):
     def __init__(self, config: RecurrentConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        width = config.d_model
-        self.tgt_embedding = TokenEmbedding(tgt_vocab_size, width, config.dropout)
-        self.src_embedding = (
-            self.tgt_embedding
-            if config.tie_embeddings == "all"
-            else TokenEmbedding(src_vocab_size, width, config.dropout)
+        self.tgt_embedding, self.src_embedding, self.output_projection = shared_embeddings(
+            config, src_vocab_size, tgt_vocab_size
         )
-        self.output_projection = (
-            nn.Parameter(nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5))
-            if config.tie_embeddings == "none"
-            else self.tgt_embedding.weight
-        )
-        widths = [width] + [config.d_hidden] * (config.num_encoder_layers - 1)
+        widths = [config.d_model] + [config.d_hidden] * (config.num_encoder_layers - 1)
         self.encoder = nn.ModuleList(BidirectionalLSTM(one, config.d_hidden) for one in widths)
         self.decoder = InputFeedingDecoder(config)
 

@@ -25,7 +25,7 @@ from nmt.models.attention import (
     noting_weights,
 )
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.embeddings import TokenEmbedding
+from nmt.models.embeddings import shared_embeddings
 from nmt.models.feed_forward import feed_forward
 from nmt.models.key_value_cache import KeyValueCache, first_of, reorder_
 from nmt.models.linear import linear
@@ -132,17 +132,8 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        width = config.d_model
-        self.tgt_embedding = TokenEmbedding(tgt_vocab_size, width, config.dropout)
-        self.src_embedding = (
-            self.tgt_embedding
-            if config.tie_embeddings == "all"
-            else TokenEmbedding(src_vocab_size, width, config.dropout)
-        )
-        self.output_projection = (
-            nn.Parameter(nn.init.normal_(torch.empty(tgt_vocab_size, width), std=width**-0.5))
-            if config.tie_embeddings == "none"
-            else self.tgt_embedding.weight
+        self.tgt_embedding, self.src_embedding, self.output_projection = shared_embeddings(
+            config, src_vocab_size, tgt_vocab_size
         )
         self.src_positions, self.tgt_positions = added_positions(config), added_positions(config)
         self.rotations = turning_positions(config)
