@@ -19,9 +19,9 @@ from nmt.data.folder import DataFolder
 _EUROPARL_PAIRS = 100_000
 
 
-def multi30k(out: Path) -> Path:
-    """Prepare Multi30k en-de with a vocabulary of 8,000: captions of 13 words."""
-    return _multi30k(out, "--vocab-size", "8000")
+def multi30k(out: Path, vocab_size: int = 8_000) -> Path:
+    """Prepare Multi30k en-de: captions of 13 words."""
+    return _multi30k(out, "--vocab-size", str(vocab_size))
 
 
 def multi30k_by(vocabulary: Path, out: Path) -> Path:

@@ -28,3 +28,9 @@ def publish(text: str) -> None:
     if path := os.environ.get("NMT_BENCH_OUT"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(f"{text}\n\n")
+
+
+def publish_picture(name: str, picture: str) -> None:
+    """Write an SVG picture beside the file."""
+    if path := os.environ.get("NMT_BENCH_OUT"):
+        Path(path).with_name(f"{name}.svg").write_text(picture, encoding="utf-8")

@@ -1,0 +1,201 @@
+"""The claim of "Attention Is All You Need", measured: attention beside recurrence and convolution.
+
+Models of about as many parameters learn Multi30k by one recipe, but for the learning rate, in turn
+and a stretch of updates each time, so that a slow minute hits all alike. Each has the updates that
+are asked for; then all go on for as long as the slowest took for them. What is taken: BLEU of the
+valid text after the same updates and after the same time; and of the models of the same updates,
+BLEU of the test text, how fast it is translated, and how BLEU falls on lines of several captions,
+of a length that training never showed.
+
+NMT_BENCH_MODELS    which of `MODELS`, with semicolons between, or `all`; a model of each of the
+                    three families by default
+NMT_BENCH_UPDATES   updates of each, 1,600 by default
+NMT_BENCH_ROUNDS    measurements of each translation, 3 by default
+NMT_BENCH_WORK      a folder that keeps data and runs: a benchmark that was interrupted goes on
+NMT_BENCH_OUT       a file that the tables are added to; the picture comes to stand beside it
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import corpora
+from benchmarks.learning import History, Model, history, train
+from benchmarks.machine import CORES, describe
+from benchmarks.report import publish, publish_picture, spread, table
+from benchmarks.translation_contenders import nmt
+
+from nmt.models.model_file import load_model
+from nmt.plot import Panel, Series, draw_curves
+from nmt.scoring.metrics import score
+
+pytestmark = pytest.mark.benchmark
+
+# Learning rates are the better of two by valid perplexity after 200 updates, 150 of them of warm-up:
+# 0.0015 and 0.003 for Transformers, 0.002 and 0.004 for LSTMs, 0.003 and 0.006 for convolutions.
+MODELS = {
+    "Transformer": Model("transformer_small", 0.003),
+    "LSTMs": Model("rnn_attention_small", 0.004),
+    "convolutions": Model("conv_seq2seq_small", 0.006),
+    "modern": Model("transformer_modern_small", 0.003),
+    "relative": Model("transformer_small", 0.003, {"positions": "relative"}),
+    "6 + 1 layers": Model(
+        "transformer_small", 0.003, {"num_encoder_layers": 6, "num_decoder_layers": 1}
+    ),
+}
+FAMILIES = "Transformer;LSTMs;convolutions"
+CHOSEN = os.environ.get("NMT_BENCH_MODELS", FAMILIES)
+NAMES = list(MODELS) if CHOSEN == "all" else CHOSEN.split(";")
+UPDATES = int(os.environ.get("NMT_BENCH_UPDATES", "1600"))
+STRETCHES = 8
+ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "3"))
+BEAM_SIZE = 5
+CAPTIONS = (1, 2, 3, 4, 6, 8)
+"""Of a line."""
+TEST_LINES = 960  # the first of 1,000: full lines of any of these
+
+
+@dataclass(frozen=True)
+class Translated:
+    """What a model made of the test text, by the number of captions of a line."""
+
+    bleu: list[float]
+    seconds: list[float]
+    """Of lines of one caption, a figure each round."""
+
+
+def test_architectures(tmp_path: Path) -> None:
+    work = Path(os.environ.get("NMT_BENCH_WORK", tmp_path))
+    work.mkdir(exist_ok=True)
+    data = work / "data"
+    if not data.exists():
+        corpora.multi30k(data, vocab_size=4_000)
+    histories, files = learn(data, work)
+    translated = translate(files, tmp_path)
+    publish(f"{describe()}; {CORES} threads")
+    publish(learning_table(histories, files, translated))
+    publish(length_table(translated))
+    publish_pictures(histories, translated)
+    assert all(max(one.bleu) > 0 for one in histories.values())
+
+
+def learn(data: Path, work: Path) -> tuple[dict[str, History], dict[str, Path]]:
+    """Train all for the same updates and the same time; return the models of the same updates."""
+    every = UPDATES // STRETCHES
+    runs = {name: work / f"run-{list(MODELS).index(name)}" for name in NAMES}
+    files = {name: Path(f"{run}.safetensors") for name, run in runs.items()}
+    histories: dict[str, History] = {}
+    for stretch in range(1, STRETCHES + 1):
+        for name, run in runs.items():
+            histories[name] = train(MODELS[name], data, run, stretch * every, every)
+    for name, file in files.items():
+        if not file.exists():
+            shutil.copyfile(runs[name] / "last.safetensors", file)
+    slowest = same_time(histories)
+    for name, run in runs.items():
+        while (reached := history(run)).seconds[-1] < slowest:
+            train(MODELS[name], data, run, reached.updates[-1] + every, every)
+        histories[name] = history(run)
+    return histories, files
+
+
+def same_time(histories: Mapping[str, History]) -> float:
+    """Return the seconds that the slowest model took for the updates that all have."""
+    return max(one.seconds[STRETCHES - 1] for one in histories.values())
+
+
+def translate(files: Mapping[str, Path], folder: Path) -> dict[str, Translated]:
+    """Translate test lines of all numbers of captions by each model, in turn."""
+    sides = corpora.multi30k_test(TEST_LINES)
+    found = {name: Translated([], []) for name in files}
+    for captions in CAPTIONS:
+        sources, references = (joined(side, captions) for side in sides)
+        text = folder / f"test-{captions}"
+        text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+        for number in range(ROUNDS if captions == 1 else 1):
+            for name, file in files.items():
+                output = folder / f"{file.stem}-{captions}-{number}"
+                seconds = nmt(file, "fp32", BEAM_SIZE).time_loop(text, output, 0)
+                if captions == 1:
+                    found[name].seconds.append(seconds)
+                if number == 0:
+                    lines = output.read_text(encoding="utf-8").split("\n")[:-1]
+                    found[name].bleu.append(score(lines, [references])["bleu"].score)
+    return found
+
+
+def joined(lines: Sequence[str], count: int) -> list[str]:
+    """Make one line of each `count` lines."""
+    return [" ".join(lines[start : start + count]) for start in range(0, len(lines), count)]
+
+
+def learning_table(
+    histories: Mapping[str, History],
+    files: Mapping[str, Path],
+    translated: Mapping[str, Translated],
+) -> str:
+    """Return the table of what they reach, and what it takes."""
+    seconds = same_time(histories)
+    header = [
+        "",
+        "parameters",
+        "ms an update",
+        f"valid BLEU after {UPDATES:,} updates",
+        f"after {seconds / 60:.1f} minutes",
+        "test BLEU",
+        f"sentences/s, beam {BEAM_SIZE}, median of {ROUNDS} (range)",
+    ]
+    rows = []
+    for name, one in histories.items():
+        model, _ = load_model(files[name])
+        rows.append(
+            [
+                name,
+                f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+                f"{1000 * one.seconds[-1] / one.updates[-1]:.0f}",
+                f"{one.bleu[STRETCHES - 1]:.2f}",
+                f"{np.interp(seconds, one.seconds, one.bleu):.2f}",
+                f"{translated[name].bleu[0]:.2f}",
+                spread([TEST_LINES / taken for taken in translated[name].seconds], ".1f"),
+            ]
+        )
+    return table(header, rows)
+
+
+def length_table(translated: Mapping[str, Translated]) -> str:
+    """Return the table of BLEU by the number of captions of a line."""
+    header = ["test BLEU, captions of a line", *map(str, CAPTIONS)]
+    return table(
+        header, [[name, *(f"{x:.2f}" for x in one.bleu)] for name, one in translated.items()]
+    )
+
+
+def publish_pictures(
+    histories: Mapping[str, History], translated: Mapping[str, Translated]
+) -> None:
+    """Draw BLEU over updates, over time, and over the length of lines."""
+    bleu = {name: one.bleu for name, one in histories.items()}
+    updates = {name: one.updates for name, one in histories.items()}
+    minutes = {name: [x / 60 for x in one.seconds] for name, one in histories.items()}
+    _publish_picture("updates", "update", updates, bleu)
+    _publish_picture("time", "minutes of training", minutes, bleu)
+    captions = dict.fromkeys(translated, CAPTIONS)
+    test = {name: one.bleu for name, one in translated.items()}
+    _publish_picture("length", "captions of a line", captions, test)
+
+
+def _publish_picture(
+    what: str,
+    x_label: str,
+    places: Mapping[str, Sequence[float]],
+    bleu: Mapping[str, Sequence[float]],
+) -> None:
+    series = [Series(name, list(zip(x, bleu[name], strict=True))) for name, x in places.items()]
+    picture = draw_curves([Panel("", series, "")], f"BLEU over {what}", x_label=x_label)
+    publish_picture(f"bleu-over-{what}", picture)
