@@ -45,15 +45,14 @@ class History:
     """Of the valid text."""
 
 
-def train(model: Model, data: Path, run: Path, updates: int, every: int) -> History:
-    """Train until so many updates, or not at all if there are as many; validate every so many."""
-    if not run.exists() or history(run).updates[-1] < updates:
+def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
+    """Go on to so many updates if the run has fewer; validate every so many."""
+    if not run.exists() or updates not in history(run).updates:
         values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
         values |= {"max_updates": updates, "validate_every": every, "log_every": every}
         command = ["train", str(data), "--out", str(run), "--model", model.preset, "--quiet"]
         command += [f"--set={key}={value}" for key, value in values.items()]
         subprocess.run([sys.executable, "-m", "nmt", *command], check=True, env=environment())
-    return history(run)
 
 
 def history(run: Path) -> History:

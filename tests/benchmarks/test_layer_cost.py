@@ -1,0 +1,133 @@
+"""The paper's Table 1, measured: what a layer costs at growing lengths of sentences.
+
+Self-attention to all of a sentence, with relative positions, and to a neighbourhood; LSTMs; and
+convolutions with gated linear units over 3 tokens. All are 512 wide, as the base model, and go
+forward and backward over 4,096 tokens: 64 sentences of 64 at first, one of 4,096 at last. So a
+column that does not grow is one whose cost goes by the number of tokens. The decoder's LSTM has
+input feeding, without what it attends to; so it goes step by step, where the encoder's knows all
+inputs beforehand.
+
+    NMT_BENCH_ROUNDS    measurements of each layer and length, 5 by default; the fastest counts
+    NMT_BENCH_OUT       a file that the tables are added to; the picture comes to stand beside it
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from benchmarks.machine import describe
+from benchmarks.report import publish, publish_picture, table
+from pairs import batch_of
+from torch import Tensor
+
+from nmt.data.batches import Packed
+from nmt.model_config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
+from nmt.models.attention import SelfAttention
+from nmt.models.gated_convolution import GatedConvolution, Neighbours
+from nmt.models.lstm import BidirectionalLSTM, reversal
+from nmt.models.packed_attention import Sentences
+from nmt.models.presets import PRESETS
+from nmt.models.recurrent_decoder import InputFeedingDecoder
+from nmt.models.table import Table
+from nmt.plot import Panel, Series, draw_curves
+from nmt.training.memory import LiveBytes
+
+pytestmark = pytest.mark.benchmark
+
+ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+TOKENS = 4096
+LENGTHS = [2**power for power in range(6, 13)]
+BASE = TransformerConfig()
+WIDTH = BASE.d_model
+KERNEL = ConvolutionalConfig().kernel_width
+WIDE = TransformerConfig(**PRESETS["transformer_local"].changes).attention_window  # type: ignore[arg-type]
+
+Layer = Callable[[Tensor], Tensor]
+"""From states (n, D) to states of the same tokens."""
+
+
+def attention(config: TransformerConfig, packed: Packed, causal: bool) -> Layer:
+    layer = SelfAttention(config)
+    sentences = Sentences.of(packed, as_packed=False)
+    return partial(layer, sentences=sentences, causal=causal)
+
+
+def convolution(packed: Packed, causal: bool) -> Layer:
+    layer = GatedConvolution(WIDTH, KERNEL, dropout=0.0)
+    neighbours = Neighbours.of(packed, KERNEL, torch.empty(0), causal=causal)
+    return lambda x: layer(neighbours.of_each(x))
+
+
+def recurrence(packed: Packed, causal: bool) -> Layer:
+    laid_out = Table.of(packed)
+    order, places = reversal(laid_out), laid_out.tokens.t()  # (S, B)
+    if not causal:
+        layer = BidirectionalLSTM(WIDTH, WIDTH)
+        return lambda x: layer(x[places], order)
+    config = RecurrentConfig(num_decoder_layers=1, d_model=WIDTH, d_hidden=WIDTH, dropout=0.0)
+    decoder = InputFeedingDecoder(config)
+    beginning = decoder.beginning(len(laid_out.tokens))
+    return lambda x: decoder(x[places], beginning, attend=lambda queries: queries)[0]
+
+
+LAYERS: dict[str, Callable[[Packed, bool], Layer]] = {
+    "self-attention": partial(attention, BASE),
+    f"relative, k = {BASE.max_relative_distance}": partial(
+        attention, TransformerConfig(positions="relative")
+    ),
+    **{
+        f"r = {r}": partial(attention, TransformerConfig(attention_window=r))
+        for r in (WIDE // 4, WIDE)
+    },
+    "LSTM": recurrence,
+    "convolution": convolution,
+}
+
+
+def test_layer_cost() -> None:
+    publish(f"{describe()}, {torch.get_num_threads()} threads")
+    panels = []
+    for side, causal in (("encoder", False), ("decoder", True)):
+        costs = [[cost(name, length, causal=causal) for name in LAYERS] for length in LENGTHS]
+        seconds, sizes = ([[one[i] for one in row] for row in costs] for i in (0, 1))
+        header = [f"{side}, tokens of a sentence", *LAYERS]
+        for rows, unit, scale in ((seconds, "ms", 1e3), (sizes, "MiB held at most", 2**-20)):
+            cells = [
+                [f"{length:,}", *(f"{scale * x:,.0f}" for x in row)]
+                for length, row in zip(LENGTHS, rows, strict=True)
+            ]
+            publish(table([f"{header[0]} ({unit})", *header[1:]], cells))
+        series = [
+            Series(name, [(n, 1e3 * row[i]) for n, row in zip(LENGTHS, seconds, strict=True)])
+            for i, name in enumerate(LAYERS)
+        ]
+        panels.append(Panel(side.capitalize(), series, "ms", log_scale=True, legend_values=False))
+    title = f"A layer over {TOKENS:,} tokens, forward and backward"
+    publish_picture("layer-cost", draw_curves(panels, title, x_label="tokens of a sentence"))
+    assert all(series.points for panel in panels for series in panel.series)
+
+
+def cost(name: str, length: int, *, causal: bool) -> tuple[float, int]:
+    """Return the fastest time in seconds, and the most bytes that tensors hold at one time."""
+    torch.manual_seed(1)
+    sentences = [[5] * (length - 1)] * (TOKENS // length)
+    layer = LAYERS[name](batch_of(sentences, [[6]] * len(sentences)).src, causal)
+    x = torch.randn(TOKENS, WIDTH, requires_grad=True)  # (n, D)
+
+    def work() -> None:
+        layer(x).sum().backward()  # type: ignore[no-untyped-call]
+
+    with LiveBytes() as live:
+        work()
+    fastest = math.inf
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        work()
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest, live.most
