@@ -13,7 +13,7 @@ from benchmarks.contenders import environment
 
 RECIPE: Mapping[str, object] = {
     "dropout": 0.3,
-    "batch_tokens": 1000,
+    "batch_tokens": 2000,
     "schedule": "inverse_sqrt",  # knows no last update, so that any training can go on
     "warmup_updates": 300,
     "ema_decay": 0.995,
