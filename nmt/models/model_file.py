@@ -64,6 +64,11 @@ class ModelCard:
             self.architecture, self.config, len(self.src_vocabulary), len(self.tgt_vocabulary)
         )
 
+    @property
+    def vocabulary_bytes(self) -> int:
+        """Bytes of the SentencePiece models in the file; one that both sides share counts once."""
+        return sum(map(len, {self.src_vocabulary.model, self.tgt_vocabulary.model}))
+
     def differences(self, other: ModelCard) -> list[str]:
         """Return what keeps the two models' weights from being averaged."""
         found = []

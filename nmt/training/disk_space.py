@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.files import megabytes
-from nmt.models.model_file import ModelCard
 from nmt.training.checkpoint import STATES_KEPT
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
@@ -24,9 +23,14 @@ class Need:
     model_bytes: int
 
     @classmethod
-    def of(cls, config: TrainingConfig, card: ModelCard, optimizer: Optimizer) -> Need:
-        """Return what a run with these settings and vectors needs."""
-        vocabularies = {card.src_vocabulary.model, card.tgt_vocabulary.model}
+    def of(cls, config: TrainingConfig, optimizer: Optimizer, *, vocabulary_bytes: int) -> Need:
+        """Return what a run with these settings and vectors needs.
+
+        Args:
+            config: how often it saves, and how much it keeps.
+            optimizer: all vectors of a training state; they may be without values.
+            vocabulary_bytes: of the SentencePiece models that stand in each model file.
+        """
         # A file comes before another goes. Until the next state is written, the best of the last
         # one stay beside the present ones. The last model and the best are links, or files of
         # their own.
@@ -36,7 +40,7 @@ class Need:
             states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,
-            model_bytes=optimizer.weights.master.nbytes + sum(map(len, vocabularies)),
+            model_bytes=optimizer.weights.master.nbytes + vocabulary_bytes,
         )
 
     @property

@@ -111,7 +111,9 @@ def dry_run(
         ((micro_batch_bytes(recipe, sizes, update.batches[0]), update) for update in candidates),
         key=lambda sized: sized[0],
     )
-    disk = Need.of(recipe.training, trainer.card, trainer.optimizer)
+    disk = Need.of(
+        recipe.training, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes
+    )
     flops = trainer.flops(found.lengths) / found.updates
     rate = matrix_product_rate(device, DTYPES[recipe.training.precision])
     figures = _try(trainer, largest, rate)

@@ -151,7 +151,13 @@ def _train(
             # Only now, so that a recipe that does not fit the data can be put right in this folder.
             with ranks.together():
                 if ranks.is_first:
-                    check_space(run, Need.of(recipe.training, trainer.card, trainer.optimizer))
+                    vocabulary_bytes = trainer.card.vocabulary_bytes
+                    check_space(
+                        run,
+                        Need.of(
+                            recipe.training, trainer.optimizer, vocabulary_bytes=vocabulary_bytes
+                        ),
+                    )
                     run.write_config(recipe, data.fingerprint, initial, ranks=ranks.world_size)
             trainer.train()
     except Stopped:

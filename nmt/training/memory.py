@@ -57,10 +57,15 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
 
 def held_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> dict[str, int]:
     """Return the memory of all that training keeps for each weight, by what it is."""
+    return optimizer_without_values(recipe, vocabulary_sizes).held_bytes()
+
+
+def optimizer_without_values(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> Optimizer:
+    """Return all vectors that training keeps, which have sizes and no content."""
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
         weights = FlatWeights(model, DTYPES[recipe.training.precision])
-        return Optimizer(weights, recipe.training, recipe.model.d_model).held_bytes()
+        return Optimizer(weights, recipe.training, recipe.model.d_model)
 
 
 class LiveBytes(TorchDispatchMode):

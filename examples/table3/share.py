@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Make a data folder of a share of another one's training pairs.
+
+    python share.py DATA SHARE OUT
+
+The pairs are evenly spaced over the text. The vocabulary, and what is validated on, stay the same,
+so that perplexities at several shares can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import Settings
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import NMTError, UsageError
+
+CHUNK = 100_000
+CLEANED = ("control", "identical", "ratio", "symbols", "script", "overlap", "duplicate")
+"""Rules that have judged these pairs before, which nothing is left to do for."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line, and make the folder."""
+    parser = argparse.ArgumentParser(
+        description="Make a data folder of a share of another one's training pairs."
+    )
+    parser.add_argument("data", type=Path, metavar="DATA", help="a folder that nmt prepare wrote")
+    parser.add_argument("share", type=float, metavar="SHARE", help="above 0 and below 1")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the data folder to make")
+    given = parser.parse_args(arguments)
+    try:
+        make_share(given.data, given.share, given.out)
+    except NMTError as error:
+        print(f"share.py: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+
+
+def make_share(path: Path, share: float, out: Path) -> DataFolder:
+    """Write `out`; UsageError where that share cannot be had of the folder at `path`."""
+    data = DataFolder.open(path)
+    if not 0 < share < 1:
+        raise UsageError(f"SHARE is {share}: must be above 0 and below 1")
+    if any(corpus.weight != 1 or corpus.tag for corpus in data.info.train.corpora):
+        raise UsageError(f"{path}: has corpora with weights or tags, which a share would lose")
+    chosen = evenly_spaced(len(data.train), share)
+    if not len(chosen):
+        raise UsageError(f"{path}: a share of {share} of {len(data.train)} pairs is none")
+    settings = data.info.settings
+    text = out.with_name(f"{out.name}-text")
+    text.mkdir(parents=True, exist_ok=True)
+    for side, lang in enumerate((data.src_lang, data.tgt_lang)):
+        with (text / f"train.{lang}").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in _lines(data, chosen, side))
+    made = prepare(
+        PrepareOptions(
+            out=out,
+            train=(str(text / "train"),),
+            valid=str(path / "valid"),
+            vocab=tuple(path / file.name for file in data.info.vocabulary.files),
+            settings=Settings(
+                src_lang=settings.src_lang,
+                tgt_lang=settings.tgt_lang,
+                separate_vocab=settings.separate_vocab,
+                moses_normalize=settings.moses_normalize,
+                moses_tokenize=settings.moses_tokenize,
+                max_length=settings.max_length,
+                keep=CLEANED,
+            ),
+            workers=len(os.sched_getaffinity(0)),
+        )
+    )
+    shutil.rmtree(text)
+    return made
+
+
+def evenly_spaced(total: int, share: float) -> NDArray[np.int64]:
+    """Return `share` of the indices below `total`: a half of 5 are 0 and 2."""
+    count = round(total * share)
+    return np.arange(count) * total // max(1, count)
+
+
+def _lines(data: DataFolder, chosen: NDArray[np.int64], side: int) -> Iterator[str]:
+    vocabulary: Vocabulary = (data.src_vocabulary, data.tgt_vocabulary)[side]
+    for start in range(0, len(chosen), CHUNK):
+        rows = data.train.rows(chosen[start : start + CHUNK])[side]
+        ends = np.cumsum(rows.lengths)[:-1]
+        yield from vocabulary.decode([ids.tolist() for ids in np.split(rows.ids, ends)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The recipe of Table 3: a share of the data, costs, the table, and two rows from end to end."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_training import environment, metrics, prepare_toy, train
+
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import Settings
+from nmt.data.options import PrepareOptions
+from nmt.data.prepare import prepare
+from nmt.errors import NMTError, UsageError
+
+TABLE_3 = Path(__file__).parents[1] / "examples" / "table3"
+sys.path.insert(0, str(TABLE_3))
+
+import results  # noqa: E402
+import share  # noqa: E402
+
+ROWS = ("transformer_base_heads1", "transformer_big")
+TINY = (
+    *("d_model=32", "d_ff=64", "num_encoder_layers=1", "num_decoder_layers=1", "batch_tokens=200"),
+    *("threads=1", "sample_translations=0", "matmul=torch"),
+)
+UPDATES = 20
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("toy"))
+
+
+# A share of the data
+
+
+def test_a_share_is_evenly_spaced() -> None:
+    assert share.evenly_spaced(10, 0.3).tolist() == [0, 3, 6]
+    assert share.evenly_spaced(5, 0.5).tolist() == [0, 2]
+
+
+def test_a_share_holds_those_pairs_and_the_same_vocabulary_and_valid_text(
+    data: Path, tmp_path: Path
+) -> None:
+    whole, part = DataFolder.open(data), share.make_share(data, 0.25, tmp_path / "quarter")
+    assert (len(whole.train), len(part.train)) == (300, 75)
+    for index in range(75):
+        assert np.array_equal(part.train.src(index), whole.train.src(4 * index))
+        assert np.array_equal(part.train.tgt(index), whole.train.tgt(4 * index))
+    for name in ("vocab.model", "valid.en", "valid.de", "valid.bin"):
+        assert (part.path / name).read_bytes() == (data / name).read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["quarter"]
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, 2.0, 0.001])
+def test_a_share_that_is_none_or_all_is_refused(data: Path, tmp_path: Path, wrong: float) -> None:
+    with pytest.raises(UsageError, match=r"(?i)share"):
+        share.make_share(data, wrong, tmp_path / "out")
+    assert not any(tmp_path.iterdir())
+
+
+def test_weights_which_a_share_would_lose_are_refused(data: Path, tmp_path: Path) -> None:
+    text = str(data / "valid")  # any text will do
+    weighted = prepare(
+        PrepareOptions(
+            out=tmp_path / "weighted",
+            train=(text,),
+            valid=text,
+            vocab=(data / "vocab.model",),
+            weights={text: 2.0},
+            settings=Settings(src_lang="en", tgt_lang="de", keep=("overlap",)),
+        )
+    )
+    with pytest.raises(UsageError, match="weights"):
+        share.make_share(weighted.path, 0.5, tmp_path / "out")
+
+
+# Costs
+
+
+@pytest.mark.parametrize(
+    ("preset", "hours", "cost"),
+    [("transformer_base", 12, 3.3e18), ("transformer_big", 3.5 * 24, 2.3e19)],
+)
+def test_cost_by_time_is_the_papers_on_its_machine(preset: str, hours: float, cost: float) -> None:
+    # Section 5.2 and Table 2's footnote: 8 P100 GPUs that sustain 9.5 TFLOP/s each.
+    machine = {"kind": "start", "matrix_product_flops_per_second": 8 * 9.5e12}
+    found = results.flops_by_time([machine, {"kind": "train", "seconds": 3600 * hours}])
+    assert found == pytest.approx(cost, rel=0.01)
+    assert results.PAPER_FLOPS[preset] == cost
+
+
+def test_cost_by_time_takes_each_machine_that_a_run_has_been_on() -> None:
+    records: list[dict[str, Any]] = [
+        {"kind": "start", "matrix_product_flops_per_second": 10.0},
+        {"kind": "train", "seconds": 2.0},
+        {"kind": "valid"},
+        {"kind": "train", "seconds": 5.0},
+        {"kind": "start", "matrix_product_flops_per_second": 100.0},
+        {"kind": "train", "seconds": 6.0},
+    ]
+    assert results.flops_by_time(records) == 5 * 10 + 1 * 100
+
+
+# The table
+
+
+def test_rows_that_have_not_run_show_the_papers_figures_alone(data: Path) -> None:
+    lines = results.report({}, DataFolder.open(data)).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`" in line]
+    assert len(cells) == 20
+    assert cells[7][:3] == ["C", "`transformer_base_layers2`", "-"]
+    assert cells[7][3:] == ["-", "6.11", "-", "23.7", "-", "36M", "-", "-", "-"]
+    assert cells[-1][3:] == ["-", "4.33", "-", "26.4", "-", "213M", "-", "-", "2.3e19"]
+
+
+def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path) -> None:
+    run = train(data, tmp_path / "run", max_updates=8, validate_every=7)
+    with pytest.raises(NMTError, match="no validation of update 8"):
+        results.read_result(run, results.epoch_lengths(DataFolder.open(data)))
+
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-C", str(TABLE_3), f"PYTHON={shlex.quote(sys.executable)}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"DATA": "missing"}, "missing is no data folder: set DATA"),
+        ({"UPDATES": "15"}, "UPDATES=15 must be a multiple of 10"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_told_in_a_line(
+    data: Path, tmp_path: Path, wrong: dict[str, str], said: str
+) -> None:
+    values = {"DATA": str(data), "WORK": str(tmp_path), "ROWS": ROWS[0]} | wrong
+    done = make(*(f"{name}={value}" for name, value in values.items()))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+@needs_make
+def test_two_rows_from_a_share_of_the_data_to_the_table(data: Path, tmp_path: Path) -> None:
+    options = " ".join(f"--set {one}" for one in TINY)
+    arguments = [f"DATA={data}", f"WORK={tmp_path}", f"UPDATES={UPDATES}", "SHARE=0.5"]
+    arguments += [f"ROWS={' '.join(ROWS)}", "PROCESSES=1", "PRECISION=fp32"]
+    arguments += [f"TRAIN_OPTIONS={options}"]
+
+    done = make(*arguments)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")]
+    found = {row[2].strip(" `"): [cell.strip() for cell in row[3:-1]] for row in rows[1:]}
+    for preset, updates in zip(ROWS, (UPDATES, 3 * UPDATES), strict=True):
+        run = tmp_path / f"{UPDATES}-updates-of-0.5" / preset
+        last = metrics(run, "valid")[-1]
+        assert last["update"] == updates
+        assert found[preset][:2] == [f"{updates}", f"{last['perplexity']:.2f}"]
+        # 20 updates are five epochs of four, whose work the run's own log knows from each update.
+        record, start = metrics(run, "train")[-1], metrics(run, "start")[-1]
+        rate = start["matrix_product_flops_per_second"]
+        by_time, counted = map(float, found[preset][7:9])
+        assert record["epoch"] == updates / 4
+        assert by_time == pytest.approx(record["seconds"] * rate, rel=0.05)
+        assert counted == pytest.approx(record["mfu"] * record["seconds"] * rate, rel=0.05)
+    assert found["transformer_base"][0] == "-"
+    assert "2 of 20 rows, trained on 150 pairs (en-de)" in done.stdout
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout
+
+    again = make(*arguments, "--dry-run")
+    assert again.returncode == 0
+    assert "nmt train" not in again.stdout
