@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nmt import console
+from nmt.cli import likelihood, likelihood_options
 from nmt.cli.options import Quiet
-from nmt.data.corpus import Encoding, read_lines, split_lines
-from nmt.errors import DataError, UsageError
+from nmt.errors import UsageError
 
-if TYPE_CHECKING:
-    from nmt.scoring.metrics import Score
-
-EXAMPLE = "nmt score test.de output.de --metric bleu --metric chrf++"
+EXAMPLE = (
+    "nmt score test.de output.de --metric bleu --metric chrf++\n\n"
+    "nmt score test.de new.de --baseline old.de --confidence 95\n\n"
+    "nmt score newstest2014-deen-ref.de.sgm output.de --card\n\n"
+    f"{likelihood.EXAMPLE}"
+)
 
 _DEFAULT_METRICS = ("bleu", "chrf", "ter")
-_TOKENISED_LINES = 100  # sacreBLEU's own threshold
-_CHUNK_BYTES = 1 << 20
+_TEXT, _FIGURES, _CHANCE, _OUTPUT = "Text", "Figures", "Chance", "Output"
 
 
 def score(
@@ -30,17 +28,50 @@ def score(
         Path,
         typer.Argument(
             metavar="REFERENCE",
-            help="The human translation, one sentence a line; .gz, .xz and .bz2 too.",
+            help="The human translation, one sentence a line; WMT's SGML (.sgm), or a column of a "
+            ".tsv file, such as test.tsv:2. .gz, .xz and .bz2 too.",
         ),
     ],
     hypothesis: Annotated[
         Path | None,
-        typer.Argument(metavar="HYPOTHESIS", help="The machine translation; stdin without it."),
+        typer.Argument(
+            metavar="HYPOTHESIS", help="The machine translation, likewise; stdin without it."
+        ),
     ] = None,
     more_references: Annotated[
         list[Path] | None,
-        typer.Option("--reference", help="A further human translation; may be repeated."),
+        typer.Option(
+            "--reference",
+            metavar="FILE",
+            help="A further human translation; may be repeated.",
+            rich_help_panel=_TEXT,
+        ),
     ] = None,
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another machine translation, to tell whether HYPOTHESIS differs from it by more "
+            "than chance; may be repeated.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What was translated: lines that were not are warned about. --model needs it.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    encoding: Annotated[
+        str,
+        typer.Option(
+            "--encoding",
+            help="Character encoding of the files; stdin is UTF-8.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = "utf-8",
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,6 +79,7 @@ def score(
             metavar="bleu|chrf|chrf++|ter",
             help="What to measure; may be repeated.",
             show_default=", ".join(_DEFAULT_METRICS),
+            rich_help_panel=_FIGURES,
         ),
     ] = None,
     tokenize: Annotated[
@@ -57,17 +89,87 @@ def score(
             metavar="13a|intl|zh|char|none",
             help="BLEU's tokenizer: zh for Chinese, char for Japanese.",
             show_default="13a",
+            rich_help_panel=_FIGURES,
         ),
     ] = None,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="BLEU and chrF ignore case, as TER always does.")
+        bool,
+        typer.Option(
+            "--lowercase",
+            help="BLEU and chrF ignore case, as TER always does.",
+            rich_help_panel=_FIGURES,
+        ),
     ] = False,
-    encoding: Annotated[
-        str, typer.Option("--encoding", help="Character encoding of the files; stdin is UTF-8.")
-    ] = "utf-8",
+    card: Annotated[
+        bool,
+        typer.Option(
+            "--card",
+            help="Every variant of BLEU instead, and which published figures it compares with.",
+            rich_help_panel=_FIGURES,
+        ),
+    ] = False,
+    tgt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANG",
+            help="With --card: the language of the translation, whose rules tokenise it.",
+            show_default="the ending of REFERENCE",
+            rich_help_panel=_FIGURES,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=50,
+            max=99.9,
+            help="Add to each figure the interval that holds so many per cent of its bootstrap "
+            "samples, 95 most often.",
+            show_default="no interval; 95 for differences",
+            rich_help_panel=_CHANCE,
+        ),
+    ] = None,
+    samples: Annotated[
+        int,
+        typer.Option(min=1, help="Samples of the bootstrap.", rich_help_panel=_CHANCE),
+    ] = 1000,
+    trials: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Trials of approximate randomisation, with --baseline.",
+            rich_help_panel=_CHANCE,
+        ),
+    ] = 10_000,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="Of what is drawn for both.", rich_help_panel=_CHANCE),
+    ] = 12345,
+    sentences: Annotated[
+        bool,
+        typer.Option(
+            "--sentences",
+            help="Print the figures of each line instead; with --json, as well. With --model "
+            "`SCORE<TAB>TEXT` for each line of REFERENCE, as `nmt translate --scores` does.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object: metric to score and signature.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object: metric to score, signature and all that was asked for.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = False,
+    model: likelihood_options.Models = None,
+    tokens: likelihood_options.Tokens = False,
+    rerank: likelihood_options.Rerank = False,
+    weight: likelihood_options.Weight = None,
+    length_penalty: likelihood_options.LengthPenalty = None,
+    length_penalty_form: likelihood_options.LengthPenaltyForm = None,
+    device: likelihood_options.Device = None,
+    precision: likelihood_options.Precision = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare a translation with its reference, line by line: BLEU, chrF, chrF++, TER.
@@ -76,85 +178,128 @@ def score(
     Higher is better; only for TER, the edits still to be made, lower is.
 
     Figures can be compared where their signatures are equal: report both.
-    """
-    from nmt.scoring import metrics
+    Whatever makes them compare with no others, such as subword marks left in, is warned about.
 
+    With --model, also how likely a model finds the texts: perplexity, that is exp of the mean
+    negative log-probability of a subword, end of sentence counted; lower is better. Without
+    HYPOTHESIS, of REFERENCE alone.
+    """
+    from nmt.cli import score_report as report
+    from nmt.data.corpus import Encoding
+    from nmt.scoring import metrics
+    from nmt.scoring.bleu_card import bleu_card
+    from nmt.scoring.figures import figure
+    from nmt.scoring.inputs import check_segments, name_of, read_stdin, read_text, stream_text
+    from nmt.scoring.pitfalls import pitfalls
+    from nmt.scoring.significance import Resampling
+
+    by_model = likelihood.ByModel.of(
+        model,
+        source,
+        forms={"sentences": sentences, "tokens": tokens, "rerank": rerank},
+        weight=weight,
+        length_penalty=length_penalty,
+        length_penalty_form=length_penalty_form,
+        device=device,
+        precision=precision,
+        encoding=encoding,
+    )
+    if by_model is not None and (by_model.form or hypothesis is None):
+        of_hypothesis = {
+            "HYPOTHESIS": hypothesis,
+            "--reference": more_references,
+            "--metric": metric,
+            "--tokenize": tokenize,
+            "--lowercase": lowercase or None,
+            "--baseline": baseline,
+            "--card": card or None,
+            "--tgt": tgt,
+            "--confidence": confidence,
+        }
+        likelihood.refuse_beside(by_model.form, of_hypothesis, as_json=as_json)
+        if by_model.form:
+            by_model.print_lines(reference)
+            return
+        lines = stream_text(reference, by_model.encoding)
+        figures = by_model.perplexities({"reference": (name_of(reference), lines)})
+        if as_json:
+            report.print_json(figures, [], 0.0)
+        else:
+            report.print_figures(figures, 0.0)
+        return
     names = metric or list(_DEFAULT_METRICS)
     metrics.check_metrics(names)
     if tokenize is not None:
         metrics.check_tokenizer(tokenize)
         if "bleu" not in names:
             raise UsageError("--tokenize is BLEU's, which --metric leaves out")
+    if card and (metric or tokenize or lowercase):
+        raise UsageError("--card has its own metrics: leave out --metric, --tokenize, --lowercase")
+    if tgt is not None and not card:
+        raise UsageError("--tgt is the language of --card, which is not asked for")
+    lang = _language(tgt, reference) if card else ""
+    resampling = Resampling(samples, trials, seed, confidence or 95.0)
+
     known = Encoding.find(encoding)
-    reference_paths = [reference, *(more_references or ())]
-    references = [_read_file(path, known) for path in reference_paths]
+    references = [read_text(path, known) for path in (reference, *(more_references or ()))]
     if hypothesis is None or hypothesis == Path("-"):
-        name, hypotheses = "stdin", _read_stdin()
+        output = read_stdin()
     else:
-        name, hypotheses = str(hypothesis), _read_file(hypothesis, known)
-    counted = zip(reference_paths, references, strict=True)
-    metrics.check_line_counts(
-        [*((str(path), len(lines)) for path, lines in counted), (name, len(hypotheses))]
-    )
+        output = read_text(hypothesis, known)
+    outputs = [output, *(read_text(path, known) for path in baseline or ())]
+    original = read_text(source, known) if source is not None else None
+    texts = [*references, *outputs, *([original] if original is not None else [])]
+    metrics.check_line_counts([(text.name, len(text.lines)) for text in texts])
+    check_segments(texts)
+    for warning in pitfalls(outputs, references, original, tokenised=tokenize == "none"):
+        console.warning(warning)
 
-    if "bleu" in names and tokenize != "none":
-        _warn_of_tokenised(name, metrics.tokenised_lines(hypotheses))
-    results = metrics.score(
-        hypotheses, references, names, tokenize=tokenize or "13a", lowercase=lowercase
-    )
-    if as_json:
-        print(json.dumps({name: _as_object(result) for name, result in results.items()}, indent=2))
+    known_lines = [text.lines for text in references]
+    if card:
+        measures = bleu_card(known_lines, lang)
     else:
-        console.print_table(
-            ("metric", "score", "signature", "detail"), [_as_row(r) for r in results.values()]
+        measures = metrics.measures(
+            names, known_lines, tokenize=tokenize or "13a", lowercase=lowercase
         )
-
-
-def _read_file(path: Path, encoding: Encoding) -> list[str]:
-    hint = "save it as UTF-8, or pass --encoding"
-    return _decode(read_lines(path, encoding), encoding, str(path), hint)
-
-
-def _read_stdin() -> list[str]:
-    if sys.stdin.isatty():
-        console.notice("reading the translation from the keyboard; Ctrl-D ends it")
-    chunks = iter(lambda: sys.stdin.buffer.read(_CHUNK_BYTES), b"")
-    return _decode(split_lines(chunks), Encoding.find("utf-8"), "stdin", "expected UTF-8")
-
-
-def _decode(lines: Iterable[bytes], encoding: Encoding, name: str, hint: str) -> list[str]:
-    texts = []
-    for number, line in enumerate(lines, start=1):
-        text = encoding.decode(line, number=number)
-        if text is None:
-            raise DataError(f"{name}: line {number:,} is not valid {encoding.name}; {hint}")
-        texts.append(text)
-    return texts
-
-
-def _warn_of_tokenised(name: str, lines: int) -> None:
-    if lines >= _TOKENISED_LINES:
-        console.warning(
-            f"{name} looks tokenised: {lines:,} lines end in ' .'; BLEU is defined on detokenised "
-            "text, or --tokenize none takes the text as it is"
+    figures = {
+        key: figure(
+            measure,
+            [text.lines for text in outputs],
+            resampling,
+            interval=confidence is not None,
+            by_line=sentences,
         )
-
-
-def _as_object(result: Score) -> dict[str, object]:
-    return {
-        "score": result.score,
-        "signature": result.signature,
-        "name": result.name,
-        **result.detail,
+        for key, measure in measures.items()
     }
+    if by_model is not None:
+        figures |= by_model.perplexities(
+            {
+                "reference": (references[0].name, references[0].lines),
+                "hypothesis": (output.name, output.lines),
+            }
+        )
+    baselines = [text.name for text in outputs[1:]]
+    if as_json:
+        report.print_json(figures, baselines, resampling.level)
+    elif sentences:
+        report.print_lines(figures, baselines)
+    else:
+        report.print_figures(figures, resampling.level)
+        if baselines:
+            print()
+            report.print_comparisons(figures, baselines, resampling.level)
 
 
-def _as_row(result: Score) -> tuple[str, str, str, str]:
-    detail = (f"{key.replace('_', ' ')} {_short(value)}" for key, value in result.detail.items())
-    return result.name, f"{result.score:.2f}", result.signature, ", ".join(detail)
+def _language(tgt: str | None, reference: Path) -> str:
+    from nmt.data.moses import has_moses_rules
+    from nmt.scoring.inputs import language_of
 
-
-def _short(value: object) -> str:
-    if isinstance(value, list):
-        return "/".join(f"{one:.1f}" for one in value)
-    return f"{round(value, 3) if isinstance(value, float) else value:,}"
+    if tgt is not None:
+        return tgt
+    found = language_of(reference)
+    if not has_moses_rules(found):
+        raise UsageError(
+            f"--card: {reference} does not end in a language that Moses knows, such as .de; "
+            "pass --tgt"
+        )
+    return found

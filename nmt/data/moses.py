@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from nmt.data.manifest import Settings
@@ -62,6 +63,36 @@ class Moses:
         from sacremoses import MosesDetokenizer
 
         return MosesDetokenizer(lang=primary_language(self.lang))
+
+
+@dataclass(frozen=True)
+class PlainMoses:
+    """Moses' `tokenizer.perl -l LANG` without further options: on its tokens many papers score."""
+
+    lang: str
+
+    @property
+    def name(self) -> str:
+        """What tokenises, its version and the language: all that its tokens depend on."""
+        return f"sacremoses-{version('sacremoses')}-{self.lang}"
+
+    def tokenize(self, line: str) -> str:
+        """Return the tokens with spaces between, none of them written as an entity."""
+        tokens: str = self._tokenizer.tokenize(line, return_str=True, escape=False)
+        return tokens
+
+    @cached_property
+    def _tokenizer(self) -> sacremoses.MosesTokenizer:
+        from sacremoses import MosesTokenizer
+
+        return MosesTokenizer(lang=primary_language(self.lang))
+
+
+def has_moses_rules(lang: str) -> bool:
+    """Return whether Moses knows the language by its code."""
+    from sacremoses import NonbreakingPrefixes
+
+    return primary_language(lang) in NonbreakingPrefixes().available_langs.values()
 
 
 def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:

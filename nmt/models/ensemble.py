@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Packed
+from nmt.data.batches import Batch, Packed
 from nmt.errors import UsageError
 from nmt.models.contract import DecoderState, Projection, TranslationModel
 from nmt.models.model_file import ModelCard
@@ -37,6 +37,10 @@ class Ensemble:
 
     def __init__(self, members: Sequence[TranslationModel]) -> None:
         self.members = members
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the members' last states, teacher-forced, side by side (n, F): see `project`."""
+        return torch.cat([member(batch) for member in self.members], dim=1)
 
     def begin(self, src: Packed) -> EnsembleState:
         """Return the members' states before the first target token."""

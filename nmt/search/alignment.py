@@ -9,7 +9,7 @@ Alignment Induction from Neural Machine Translation"). No model is trained to al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,14 +20,13 @@ from torch import Tensor
 from nmt.data.batches import Batch, collate
 from nmt.data.shards import TokenRows
 from nmt.models.contract import AttentionWeights, TranslationModel
-from nmt.models.out_of_memory import memory_errors
 from nmt.search.engine import Ids
+from nmt.search.forced import Pair, forced
 from nmt.search.pieces import WORD_START
 
 Floats = NDArray[np.float32]
 
 _FROM_TOP = 1  # the layer that aligns: the penultimate
-_BATCH_TOKENS = 4_096  # of either side, padding counted
 
 
 @dataclass(frozen=True)
@@ -67,57 +66,28 @@ class Aligner:
         self.model = model
         self.device = device
 
-    def attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats | None]:
+    def attention(self, pairs: Sequence[Pair]) -> list[Floats | None]:
         """Return (T, S) for each pair of source and target ids, eos in neither of them.
 
         There is none where there is not enough memory for it. See `between_tokens`.
         """
-        order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]))
-        found: dict[int, Floats | None] = {}
-        for numbers in _groups(pairs, order):
-            found |= zip(numbers, self._attention([pairs[n] for n in numbers]), strict=True)
-        return [found[number] for number in range(len(pairs))]
+        return forced(pairs, self._attention, self.device)
 
     @torch.inference_mode()
     def weights(self, source: Ids, target: Ids) -> AttentionWeights:
         """Return all weights of a pair of source and target ids, eos in neither of them."""
-        return self.model.attention_weights(self._batch([(source, target)]))
+        src, tgt = (TokenRows.of([ids], token_bytes=4) for ids in (source, target))
+        return self.model.attention_weights(collate(src, tgt).to(self.device))
 
     @torch.inference_mode()
-    def _attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats | None]:
-        try:
-            with memory_errors():
-                layer = self.model.cross_attention(self._batch(pairs), _FROM_TOP)  # (B, H, T, S)
-                mean = layer.mean(dim=1).cpu()  # (B, T, S)
-        except MemoryError:
-            if len(pairs) == 1:
-                return [None]
-            half = len(pairs) // 2
-            return self._attention(pairs[:half]) + self._attention(pairs[half:])
+    def _attention(self, batch: Batch) -> list[Floats]:
+        layer = self.model.cross_attention(batch, _FROM_TOP)  # (B, H, T, S)
+        mean = layer.mean(dim=1).cpu()  # (B, T, S)
+        lengths = ((side.starts.diff() - 1).tolist() for side in (batch.src, batch.tgt_in))
         return [
-            between_tokens(mean[row], len(source), len(target))
-            for row, (source, target) in enumerate(pairs)
+            between_tokens(rows, source, target)
+            for rows, source, target in zip(mean, *lengths, strict=True)
         ]
-
-    def _batch(self, pairs: Sequence[tuple[Ids, Ids]]) -> Batch:
-        sides = zip(*pairs, strict=True)
-        src, tgt = (TokenRows.of(side, token_bytes=4) for side in sides)
-        return collate(src, tgt).to(self.device)
-
-
-def _groups(pairs: Sequence[tuple[Ids, Ids]], order: Sequence[int]) -> Iterator[list[int]]:
-    """Yield numbers of pairs that go through the model together, in this order."""
-    group: list[int] = []
-    longest = 0
-    for number in order:
-        length = max(map(len, pairs[number]))
-        if group and (len(group) + 1) * max(longest, length) > _BATCH_TOKENS:
-            yield group
-            group, longest = [], 0
-        group.append(number)
-        longest = max(longest, length)
-    if group:
-        yield group
 
 
 def between_tokens(attention: Tensor, source: int, target: int) -> Floats:

@@ -74,7 +74,7 @@ def decode(
         features = model.step([part.state for part in alive], tokens)  # (N, F)
         questions = [part.question() for part in alive]
         if alive[0].chosen is None:
-            logits = _logits(model, features)
+            logits = logits_in_blocks(model, features)
             found = choose(logits, Question.joined(questions), barred_ids=options.barred_ids)
         else:
             rows_of_parts = torch.split(features, [len(part.last_tokens) for part in alive])
@@ -93,8 +93,8 @@ def decode(
         alive = [part for part in alive if len(part.numbers)]
 
 
-def _logits(model: Decoder, features: Tensor) -> Iterator[Tensor]:
-    """Yield the logits of hypotheses, in their order, some rows at a time on CPUs."""
+def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
+    """Yield the logits (n, V) of rows of features, in their order, some at a time on CPUs."""
     on_cpu = features.device.type == "cpu"
     rows = max(_FEWEST_ROWS, _CACHED // model.vocab_size) if on_cpu else len(features)
     return (model.project(part) for part in torch.split(features, rows))

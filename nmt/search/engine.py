@@ -34,8 +34,8 @@ class Hypothesis:
 Found = list[Hypothesis] | str
 """The best translations of a source, best first; or why there are none."""
 
-_NO_NUMBER = "the model's output is not a number"
-_NO_MEMORY = "not enough memory for it alone"
+NO_NUMBER = "the model's output is not a number"
+NO_MEMORY = "not enough memory for it alone"
 
 
 class Engine(ABC):
@@ -79,7 +79,7 @@ class Engine(ABC):
             try:
                 with memory_errors():
                     for number, hypotheses in self.find(sources, waiting, budget, on_step):
-                        results[number] = hypotheses or _NO_NUMBER
+                        results[number] = hypotheses or NO_NUMBER
                         if on_progress is not None:
                             on_progress(1)
             except MemoryError:
@@ -87,7 +87,7 @@ class Engine(ABC):
                 if 2 * room(sources[longest]) <= budget:
                     budget //= 2
                 else:  # it was at work alone
-                    results[longest], budget = _NO_MEMORY, self.batch_tokens
+                    results[longest], budget = NO_MEMORY, self.batch_tokens
                     if on_progress is not None:
                         on_progress(1)
         self.batch_tokens = budget  # what did not fit once will not the next time

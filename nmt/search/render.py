@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from nmt.search.alignment import pharaoh
+from nmt.search.n_best import Entry
 from nmt.search.translation import Translation
 
 Render = Callable[[int, Translation], list[str]]
@@ -31,7 +32,7 @@ def render_scored(_number: int, translation: Translation) -> list[str]:
 
 def render_n_best(number: int, translation: Translation) -> list[str]:
     """Return all translations, a line each, in the Moses form."""
-    return [f"{number} ||| {t.text} ||| {t.score:.6f}" for t in translation.n_best]
+    return [str(Entry(number, found.text, found.score)) for found in translation.n_best]
 
 
 def render_json(number: int, translation: Translation) -> list[str]:

@@ -16,15 +16,13 @@ from pathlib import Path
 import torch
 
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import NMTError, UsageError, did_you_mean
+from nmt.errors import NMTError, UsageError
 from nmt.models.contract import TranslationModel
-from nmt.models.device import DTYPES, choose_device
-from nmt.models.ensemble import Ensemble, check_members
-from nmt.models.model_file import load_model
-from nmt.models.packed_weights import PRECISIONS, pack
+from nmt.models.ensemble import Ensemble
 from nmt.search.alignment import Aligner, Alignment, Floats
 from nmt.search.attention_picture import draw_attention
 from nmt.search.engine import Engine, Found, Hypothesis, Source
+from nmt.search.loading import load_models
 from nmt.search.options import SearchOptions
 from nmt.search.pieces import (
     WORD_START,
@@ -160,24 +158,16 @@ class Translator:
             DataError: if a file is missing, damaged or of another version.
             UsageError: if the device has no such precision, or models do not belong together.
         """
-        device = choose_device("auto") if device == "auto" else torch.device(device)
-        check_precision(precision, device)
-        paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
-        if not paths:
-            raise UsageError("there is no model to load")
-        models, cards = zip(*map(load_model, paths), strict=True)
-        check_members(paths, cards)
-        vocabularies = cards[0].src_vocabulary, cards[0].tgt_vocabulary
+        loaded = load_models(path, device=device, precision=precision)
+        vocabularies = loaded.src_vocabulary, loaded.tgt_vocabulary
         listed = None if shortlist is None else Shortlist.open(Path(shortlist), *vocabularies)
-        for model in models:
-            _make_ready(model, device, precision)
         return cls.of(
-            models[0] if len(models) == 1 else Ensemble(models),
+            loaded.model,
             *vocabularies,
             options,
-            device=device,
-            languages=(cards[0].src_lang, cards[0].tgt_lang),
-            max_src_tokens=min(card.max_src_tokens for card in cards),
+            device=loaded.device,
+            languages=loaded.languages,
+            max_src_tokens=loaded.max_src_tokens,
             batch_tokens=batch_tokens,
             shortlist=listed,
             alignment=alignment,
@@ -377,24 +367,3 @@ class _Part:
     hypothesis: Hypothesis
     text: str
     attention: Floats | None  # (T, S)
-
-
-def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse what a device has no products of.
-
-    Raises:
-        UsageError: naming the nearest one.
-    """
-    known = tuple(DTYPES) if device.type == "cuda" else PRECISIONS
-    if precision not in known:
-        raise UsageError(
-            f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
-        )
-
-
-def _make_ready(model: TranslationModel, device: torch.device, precision: str) -> None:
-    model.eval()
-    if device.type == "cuda":
-        model.to(device=device, dtype=DTYPES[precision])
-    else:
-        pack(model, precision)

@@ -23,9 +23,10 @@ from nmt.errors import UsageError
 from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device
 from nmt.search.ctranslate2_engine import load as load_export
+from nmt.search.loading import check_precision
 from nmt.search.setup import Setup
 from nmt.search.translation import BLANK, Translation
-from nmt.search.translator import Translator, check_precision
+from nmt.search.translator import Translator
 
 Pool = Sequence[tuple[str, str]]
 """Lines, each with what its translation begins with."""

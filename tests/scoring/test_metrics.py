@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from nmt.errors import DataError, UsageError
-from nmt.scoring.metrics import METRICS, TOKENIZERS, score, tokenised_lines
+from nmt.scoring.metrics import METRICS, TOKENIZERS, check_line_counts, measures, score
 
 HYPOTHESES = [
     'Er sagte: "Das ist, mit Verlaub, nicht 3,5 &amp; 4."',
@@ -143,5 +143,40 @@ def test_an_unknown_tokenizer_is_refused_with_the_nearest() -> None:
         score(["a"], [["a"]], tokenize="13")
 
 
-def test_lines_that_look_tokenised_are_counted() -> None:
-    assert tokenised_lines(["Das geht .", "Das geht.", "...", " .", "Das geht . "]) == 2
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHER_REFERENCES]])
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [
+        ("bleu", sacrebleu.BLEU(effective_order=True)),
+        ("chrf", sacrebleu.CHRF()),
+        ("chrf++", sacrebleu.CHRF(word_order=2)),
+        ("ter", sacrebleu.TER()),
+    ],
+)
+def test_figures_of_single_lines_are_sacrebleus(
+    name: str, oracle: sacrebleu.metrics.base.Metric, references: list[list[str]]
+) -> None:
+    measure = measures([name], references)[name]
+    counts = measure.count(HYPOTHESES)
+    single = measure.of_lines()
+    for number, (hypothesis, line) in enumerate(zip(HYPOTHESES, counts, strict=True)):
+        expected = oracle.sentence_score(hypothesis, [lines[number] for lines in references])
+        assert single.value(line) == expected.score
+    assert single.score(counts).signature == str(oracle.get_signature())
+
+
+def test_counts_add_up_over_any_lines() -> None:
+    chosen = [0, 1, 1, 3]
+    for name, measure in measures(METRICS, [REFERENCES]).items():
+        counts = measure.count(HYPOTHESES)
+        sums = [
+            sum(counts[number][column] for number in chosen) for column in range(len(counts[0]))
+        ]
+        lines = ([texts[number] for number in chosen] for texts in (HYPOTHESES, REFERENCES))
+        hypotheses, references = lines
+        assert measure.value(sums) == score(hypotheses, [references], [name])[name].score
+
+
+def test_two_versions_of_newstest2014_are_told_apart() -> None:
+    with pytest.raises(DataError, match=r"ref has 3,003, hyp has 2,737; .*wmt14/full"):
+        check_line_counts([("ref", 3003), ("hyp", 2737)])

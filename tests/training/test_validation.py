@@ -27,6 +27,7 @@ from nmt.data.folder import DataFolder
 from nmt.models.contract import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
 from nmt.search.decode import decode
+from nmt.search.likelihood import Likelihood, Scorer
 from nmt.search.translation import Translation
 from nmt.search.translator import Translator
 from nmt.training import validation
@@ -253,3 +254,15 @@ def test_without_bleu_there_is_none(data: Path, model: TranslationModel) -> None
 
 def test_a_hopeless_model_has_a_finite_perplexity() -> None:
     assert math.isfinite(ValidationResult(1e6, 1e6, None, None).perplexity)
+
+
+def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
+    data: Path, learnt: Path, result: ValidationResult
+) -> None:
+    sources, references = (
+        path.read_text().splitlines() for path in DataFolder.open(data).valid_text
+    )
+    likelihood = Likelihood()
+    list(Scorer.load(learnt).stream(zip(sources, references, strict=True), likelihood))
+    assert likelihood.nll == pytest.approx(result.nll, rel=1e-5)
+    assert likelihood.perplexity == pytest.approx(result.perplexity, rel=1e-5)

@@ -1,0 +1,77 @@
+"""The BLEU card: every variant of BLEU that is in use, and which published figures it goes with.
+
+Four things have been called BLEU in machine translation, and they differ by points. The figure to
+report is sacreBLEU's; the others are here to be held against papers that computed them so, and
+against nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from nmt.data.moses import PlainMoses, primary_language
+from nmt.errors import UsageError
+from nmt.scoring.compounds import split_compounds
+from nmt.scoring.metrics import Measure, References, Variant, bleu_variant
+
+_WITHOUT_SPACES = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char"}
+"""Languages of which Moses' tokenizer makes no words -> sacreBLEU's tokenizer to take instead."""
+
+_FOR_COMPARISON = "; only for comparison"
+
+
+def bleu_card(references: References, lang: str) -> dict[str, Measure]:
+    """Return key -> variant of BLEU, the one to report first.
+
+    lang: of the references: its rules tokenise them, and German has a variant of its own.
+
+    Raises UsageError for a language that is written without spaces.
+    """
+    language = primary_language(lang)
+    if language in _WITHOUT_SPACES:
+        raise UsageError(
+            f"--card: Moses' tokenizer, which it is about, makes no words of {lang}; "
+            f"score with --tokenize {_WITHOUT_SPACES[language]}"
+        )
+    moses = PlainMoses(language)
+    tokenize = cache(moses.tokenize)
+    card = {
+        "bleu": bleu_variant(references, Variant("BLEU", "sacreBLEU figures; the one to report")),
+        "bleu-lowercase": bleu_variant(
+            references,
+            Variant("lower-cased BLEU", f"sacreBLEU -lc figures{_FOR_COMPARISON}"),
+            lowercase=True,
+        ),
+        "bleu-tokenised": bleu_variant(
+            references,
+            Variant(
+                "tokenised BLEU",
+                "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
+                f"2017{_FOR_COMPARISON}",
+                moses.name,
+                tokenize,
+            ),
+        ),
+    }
+    if language == "de":
+        card["bleu-compounds"] = bleu_variant(
+            references,
+            Variant(
+                "compound-split BLEU",
+                "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
+                f"compound_split_bleu.sh{_FOR_COMPARISON}",
+                f"{moses.name}-compounds",
+                lambda line: split_compounds(tokenize(line)),
+            ),
+        )
+    card["bleu-tokenised-lowercase"] = bleu_variant(
+        references,
+        Variant(
+            "lower-cased tokenised BLEU",
+            f"the same on text made lower-case first, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
+            moses.name,
+            tokenize,
+        ),
+        lowercase=True,
+    )
+    return card

@@ -1,0 +1,69 @@
+"""One metric, one output and its baselines: the figure and all that can be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nmt.scoring.metrics import Measure, Score
+from nmt.scoring.significance import Comparison, Interval, Resampling, compare, confidence
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a metric says of an output."""
+
+    score: Score
+    """Its signature names what was drawn for interval and comparisons."""
+
+    interval: Interval | None
+    """Of the score, where asked for."""
+
+    comparisons: tuple[Comparison, ...]
+    """With each baseline."""
+
+    lines: Lines | None
+    """Where asked for."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The figures of single lines."""
+
+    signature: str
+
+    scores: tuple[tuple[float, ...], ...]
+    """In percent, of N lines each: the output's, and each baseline's."""
+
+
+def figure(
+    measure: Measure,
+    outputs: Sequence[Sequence[str]],
+    resampling: Resampling,
+    *,
+    interval: bool = False,
+    by_line: bool = False,
+) -> Figure:
+    """Score the first of some outputs, and compare it with the others.
+
+    outputs: N lines each.
+    interval: whether the score gets one; differences always do.
+    by_line: whether single lines are scored, too.
+    """
+    counts, *others = [measure.count(lines) for lines in outputs]
+    drawn = {}
+    if interval or others:
+        drawn = {"bs": resampling.samples, "seed": resampling.seed}
+    if others:
+        drawn["ar"] = resampling.trials
+    lines = None
+    if by_line:
+        single = measure.of_lines()
+        scores = tuple(tuple(map(single.value, rows)) for rows in (counts, *others))
+        lines = Lines(single.score(counts).signature, scores)
+    return Figure(
+        measure.score(counts, drawn),
+        confidence(measure.value, counts, resampling) if interval else None,
+        tuple(compare(measure.value, counts, other, resampling) for other in others),
+        lines,
+    )

@@ -1,0 +1,173 @@
+"""What is scored: plain lines, a column of a TSV file, or the segments of WMT's SGML.
+
+The ending of the name tells which: `.tsv` and, for one of several columns, `.tsv:2`; `.sgm` and
+`.sgml`; anything else is plain. All may be compressed as well (`.tsv.gz:2`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from nmt import console
+from nmt.data.corpus import Encoding, read_lines, split_lines
+from nmt.errors import DataError
+
+_CHUNK_BYTES = 1 << 20
+_COMPRESSED = ("gz", "xz", "bz2", "zst")
+_ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
+_TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d*))?", re.IGNORECASE)
+_SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
+_NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
+
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^>]*)>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")
+_CHARACTERS = {"quot": '"', "amp": "&", "lt": "<", "gt": ">", "apos": "'"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of one file."""
+
+    name: str
+    lines: list[str]
+    segments: tuple[str, ...] = ()
+    """Of SGML, what each line is called there: document and number."""
+
+
+def read_text(path: Path, encoding: Encoding) -> Text:
+    """Read a file in the form that its name tells; DataError where it is none."""
+    if match := _TSV.fullmatch(path.name):
+        file = path.with_name(match["file"])
+        column = int(match["column"]) if match["column"] else None
+        return Text(str(path), _column(str(file), _read_plain(file, encoding), column))
+    lines = _read_plain(path, encoding)
+    if _SGML.fullmatch(path.name):
+        return _read_sgml(str(path), "\n".join(lines))
+    return Text(str(path), lines)
+
+
+def stream_text(path: Path, encoding: Encoding) -> Iterator[str]:
+    """Yield the lines of a file, plain ones as they are read; for - those of stdin."""
+    if path == Path("-"):
+        yield from _stream_stdin()
+    elif _TSV.fullmatch(path.name) or _SGML.fullmatch(path.name):
+        yield from read_text(path, encoding).lines
+    else:
+        yield from _stream_plain(path, encoding)
+
+
+def name_of(path: Path) -> str:
+    """Return what to call a text that may be stdin, for -."""
+    return "stdin" if path == Path("-") else str(path)
+
+
+def read_stdin() -> Text:
+    """Read plain UTF-8 lines."""
+    return Text("stdin", list(_stream_stdin()))
+
+
+def language_of(path: Path) -> str:
+    """Return the last of a name that is no form of text: de of test.en-de.de.sgm.gz."""
+    endings = path.name.partition(":")[0].split(".")
+    *_, lang = [ending for ending in endings if ending.lower() not in _NO_LANGUAGE]
+    return lang
+
+
+def check_segments(texts: Sequence[Text]) -> None:
+    """Refuse SGML files whose segments are not the same, or not in the same order."""
+    for one, other in pairwise(text for text in texts if text.segments):
+        pairs = zip(one.segments, other.segments, strict=True)
+        for number, (segment, other_segment) in enumerate(pairs, start=1):
+            if segment != other_segment:
+                raise DataError(
+                    f"segment {number:,} is {segment} in {one.name}, but {other_segment} in "
+                    f"{other.name}; bring both into the same order"
+                )
+
+
+def _stream_stdin() -> Iterator[str]:
+    if sys.stdin.isatty():
+        console.notice("reading the translation from the keyboard; Ctrl-D ends it")
+    chunks = iter(lambda: sys.stdin.buffer.read(_CHUNK_BYTES), b"")
+    yield from _decode(split_lines(chunks), Encoding.find("utf-8"), "stdin", "expected UTF-8")
+
+
+def _read_plain(path: Path, encoding: Encoding) -> list[str]:
+    return list(_stream_plain(path, encoding))
+
+
+def _stream_plain(path: Path, encoding: Encoding) -> Iterator[str]:
+    hint = "save it as UTF-8, or pass --encoding"
+    return _decode(read_lines(path, encoding), encoding, str(path), hint)
+
+
+def _decode(lines: Iterable[bytes], encoding: Encoding, name: str, hint: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        text = encoding.decode(line, number=number)
+        if text is None:
+            raise DataError(f"{name}: line {number:,} is not valid {encoding.name}; {hint}")
+        yield text
+
+
+def _column(name: str, lines: list[str], column: int | None) -> list[str]:
+    rows = [line.split("\t") for line in lines]
+    if column is None:
+        if rows and len(rows[0]) > 1:
+            raise DataError(
+                f"{name} has {len(rows[0])} columns; say which one, counted from 1: {name}:2"
+            )
+        column = 1
+    for number, row in enumerate(rows, start=1):
+        if len(row) < column:
+            raise DataError(
+                f"{name}: line {number:,} has no column {column}, but {len(row)} in all; "
+                "columns are counted from 1 and parted by tabs"
+            )
+    return [row[column - 1] for row in rows]
+
+
+def _read_sgml(name: str, content: str) -> Text:
+    """Read what stands between <seg> and </seg>, spaces made one, entities made characters."""
+    lines: list[str] = []
+    segments: dict[str, None] = {}
+    document = ""
+    opened: re.Match[str] | None = None
+    for tag in _TAG.finditer(content):
+        is_segment, ends = tag["name"].lower() == "seg", bool(tag["end"])
+        if is_segment and ends and opened is not None:
+            text = " ".join(content[opened.end() : tag.start()].split())
+            lines.append(_ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text))
+            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines)}"
+            if segment in segments:
+                raise DataError(
+                    f"{name}: line {_line_of(opened)}: segment {segment} for the second time; "
+                    "several translations in one file are not understood, give each its own"
+                )
+            segments[segment] = None
+            opened = None
+        elif is_segment and not ends and opened is None:
+            opened = tag
+        elif is_segment or opened is not None:
+            raise DataError(
+                f"{name}: line {_line_of(tag)}: {tag[0]} out of place; expected <seg> and </seg> "
+                "in turn, inside <doc>"
+            )
+        elif not ends:
+            document = _attribute("docid", tag["attributes"]) or ""
+    if opened is not None:
+        raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
+    return Text(name, lines, tuple(segments))
+
+
+def _line_of(tag: re.Match[str]) -> str:
+    return f"{tag.string.count(chr(10), 0, tag.start()) + 1:,}"
+
+
+def _attribute(name: str, attributes: str) -> str | None:
+    match = re.search(rf"""\b{name}\s*=\s*(?:"([^"]*)"|'([^']*)'|(\S+))""", attributes, re.I)
+    return next((value for value in match.groups() if value is not None), None) if match else None

@@ -1,0 +1,129 @@
+"""What spoils a score without stopping it: each is told with file, count, first line and remedy.
+
+What makes a comparison line by line impossible is refused elsewhere. All of this can be meant, so
+it is scored; but each has brought figures about that compare with no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.scoring.inputs import Text
+
+_FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
+_COPY = 0.9  # share of lines that no system gets right to the letter
+_UNTRANSLATED = 0.5  # names and numbers stay as they are, but not half of all lines
+
+_WMT14_FILTERED, _WMT14_FULL = 2737, 3003
+_WMT14 = (
+    f"newstest2014 En-De has {_WMT14_FULL:,} lines, of which sacreBLEU's wmt14 is a choice of "
+    f"{_WMT14_FILTERED:,}; papers score all of them (sacreBLEU's wmt14/full)"
+)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What text as people read it does not hold."""
+
+    what: str
+    pattern: re.Pattern[str]
+    remedy: str
+
+
+_SUBWORDS = (
+    _Mark("subword marks", re.compile(r"@@(?= |$)"), "join the subwords: sed -E 's/@@( |$)//g'"),
+    _Mark("subword marks", re.compile("\u2581"), "decode them by their SentencePiece model"),
+)
+_TOKENISED = (
+    _Mark("entities", re.compile(r"&(?:[a-z]+|#\d+|#x[0-9a-f]+);"), "make them characters again"),
+    _Mark("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
+)
+
+
+def wmt14_hint(*counts: int) -> str:
+    """Return what to say of numbers of lines that are those of newstest2014, full and filtered."""
+    return f"; {_WMT14}" if set(counts) == {_WMT14_FILTERED, _WMT14_FULL} else ""
+
+
+def pitfalls(
+    hypotheses: Sequence[Text],
+    references: Sequence[Text],
+    source: Text | None = None,
+    *,
+    tokenised: bool = False,
+) -> Iterator[str]:
+    """Yield a warning for each thing that spoils the score of texts with equally many lines.
+
+    hypotheses: one for each system.
+    tokenised: whether the text is meant to be tokens.
+    """
+    for text in (*hypotheses, *references):
+        for mark in _SUBWORDS if tokenised else (*_SUBWORDS, *_TOKENISED):
+            yield from _marked(text, mark)
+        if not tokenised:
+            yield from _full_stops(text)
+    for hypothesis in hypotheses:
+        yield from _blank(hypothesis, beside=references)
+        for reference in references:
+            yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
+    for reference in references:
+        yield from _blank(reference, beside=hypotheses)
+    if source is not None:
+        for text in (*hypotheses, *references):
+            yield from _equal(text, source, _UNTRANSLATED, "has it been translated?")
+    if len(references[0].lines) == _WMT14_FILTERED:
+        yield f"{references[0].name} has {_WMT14_FILTERED:,} lines; {_WMT14}"
+
+
+def _marked(text: Text, mark: _Mark) -> Iterator[str]:
+    found = {
+        number: match[0]
+        for number, line in enumerate(text.lines, start=1)
+        if (match := mark.pattern.search(line))
+    }
+    if found:
+        example = next(iter(found.values()))
+        yield _told(text, f"hold {mark.what} ({example})", list(found), mark.remedy)
+
+
+def _full_stops(text: Text) -> Iterator[str]:
+    found = [number for number, line in enumerate(text.lines, start=1) if line.endswith(" .")]
+    if len(found) >= _FULL_STOPS:
+        remedy = (
+            "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
+        )
+        yield _told(text, "end in ' .' and look tokenised", found, remedy)
+
+
+def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
+    found = [
+        number
+        for number, (line, *others) in enumerate(
+            zip(text.lines, *(other.lines for other in beside), strict=True), start=1
+        )
+        if not line.strip() and any(other.strip() for other in others)
+    ]
+    if found:
+        names = " or ".join(other.name for other in beside)
+        remedy = "find out what became of them"
+        yield _told(text, f"are blank where {names} has text", found, remedy)
+
+
+def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:
+    found = [
+        number
+        for number, (line, its) in enumerate(zip(text.lines, other.lines, strict=True), start=1)
+        if line.strip() == its.strip() != ""
+    ]
+    if len(found) >= share * len(text.lines):
+        yield _told(text, f"equal those of {other.name}", found, question)
+
+
+def _told(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:
+    """Say what is the matter with some lines, counted from 1."""
+    return (
+        f"{text.name}: {len(numbers):,} of {len(text.lines):,} lines {what}, "
+        f"line {numbers[0]:,} first; {remedy}"
+    )

@@ -1,0 +1,67 @@
+"""Forced decoding: sources with given targets through a model, many pairs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from nmt.data.batches import Batch, collate, micro_batches
+from nmt.data.epochs import order_by_length
+from nmt.data.permutation import Indices
+from nmt.data.shards import TokenRows
+from nmt.models.out_of_memory import memory_errors
+from nmt.search.engine import Ids
+
+T = TypeVar("T")
+
+Pair = tuple[Ids, Ids]
+"""Source and target, eos in neither of them."""
+
+BATCH_TOKENS = 4_096  # of either side
+
+
+def forced(
+    pairs: Sequence[Pair],
+    of_batch: Callable[[Batch], Sequence[T]],
+    device: torch.device,
+    *,
+    on_progress: Callable[[int], object] | None = None,
+) -> list[T | None]:
+    """Ask something of each pair, in batches of similar length.
+
+    Args:
+        pairs: in any order.
+        of_batch: what is asked; it returns an answer for each pair of a batch.
+        device: where batches go.
+        on_progress: called with the number of pairs just done.
+
+    Returns:
+        The answer for each pair, in order; None where there is not enough memory for it alone.
+    """
+    if not pairs:
+        return []
+    src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
+    order = order_by_length(src.lengths.astype(np.int64) + 1, tgt.lengths.astype(np.int64) + 1)
+
+    def answers(part: Indices) -> Iterator[tuple[int, T | None]]:
+        found: Sequence[T | None]
+        try:
+            with memory_errors():
+                found = of_batch(collate(src.take(part), tgt.take(part)).to(device))
+        except MemoryError:
+            if len(part) > 1:
+                for half in np.array_split(part, 2):
+                    yield from answers(half)
+                return
+            found = [None]
+        if on_progress is not None:
+            on_progress(len(part))
+        yield from zip(part.tolist(), found, strict=True)
+
+    results: dict[int, T | None] = {}
+    for part in micro_batches(src.lengths[order], tgt.lengths[order], BATCH_TOKENS):
+        results.update(answers(order[part]))
+    return [results[number] for number in range(len(pairs))]

@@ -1,0 +1,300 @@
+"""`nmt score --model`: perplexity, lines with their scores, n-best lists in another order."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.models.model_file import ModelCard, model_checksum, write_model
+from nmt.search.likelihood import Likelihood, Scorer
+
+Nmt = Callable[..., Any]
+
+SOURCES = ["the cat sees the dog", "a red bird.", "", "the old house and then the river", "x"]
+TARGETS = ["the dog sees the cat", "a small bird", "", "the tree", "and then slowly the cat"]
+OTHERS = ["the dog", "a bird", "", "the tree and the dog", "the house"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write(tmp_path / "test.en", SOURCES)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return write(tmp_path / "test.de", TARGETS)
+
+
+@pytest.fixture(scope="module")
+def other_model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("other") / "other.safetensors"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(6)
+        write_model(path, card, dict(card.build().named_parameters()))
+    return path
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def likelihood(targets: list[str], *models: Path) -> Likelihood:
+    found = Likelihood()
+    list(Scorer.load(models).stream(zip(SOURCES, targets, strict=True), found))
+    return found
+
+
+def answer(nmt: Nmt, *words: str | Path) -> str:
+    found = nmt("score", *words)
+    assert (found.status, found.stderr) == (0, "")
+    return str(found.stdout)
+
+
+def refusal(nmt: Nmt, status: int, *words: str | Path) -> str:
+    """The one line on stderr of a command that fails."""
+    found = nmt("score", *words)
+    assert found.status == status
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("nmt: error: ")
+    return str(line)
+
+
+def from_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+# ----------------------------------------------------------------------------- perplexity
+
+
+def test_perplexity_of_a_reference_alone(
+    nmt: Nmt, source: Path, target: Path, model_file: Path
+) -> None:
+    results = json.loads(
+        answer(nmt, target, "--source", source, "--model", model_file, "--json", "--device", "cpu")
+    )
+    assert list(results) == ["reference_perplexity"]
+    found, expected = results["reference_perplexity"], likelihood(TARGETS, model_file)
+    assert found["score"] == pytest.approx(math.exp(-expected.log_prob / expected.tokens))
+    assert found["nll"] == pytest.approx(-expected.log_prob / expected.tokens)
+    assert (found["tokens"], found["lines"]) == (expected.tokens, len(TARGETS))
+    assert found["signature"].startswith(
+        f"model:{model_checksum(model_file)[:12]}|subwords:330|eos:yes|precision:fp32|version:nmt-"
+    )
+    table = answer(nmt, target, "--source", source, "--model", model_file).splitlines()
+    assert [row.split("\t")[0] for row in table] == ["metric", "reference perplexity"]
+    assert table[1].split("\t")[1] == f"{found['score']:.2f}"
+
+
+def test_beside_a_hypothesis_stand_metrics_and_both_perplexities(
+    nmt: Nmt, source: Path, target: Path, tmp_path: Path, model_file: Path
+) -> None:
+    hypothesis = write(tmp_path / "out.de", OTHERS)
+    words = (target, hypothesis, "--metric", "bleu", "--json")
+    results = json.loads(answer(nmt, *words, "--source", source, "--model", model_file))
+    assert list(results) == ["bleu", "reference_perplexity", "hypothesis_perplexity"]
+    assert results["bleu"] == json.loads(answer(nmt, *words))["bleu"]
+    for kind, lines in (("reference", TARGETS), ("hypothesis", OTHERS)):
+        expected = likelihood(lines, model_file).perplexity
+        assert results[f"{kind}_perplexity"]["score"] == pytest.approx(expected)
+
+
+def test_a_hypothesis_from_stdin_is_named_by_a_dash(
+    nmt: Nmt, source: Path, target: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_stdin(monkeypatch, "".join(f"{line}\n" for line in OTHERS))
+    results = json.loads(
+        answer(nmt, target, "-", "--json", "--source", source, "--model", model_file)
+    )
+    expected = likelihood(OTHERS, model_file).perplexity
+    assert results["hypothesis_perplexity"]["score"] == pytest.approx(expected)
+
+
+def test_several_models_are_an_ensemble(
+    nmt: Nmt, source: Path, target: Path, model_file: Path, other_model: Path
+) -> None:
+    results = json.loads(
+        answer(
+            *(nmt, target, "--source", source, "--json"),
+            *("--model", model_file, "--model", other_model),
+        )
+    )
+    expected = likelihood(TARGETS, model_file, other_model).perplexity
+    assert results["reference_perplexity"]["score"] == pytest.approx(expected)
+    assert expected != pytest.approx(likelihood(TARGETS, model_file).perplexity)
+
+
+# ---------------------------------------------------------------------------------- lines
+
+
+def test_lines_are_those_of_the_translator_for_the_same_text(
+    nmt: Nmt, tmp_path: Path, model_file: Path
+) -> None:
+    # The translator is left no choice but its prefixes; blank lines have none.
+    prefixed = tmp_path / "prefixed"
+    pairs = zip(SOURCES, TARGETS, strict=True)
+    write(prefixed, [f"{source}\t{text}" for source, text in pairs])
+    forced = ("--prefixes", "--max-tokens", "0", "--quiet", "--workers", "1")
+    search = ("translate", model_file, "--input", prefixed, *forced)
+    source, target = write(tmp_path / "test.en", SOURCES), write(tmp_path / "test.de", TARGETS)
+    words = (target, "--source", source, "--model", model_file)
+    penalty = ("--length-penalty", "1.5", "--length-penalty-form", "power")
+
+    expected = [row.split("\t") for row in nmt(*search, "--scores", *penalty).stdout.splitlines()]
+    found = [row.split("\t") for row in answer(nmt, *words, "--sentences", *penalty).splitlines()]
+    assert [text for _, text in found] == [text for _, text in expected] == TARGETS
+    for (score, _), (other, _) in zip(found, expected, strict=True):
+        assert float(score) == pytest.approx(float(other), abs=1e-5)
+
+    objects = [
+        [json.loads(row) for row in text.splitlines()]
+        for text in (nmt(*search, "--format", "jsonl").stdout, answer(nmt, *words, "--tokens"))
+    ]
+    for one, other in zip(*objects, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            if isinstance(value, float) or key == "token_log_probs":
+                assert other[key] == pytest.approx(value, abs=1e-5)
+            else:
+                assert other[key] == value
+
+
+def test_text_may_be_compressed_and_in_another_encoding(
+    nmt: Nmt, tmp_path: Path, model_file: Path
+) -> None:
+    source, target = tmp_path / "test.en.gz", tmp_path / "test.de.gz"
+    source.write_bytes(gzip.compress("a café\r\n".encode("iso-8859-1")))
+    target.write_bytes(gzip.compress("é".encode("iso-8859-1")))
+    words = (target, "--source", source, "--model", model_file, "--sentences")
+    assert answer(nmt, *words, "--encoding", "iso-8859-1").endswith("\té\n")
+    assert "line 1 is not valid utf-8" in refusal(nmt, 1, *words)
+
+
+# -------------------------------------------------------------------------------- reranking
+
+
+def test_an_n_best_list_is_read_written_and_put_into_order(
+    nmt: Nmt, source: Path, model_file: Path, other_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--n-best", "3", "--max-tokens", "5", "--quiet", "--workers", "1")
+    searched = nmt("translate", model_file, "--input", source, *options).stdout
+    from_stdin(monkeypatch, searched)
+    reranked = answer(nmt, "-", "--rerank", "--source", source, "--model", other_model)
+
+    def parsed(text: str) -> list[tuple[int, str, float]]:
+        rows = (row.split(" ||| ") for row in text.splitlines())
+        return [(int(line), content, float(score)) for line, content, score in rows]
+
+    before, after = parsed(searched), parsed(reranked)
+    assert sorted(row[:2] for row in after) == sorted(row[:2] for row in before)
+    assert after != before
+    assert [(line, -score) for line, _, score in after] == sorted(
+        (line, -score) for line, _, score in after
+    )
+    pairs = [(SOURCES[line], text) for line, text, _ in after]
+    scored = Scorer.load(other_model).stream(pairs, Likelihood())
+    assert [score for _, _, score in after] == pytest.approx(
+        [found.score for found in scored], abs=1e-5
+    )
+
+    from_stdin(monkeypatch, searched)
+    words = ("-", "--rerank", "--source", source, "--model", other_model, "--weight", "0.25")
+    others = {row[:2]: row[2] for row in after}
+    expected = sorted((*row[:2], 0.75 * row[2] + 0.25 * others[row[:2]]) for row in before)
+    found = sorted(parsed(answer(nmt, *words)))
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], abs=1e-5)
+
+
+def test_the_readme_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    functions = re.findall(r"^(?:best|reverse)\(\) \{ .*?; \}$", readme, re.DOTALL | re.MULTILINE)
+    assert len(functions) == 2
+
+    def run(command: str, text: str) -> str:
+        script = "\n".join([*functions, command])
+        return subprocess.run(
+            ["bash", "-c", script], input=text, capture_output=True, text=True, check=True
+        ).stdout
+
+    n_best = "0 ||| a b c ||| -1.0\n0 ||| d ||| -2.0\n1 |||  ||| 0.0\n12 ||| e f ||| -inf\n"
+    assert run("best", n_best) == "a b c\n\ne f\n"
+    assert run("reverse | best", n_best) == "c b a\n\nf e\n"
+    assert run("reverse | reverse", n_best) == n_best
+
+
+# --------------------------------------------------------------------------------- refusals
+
+
+def test_options_that_say_nothing_are_refused(
+    nmt: Nmt, source: Path, target: Path, model_file: Path
+) -> None:
+    model = ("--source", source, "--model", model_file)
+    for words, message in (
+        ((target, "--model", model_file), "--model needs --source"),
+        ((target, target, "--tokens"), "--tokens is about what a model says"),
+        ((target, target, "--device", "cpu"), "--device is about what a model says"),
+        ((target, *model, "--tokens", "--rerank"), "--tokens and --rerank"),
+        ((target, *model, "--weight", "0.5"), "--weight is for --rerank"),
+        ((target, *model, "--length-penalty", "1"), "--length-penalty is for scores"),
+        ((target, target, *model, "--sentences"), "leave out HYPOTHESIS"),
+        ((target, *model, "--tokens", "--metric", "bleu"), "leave out --metric"),
+        ((target, *model, "--sentences", "--json"), "--json prints one object"),
+        ((target, *model, "--metric", "bleu"), "--metric is for a HYPOTHESIS"),
+        ((target, *model, "--precision", "fp64"), "unknown precision 'fp64'"),
+        ((target, *model, "--device", "abacus"), "unknown device 'abacus'"),
+        ((target, *model, "--sentences", "--length-penalty-form", "wo"), "known: power, wu"),
+    ):
+        assert message in refusal(nmt, 2, *words)
+
+
+def test_unequal_numbers_of_lines_are_refused(
+    nmt: Nmt, source: Path, tmp_path: Path, model_file: Path
+) -> None:
+    short = write(tmp_path / "short", TARGETS[:3])
+    words = (short, "--source", source, "--model", model_file)
+    assert "short has 3, " in refusal(nmt, 1, *words)
+    assert "test.en has 5; line N" in refusal(nmt, 1, *words, "--tokens")
+
+
+def test_a_text_without_text_has_no_perplexity(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
+    blank = write(tmp_path / "blank", ["", " "])
+    words = (blank, "--source", blank, "--model", model_file)
+    assert "has no line with text" in refusal(nmt, 1, *words)
+
+
+def test_a_missing_file_or_model_is_named(
+    nmt: Nmt, source: Path, target: Path, model_file: Path
+) -> None:
+    assert "no.de" in refusal(nmt, 1, "no.de", "--source", source, "--model", model_file)
+    assert "no.en" in refusal(nmt, 1, target, "--source", "no.en", "--model", model_file)
+    assert "no.model" in refusal(nmt, 1, target, "--source", source, "--model", "no.model")
+
+
+def test_long_lines_are_warned_about_and_endless_ones_fail(
+    nmt: Nmt, tmp_path: Path, model_file: Path
+) -> None:
+    long = write(tmp_path / "long", ["a", "the cat and " * 20])
+    words = ("--sentences", "--source", long, "--model", model_file)
+    found = nmt("score", long, *words)
+    assert found.status == 0
+    (line,) = found.stderr.splitlines()
+    assert "1 lines or their sources have more than 20 tokens, the first is line 2" in line
+
+    endless = write(tmp_path / "endless", ["a", "q" * 5_000])
+    found = nmt("score", endless, *words)
+    assert found.status == 1
+    assert [row.split("\t")[1][:3] for row in found.stdout.splitlines()] == ["a", "qqq"]
+    assert found.stdout.splitlines()[1].startswith("-inf\t")
+    assert "the first is line 2: more than 4,096 tokens" in found.stderr.splitlines()[-1]

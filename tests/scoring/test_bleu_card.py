@@ -1,0 +1,146 @@
+"""The card's variants: an independent multi-bleu, the perl scripts of papers, and sacreBLEU."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import sacremoses
+from multi_bleu import multi_bleu
+
+from nmt.errors import UsageError
+from nmt.scoring.bleu_card import bleu_card
+from nmt.scoring.compounds import split_compounds
+
+HYPOTHESES = [
+    'Er sagte: "Das ist, mit Verlaub, ein E-Mail-Konto & mehr."',
+    "Die Katze saß auf der rot-weiß karierten Matte.",
+    "Dr. Müller kam um 3.30 Uhr, d. h. zu früh.",
+]
+REFERENCES = [
+    'Er sagte: "Das ist, mit Verlaub, ein E-Mail-Konto & nicht mehr."',
+    "Die Katze lag auf der rot-weiß karierten Decke.",
+    "Dr. Müller kam schon um 3.30 Uhr, d. h. viel zu früh.",
+]
+
+
+def figures(hypotheses: list[str], references: list[list[str]], lang: str) -> dict[str, float]:
+    card = bleu_card(references, lang)
+    return {key: one.score(one.count(hypotheses)).score for key, one in card.items()}
+
+
+def moses(lines: list[str], lang: str) -> list[str]:
+    tokenizer = sacremoses.MosesTokenizer(lang=lang)
+    return [tokenizer.tokenize(line, return_str=True) for line in lines]
+
+
+def lower(lines: list[str]) -> list[str]:
+    return [line.lower() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("rich-text format", "rich ##AT##-##AT## text format"),
+        ("Nord-Süd-Achse", "Nord ##AT##-##AT## Süd ##AT##-##AT## Achse"),
+        ("- ja - nein-", "- ja - nein-"),
+        # As perl finds matches one behind the other: the letter of the first is not in a second...
+        ("a-b-c", "a ##AT##-##AT## b-c"),
+        # ... unless it is of two bytes.
+        ("a-ä-c", "a ##AT##-##AT## ä ##AT##-##AT## c"),
+        ("x\u00a0-y", "x\u00a0 ##AT##-##AT## y"),
+    ],
+)
+def test_compounds_are_split_as_the_scripts_do(line: str, split: str) -> None:
+    assert split_compounds(line) == split
+
+
+@pytest.mark.parametrize("lang", ["de", "fr"])
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, [*reversed(REFERENCES)]]])
+def test_tokenised_figures_are_multi_bleus(lang: str, references: list[list[str]]) -> None:
+    result = figures(HYPOTHESES, references, lang)
+    tokens, others = moses(HYPOTHESES, lang), [moses(lines, lang) for lines in references]
+    expected = multi_bleu(tokens, others)
+    assert 0 < expected < 100
+    assert result["bleu-tokenised"] == pytest.approx(expected)
+    expected = multi_bleu(lower(tokens), [lower(lines) for lines in others])
+    assert result["bleu-tokenised-lowercase"] == pytest.approx(expected)
+
+
+def test_compound_split_bleu_is_multi_bleu_on_split_tokens() -> None:
+    tokens, others = (
+        [line.replace("-", " ##AT##-##AT## ") for line in moses(lines, "de")]
+        for lines in (HYPOTHESES, REFERENCES)
+    )
+    result = figures(HYPOTHESES, [REFERENCES], "de")
+    assert result["bleu-compounds"] == pytest.approx(multi_bleu(tokens, [others]))
+    assert result["bleu-compounds"] > result["bleu-tokenised"]
+
+
+def test_only_german_has_compound_split_figures() -> None:
+    assert "bleu-compounds" in bleu_card([REFERENCES], "de-AT")
+    assert "bleu-compounds" not in bleu_card([REFERENCES], "fr")
+
+
+def test_the_first_figures_are_sacrebleus() -> None:
+    result = figures(HYPOTHESES, [REFERENCES], "de")
+    for key, oracle in (
+        ("bleu", sacrebleu.BLEU()),
+        ("bleu-lowercase", sacrebleu.BLEU(lowercase=True)),
+    ):
+        assert result[key] == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert next(iter(result)) == "bleu"
+
+
+def test_without_a_match_of_four_words_nothing_is_smoothed() -> None:
+    assert figures(["ein Haus am See"], [["ein Haus im Wald"]], "de")["bleu-tokenised"] == 0
+
+
+def test_every_figure_says_what_it_compares_with_and_how_it_was_made() -> None:
+    card = bleu_card([REFERENCES], "de")
+    scores = {key: one.score(one.count(HYPOTHESES)) for key, one in card.items()}
+    for key, result in scores.items():
+        assert result.comparable_with
+        assert ("only for comparison" in result.comparable_with) == (key != "bleu")
+        assert ("case:lc" in result.signature) == key.endswith("lowercase")
+    assert f"tok:sacremoses-{version('sacremoses')}-de|" in scores["bleu-tokenised"].signature
+    assert "-de-compounds|smooth:none" in scores["bleu-compounds"].signature
+    assert "Vaswani" in scores["bleu-compounds"].comparable_with
+    assert len({result.signature for result in scores.values()}) == len(scores)
+
+
+@pytest.mark.parametrize(("lang", "advice"), [("zh", "zh"), ("ja", "char"), ("zh_TW", "zh")])
+def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=f"--tokenize {advice}"):
+        bleu_card([REFERENCES], lang)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("NMT_DATA"),
+    reason="NMT_DATA is unset: set it to the folder with wmt-news/ and wmt13-outputs/",
+)
+@pytest.mark.parametrize(
+    ("lang", "published", "tokenised", "compounds"),
+    # sacreBLEU: as published. The others: what tokenizer.perl -l LANG (as of 2017), the scripts'
+    # perl -ple 's{(\S)-(\S)}{$1 ##AT##-##AT## $2}g' and multi-bleu.perl say of the same files.
+    [("de", 28.09, 28.0271, 28.4452), ("fr", 34.25, 35.2067, None)],
+)
+def test_figures_of_a_real_system_are_those_of_the_perl_scripts(
+    lang: str, published: float, tokenised: float, compounds: float | None
+) -> None:
+    data = Path(os.environ["NMT_DATA"])
+    reference, hypothesis = (
+        gzip.decompress((data / name).read_bytes()).decode().split("\n")[:-1]
+        for name in (
+            f"wmt-news/newstest2013.en-{lang}.{lang}.gz",
+            f"wmt13-outputs/newstest2013.en-{lang}.bergamot-base-memory.{lang}.gz",
+        )
+    )
+    result = figures(hypothesis, [reference], lang)
+    assert result["bleu"] == pytest.approx(published, abs=0.005)
+    assert result["bleu-tokenised"] == pytest.approx(tokenised, abs=0.00005)
+    assert result.get("bleu-compounds") == pytest.approx(compounds, abs=0.00005)

@@ -1,0 +1,123 @@
+"""Files to be scored: plain, TSV and SGML, compressed or not."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.scoring.inputs import Text, check_segments, language_of, read_text
+
+UTF_8 = Encoding.find("utf-8")
+
+SGML = """<refset setid="newstest" srclang="any" trglang="de">
+<doc sysid="ref" docid="bbc/1" genre="news" origlang="en">
+<p>
+<seg id="1">Fish &amp; Chips: 3 &lt; 5</seg>
+<seg id="2"> "Zwei"
+  Zeilen </seg>
+</p>
+</doc>
+<DOC docid='bbc/2'>
+<hl><SEG id=1></SEG></hl>
+</DOC>
+</refset>
+"""
+
+
+def written(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    raw = content.encode()
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+def read(path: Path | str) -> Text:
+    return read_text(Path(path), UTF_8)
+
+
+@pytest.mark.parametrize("name", ["ref.de.sgm", "ref.SGML", "ref.de.sgm.gz"])
+def test_sgml_gives_its_segments(name: str, tmp_path: Path) -> None:
+    text = read(written(tmp_path, name, SGML))
+    assert text.lines == ["Fish & Chips: 3 < 5", '"Zwei" Zeilen', ""]
+    assert text.segments == ("bbc/1:1", "bbc/1:2", "bbc/2:1")
+
+
+def test_an_entity_that_was_text_stays_text(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.sgm", "<seg id='1'>&amp;lt; &#39; &euro;</seg>")
+    assert read(path).lines == ["&lt; &#39; &euro;"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("<doc>\n<seg id='1'>eins\n<seg id='2'>zwei</seg>", "line 3: <seg id='2'> out of place"),
+        ("<doc>\neins</seg>", "line 2: </seg> out of place"),
+        ("<doc>\n<seg id='1'>eins\n</doc>", "line 3: </doc> out of place"),
+        ("<doc>\n<seg id='1'>eins", "line 2: <seg id='1'> has no </seg>"),
+        (
+            "<doc docid='a'><seg id='1'>x</seg></doc>\n<doc docid='a'><seg id='1'>y</seg></doc>",
+            "line 2: segment a:1 for the second time",
+        ),
+    ],
+)
+def test_damaged_sgml_is_refused_with_the_line(
+    content: str, complaint: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "a.sgm", content)
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}: {complaint}")
+
+
+def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
+    segments = ["<seg id='1'>eins</seg>", "<seg id='2'>zwei</seg>"]
+    one = read(written(tmp_path, "one.sgm", "<doc docid='a'>" + "".join(segments)))
+    other = read(written(tmp_path, "other.sgm", "<doc docid='a'>" + "".join(segments[::-1])))
+    plain = Text("plain", ["eins", "zwei"])
+    check_segments([one, plain, one])
+    with pytest.raises(DataError, match=r"segment 1 is a:1 in .*one.sgm, but a:2 in .*other.sgm"):
+        check_segments([one, plain, other])
+
+
+@pytest.mark.parametrize("name", ["test.tsv", "test.tsv.gz"])
+def test_a_column_of_a_tsv_file(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name, 'one\teins\ntwo\tzwei "2"\n\t\n')
+    assert read(f"{path}:2") == Text(f"{path}:2", ["eins", 'zwei "2"', ""])
+    assert read(f"{path}:1").lines == ["one", "two", ""]
+
+
+def test_a_tsv_file_of_several_columns_needs_one_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "test.tsv", "one\teins\n")
+    with pytest.raises(DataError, match=r"test.tsv has 2 columns; say which one.*test.tsv:2"):
+        read(path)
+    assert read(written(tmp_path, "single.tsv", "eins\nzwei\n")).lines == ["eins", "zwei"]
+
+
+def test_a_line_without_the_column_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "test.tsv", "one\teins\ntwo\n")
+    with pytest.raises(DataError, match=r"test.tsv: line 2 has no column 2, but 1 in all"):
+        read(f"{path}:2")
+
+
+def test_tabs_and_tags_of_plain_text_are_text(tmp_path: Path) -> None:
+    path = written(tmp_path, "plain.de", "<seg id='1'>eins</seg>\teins\n")
+    assert read(path) == Text(str(path), ["<seg id='1'>eins</seg>\teins"])
+
+
+@pytest.mark.parametrize(
+    ("name", "lang"),
+    [
+        ("test.de", "de"),
+        ("newstest2013.en-de.de.gz", "de"),
+        ("newstest2014-deen-ref.de.sgm", "de"),
+        ("test.fr.tsv.gz:2", "fr"),
+        ("test.pt_BR.txt", "pt_BR"),
+        ("reference", "reference"),
+    ],
+)
+def test_the_language_is_the_ending(name: str, lang: str) -> None:
+    assert language_of(Path("folder.en") / name) == lang

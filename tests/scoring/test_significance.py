@@ -1,0 +1,148 @@
+"""Intervals and tests: sacreBLEU's on the same draws, and what must hold for any."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.significance import PairedTest
+
+from nmt.errors import UsageError
+from nmt.scoring import significance
+from nmt.scoring.metrics import METRICS, Measure, measures
+from nmt.scoring.significance import Comparison, Resampling, compare, confidence
+
+WORDS = ["der", "die", "das", "Hund", "Katze", "Haus", "sieht", "hört", "klein", "alt", "und"]
+ORACLES: dict[str, Callable[[], sacrebleu.metrics.base.Metric]] = {
+    "bleu": sacrebleu.BLEU,
+    "chrf": sacrebleu.CHRF,
+    "chrf++": lambda: sacrebleu.CHRF(word_order=2),
+    "ter": sacrebleu.TER,
+}
+
+
+def noisy(lines: list[str], share: float, seed: int) -> list[str]:
+    """Replace a share of all words by others."""
+    draw = random.Random(seed)
+    return [
+        " ".join(draw.choice(WORDS) if draw.random() < share else w for w in line.split())
+        for line in lines
+    ]
+
+
+REFERENCE = noisy(["x " * (5 + number % 13) for number in range(60)], 1.0, seed=1)
+GOOD, FAIR = noisy(REFERENCE, 0.2, seed=2), noisy(REFERENCE, 0.28, seed=3)
+
+
+def comparison(name: str, ours: list[str], theirs: list[str], resampling: Resampling) -> Comparison:
+    measure = measures([name], [REFERENCE])[name]
+    return compare(measure.value, measure.count(ours), measure.count(theirs), resampling)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_intervals_are_sacrebleus(name: str) -> None:
+    measure = measures([name], [REFERENCE])[name]
+    found = confidence(measure.value, measure.count(GOOD), Resampling(samples=200))
+    expected = ORACLES[name]().corpus_score(GOOD, [REFERENCE], n_bootstrap=200)
+    # It adds up in fp32, which has 24 bits.
+    assert found.mean == pytest.approx(expected._mean, rel=1e-5)
+    assert (found.upper - found.lower) / 2 == pytest.approx(expected._ci, rel=1e-5)
+
+
+# TER's edits are few whole numbers: draws just as far apart as the systems count here, not there.
+@pytest.mark.parametrize("name", ["bleu", "chrf", "chrf++"])
+@pytest.mark.parametrize("seed", [12345, 7])
+def test_p_values_are_sacrebleus(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", str(seed))
+    found = comparison(name, GOOD, FAIR, Resampling(samples=100, trials=200, seed=seed))
+    for kind, number, p in (("bs", 100, found.p_bootstrap), ("ar", 200, found.p_randomisation)):
+        test = PairedTest(
+            [("baseline", FAIR), ("output", GOOD)],
+            {"metric": ORACLES[name]()},
+            [REFERENCE],
+            test_type=kind,
+            n_samples=number,
+        )
+        _, results = test()
+        (label,) = results.keys() - {"System"}
+        baseline, output = results[label]
+        assert not isinstance(output, str) and not isinstance(baseline, str)
+        assert p == pytest.approx(output.p_value)
+        assert found.baseline == pytest.approx(baseline.score)
+        assert found.difference == pytest.approx(output.score - baseline.score)
+
+
+def test_the_interval_leaves_equally_many_samples_out_at_either_side() -> None:
+    # The mean of lines that are worth 0 to 99, of which the draw picks 100.
+    counts = [[float(value), 1.0] for value in range(100)]
+    found = confidence(lambda sums: sums[0] / sums[1], counts, Resampling(level=80))
+    generator = np.random.default_rng(12345)
+    means = np.sort([generator.choice(100, size=100).mean() for _ in range(1000)])
+    assert (found.lower, found.upper) == pytest.approx((means[100], means[-101]))
+
+
+def test_a_higher_level_gives_a_wider_interval() -> None:
+    measure = measures(["bleu"], [REFERENCE])["bleu"]
+    counts = measure.count(GOOD)
+    narrow, wide = (
+        confidence(measure.value, counts, Resampling(samples=400, level=level))
+        for level in (80, 99)
+    )
+    assert wide.lower < narrow.lower < narrow.upper < wide.upper
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_nothing_is_better_than_itself(name: str) -> None:
+    found = comparison(name, GOOD, GOOD, Resampling(samples=100, trials=100))
+    assert (found.difference, found.interval.lower, found.interval.upper) == (0, 0, 0)
+    assert (found.p_bootstrap, found.p_randomisation) == (1, 1)
+
+
+def test_one_line_says_nothing() -> None:
+    # To swap the only line changes nothing but the sign of the difference.
+    ours, theirs = [[3.0, 4.0]], [[1.0, 4.0]]
+    found = compare(lambda sums: 100 * sums[0] / sums[1], ours, theirs, Resampling())
+    assert (found.difference, found.p_randomisation) == (50, 1)
+
+
+def test_approximate_randomisation_by_counting() -> None:
+    # Four lines, each of which is won by 1: of 16 ways to swap, two are as far apart as 4.
+    ours, theirs = [[1.0, 4.0]] * 4, [[0.0, 4.0]] * 4
+    found = compare(lambda sums: sums[0], ours, theirs, Resampling(trials=20_000))
+    assert found.p_randomisation == pytest.approx(2 / 16, abs=0.01)
+
+
+def test_a_true_difference_is_told_from_chance() -> None:
+    resampling = Resampling(samples=400, trials=400)
+    bad = noisy(REFERENCE, 0.8, seed=4)
+    apart = comparison("chrf", GOOD, bad, resampling)
+    assert apart.interval.lower > 0
+    assert apart.p_bootstrap == apart.p_randomisation == pytest.approx(1 / 401)
+    alike = comparison("chrf", GOOD, noisy(REFERENCE, 0.2, seed=5), resampling)
+    assert min(alike.p_bootstrap, alike.p_randomisation) > 0.05
+    assert alike.interval.lower < 0 < alike.interval.upper
+
+
+def test_draws_do_not_depend_on_how_many_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    resampling = Resampling(samples=100, trials=100)
+    whole = comparison("bleu", GOOD, FAIR, resampling)
+    monkeypatch.setattr(significance, "_CHUNK", 1)  # 32 rows at once
+    assert comparison("bleu", GOOD, FAIR, resampling) == whole
+
+
+def test_the_seed_decides() -> None:
+    measure: Measure = measures(["bleu"], [REFERENCE])["bleu"]
+    counts = measure.count(GOOD)
+    first, again, other = (
+        confidence(measure.value, counts, Resampling(samples=100, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_too_few_samples_for_the_level_are_refused() -> None:
+    Resampling(samples=40)
+    with pytest.raises(UsageError, match=r"39 samples are too few .* 95 %; take --samples 40"):
+        Resampling(samples=39)
