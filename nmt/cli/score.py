@@ -186,6 +186,7 @@ def score(
     """
     from nmt.cli import score_report as report
     from nmt.data.corpus import Encoding
+    from nmt.data.moses import has_moses_rules
     from nmt.scoring import metrics
     from nmt.scoring.bleu_card import bleu_card
     from nmt.scoring.figures import figure
@@ -257,6 +258,8 @@ def score(
     known_lines = [text.lines for text in references]
     if card:
         measures = bleu_card(known_lines, lang)
+        if not has_moses_rules(lang):
+            console.warning(f"--tgt {lang}: Moses has no rules for it and takes those of English")
     else:
         measures = metrics.measures(
             names, known_lines, tokenize=tokenize or "13a", lowercase=lowercase

@@ -161,6 +161,8 @@ def _read_sgml(name: str, content: str) -> Text:
             document = _attribute("docid", tag["attributes"]) or ""
     if opened is not None:
         raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
+    if not lines:
+        raise DataError(f"{name} holds no <seg>, which its name promises; expected WMT's SGML")
     return Text(name, lines, tuple(segments))
 
 

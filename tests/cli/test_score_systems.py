@@ -112,7 +112,7 @@ def test_p_values_of_real_systems_are_those_of_the_sacrebleu_command(
 ) -> None:
     reference, new, old = (
         write(
-            tmp_path / place.replace("/", "-"),
+            tmp_path / Path(place).stem,
             gzip.decompress((Path(os.environ["NMT_DATA"]) / place).read_bytes())
             .decode()
             .split("\n")[:300],
@@ -207,7 +207,13 @@ def test_the_card_needs_a_language(nmt: Nmt, files: Files, tmp_path: Path) -> No
     words = (files.reference, files.new)
     assert "--card" in refusal(nmt, *words, "--tgt", "de", status=2)
     assert "--metric" in refusal(nmt, *words, "--card", "--metric", "ter", status=2)
-    assert "--card" in refusal(nmt, *words, "--card", "--tgt", "ja", status=2)
+    assert "--tokenize char" in refusal(nmt, unnamed, files.new, "--card", "--tgt", "ja", status=2)
+
+
+def test_a_language_that_moses_does_not_know_is_warned_about(nmt: Nmt, files: Files) -> None:
+    answer = nmt("score", files.reference, files.new, "--card", "--tgt", "xx")
+    assert answer.status == 0
+    assert "--tgt xx: Moses has no rules for it" in answer.stderr
 
 
 def test_sgml_and_tsv_are_scored_as_plain_text_is(nmt: Nmt, files: Files, tmp_path: Path) -> None:

@@ -73,6 +73,11 @@ def test_damaged_sgml_is_refused_with_the_line(
     assert str(caught.value).startswith(f"{path}: {complaint}")
 
 
+def test_plain_text_under_the_name_of_sgml_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.sgm holds no <seg>"):
+        read(written(tmp_path, "a.sgm", "eins\nzwei\n"))
+
+
 def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
     segments = ["<seg id='1'>eins</seg>", "<seg id='2'>zwei</seg>"]
     one = read(written(tmp_path, "one.sgm", "<doc docid='a'>" + "".join(segments)))
