@@ -1,0 +1,114 @@
+"""What the configuration file of `translate_incoming.py` says, and the folders that it works in."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from nmt.errors import UsageError, did_you_mean
+from nmt.search.deadline import seconds_until
+
+FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
+OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the configuration file says; the last four have to do with how, not with what."""
+
+    folder: Path
+    model: Path
+    options: list[str] = field(default_factory=list)  # of `nmt translate`
+    settle_seconds: int = 60  # that a file must have been left alone
+    max_attempts: int = 3  # at a file
+    deadline: str = ""  # HH:MM
+    log_bytes: int = 1_000_000
+    log_generations: int = 4
+
+    @classmethod
+    def read(cls, path: Path) -> Config:
+        """Read and check it; UsageError names everything that is wrong with it."""
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        except ValueError as error:  # no TOML, or no UTF-8
+            raise UsageError(f"{path}: {error}") from None
+        known = {spec.name: spec.type for spec in dataclasses.fields(cls)}
+        wrong = [
+            f"{key} is unknown{did_you_mean(key, known)}" for key in values if key not in known
+        ]
+        wrong += [f"{key} is missing" for key in ("folder", "model") if key not in values]
+        wrong += [
+            f"{key} = {value!r} is no {what}"
+            for key, value in values.items()
+            if (what := _unlike(str(known.get(key)), value))
+        ]
+        if wrong:
+            raise UsageError(f"{path}: {'; '.join(wrong)}")
+        for key in ("folder", "model"):
+            values[key] = (path.parent / values[key]).resolve()
+        config = cls(**values)
+        if wrong := list(config._problems()):
+            raise UsageError(f"{path}: {'; '.join(wrong)}")
+        return config
+
+    def _problems(self) -> Iterator[str]:
+        if not self.folder.is_dir():
+            yield f"folder: there is no folder {self.folder}"
+        if not self.model.exists():
+            yield f"model: there is no {self.model}"
+        for option in self.options:
+            if (name := option.partition("=")[0]) in OUR_OPTIONS:
+                yield f"options: {name} is not for you to set"
+        if self.max_attempts < 1:
+            yield "max_attempts must be 1 or more"
+        if self.deadline:
+            try:
+                seconds_until(self.deadline, datetime.now())
+            except UsageError as error:
+                yield str(error)
+
+    def __getitem__(self, name: str) -> Path:
+        """Return one of the `FOLDERS`."""
+        return self.folder / name
+
+    @property
+    def log_file(self) -> Path:
+        return self["log"] / "translate.log"
+
+    def make_folders(self) -> None:
+        """Make what folders are missing.
+
+        Raises:
+            UsageError: if they do not serve.
+        """
+        for folder in (self[name] for name in FOLDERS):
+            try:
+                folder.mkdir(exist_ok=True)
+            except FileExistsError:
+                raise UsageError(f"{folder}: is in the way; a folder must be there") from None
+            if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                raise UsageError(f"{folder}: may not be read and written by this user")
+        for name in FOLDERS[:-1]:
+            if self[name].stat().st_dev != self["working"].stat().st_dev:
+                raise UsageError(
+                    f"{self[name]}: is on another file system than working; files could not be "
+                    "moved there in one step"
+                )
+
+
+def _unlike(kind: str, value: object) -> str:
+    """Say what a value of the configuration should be and is not, if so."""
+    if kind == "int":
+        is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return "" if is_right else "number from 0"
+    if kind == "list[str]":
+        is_right = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        return "" if is_right else "list of strings"
+    return "" if isinstance(value, str) or kind == "None" else "string"

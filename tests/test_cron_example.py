@@ -1,0 +1,619 @@
+"""The cron example: no file lost, none delivered twice, none that holds up the others.
+
+Where only the ways of files matter, a stand-in takes the place of `nmt translate`, which takes
+seconds to start; what the two have in common is tested with the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CRON = Path(__file__).parents[1] / "examples" / "cron"
+sys.path.insert(0, str(CRON))
+
+import translate_incoming  # noqa: E402
+from settings import Config  # noqa: E402
+
+STAND_IN = """
+import os, pathlib, signal, sys, time
+
+model, words = pathlib.Path(sys.argv[1]), sys.argv[2:]
+source, output = (pathlib.Path(words[words.index(name) + 1]) for name in ("--input", "--output"))
+with model.with_suffix(".calls").open("a", errors="replace") as calls:
+    print(source.name, *words, file=calls)
+text = source.read_bytes()
+if model.read_text() == "damaged" or b"bad" in text:
+    sys.exit(f"nmt: error: {source}: cannot be translated")
+if b"killed" in text:
+    os.kill(os.getpid(), signal.SIGKILL)
+if b"late" in text:
+    print("nmt: warning: --deadline has come", file=sys.stderr)
+    sys.exit(75)
+if b"slow" in text:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    model.with_suffix(".ready").touch()
+    time.sleep(60)
+if b"odd" in text:
+    print("nmt: warning: odd", file=sys.stderr)
+if b"grows" in text:
+    source.open("ab").write(b"one more\\n")
+try:
+    with output.open("wb") as file:
+        file.write(text.upper())
+except OSError as error:
+    sys.exit(f"nmt: error: {error}")
+print('{"lines_in": %d}' % text.count(b"\\n"), file=sys.stderr)
+"""
+
+
+class Place:
+    """A folder that files come into, with its configuration."""
+
+    def __init__(self, folder: Path, model: Path, **values: object) -> None:
+        self.folder = folder / "translate"
+        self.model = model
+        self.config = folder / "config.toml"
+        (self.folder / "incoming").mkdir(parents=True)
+        self.configure(**values)
+
+    def configure(self, **values: object) -> None:
+        given = {"folder": "translate", "model": str(self.model), "settle_seconds": 0} | values
+        lines = [f"{key} = {json.dumps(value)}" for key, value in given.items()]
+        self.config.write_text("\n".join(lines), encoding="utf-8")
+
+    def receive(self, name: str, content: bytes = b"a line\n") -> None:
+        (self.folder / "incoming" / name).write_bytes(content)
+
+    def content(self, name: str) -> dict[str, bytes]:
+        """Return the files of a folder, hidden ones left out."""
+        paths = (self.folder / name).rglob("[!.]*")
+        return {str(p.relative_to(self.folder / name)): p.read_bytes() for p in paths if is_file(p)}
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log" / "translate.log").read_text(encoding="utf-8")
+
+    @property
+    def calls(self) -> list[str]:
+        """What was translated, in order."""
+        calls = self.model.with_suffix(".calls").read_text(encoding="utf-8").splitlines()
+        return [call.split()[0] for call in calls]
+
+
+def is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A place at which the stand-in translates."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    monkeypatch.setattr(translate_incoming, "NMT", stand_in(tmp_path))
+    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    before = [signal.getsignal(number) for number in numbers]
+    (tmp_path / "model").write_text("sound")
+    yield Place(tmp_path, tmp_path / "model")
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def stand_in(folder: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", str(folder / "stand_in.py")]
+
+
+def driver(place: Place) -> str:
+    """Return a program that does a run with the stand-in, in a process of its own."""
+    return (
+        f"import sys; sys.path.insert(0, {str(CRON)!r}); import translate_incoming as t; "
+        f"t.NMT = {stand_in(place.config.parent)!r}; sys.exit(t.main([{str(place.config)!r}]))"
+    )
+
+
+@pytest.fixture
+def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Do a run in this process; return its exit status and what a mail would hold."""
+
+    def once(*words: str) -> tuple[int, str]:
+        status = translate_incoming.main([str(place.config), *words])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return once
+
+
+Once = Callable[..., tuple[int, str]]
+
+
+# ------------------------------------------------------------------------- the ways of files
+
+
+def test_nothing_to_do_is_silent_and_leaves_no_log(place: Place, run: Once) -> None:
+    assert run() == (0, "")
+    assert list((place.folder / "log").iterdir()) == []
+
+
+def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: Once) -> None:
+    place.receive("news.en", b"one\ntwo\n")
+    status, said = run()
+    log = place.folder / "log" / "translate.log"
+    assert (status, said) == (
+        0,
+        f"translate-incoming: 1 translated (2 lines); log: {log}\n",
+    )
+    assert place.content("outgoing") == {"news.en": b"ONE\nTWO\n"}
+    assert place.content("done") == {"news.en": b"one\ntwo\n"}
+    for empty in ("incoming", "working", "failed"):
+        assert place.content(empty) == {}
+    assert "news.en: taken" in place.log
+
+
+def test_quiet_speaks_of_trouble_alone(place: Place, run: Once) -> None:
+    place.receive("good.en")
+    assert run("--quiet") == (0, "")
+    place.receive("odd.en", b"odd\n")
+    status, said = run("--quiet")
+    assert status == 0
+    assert "1 translated (1 lines); 1 with warnings (odd.en)" in said
+
+
+def test_what_is_still_being_written_is_left_alone(
+    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.configure(settle_seconds=60)
+    place.receive("fresh.en")
+    os.utime(place.folder / "incoming" / "fresh.en", (0, 0))  # as a copy that keeps times has it
+    assert run() == (0, "")
+    assert list(place.content("incoming")) == ["fresh.en"]
+    now = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert run()[0] == 0
+    assert list(place.content("outgoing")) == ["fresh.en"]
+
+
+def test_hidden_files_are_not_touched(place: Place, run: Once) -> None:
+    place.receive(".news.en.part")
+    assert run() == (0, "")
+    assert (place.folder / "incoming" / ".news.en.part").exists()
+
+
+def test_a_file_that_its_sender_takes_back_is_no_failure(
+    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.receive("here.en")
+    monkeypatch.setattr(translate_incoming.Run, "_settled", lambda _: ["gone.en", "here.en"])
+    assert run()[0] == 0
+    assert list(place.content("outgoing")) == ["here.en"]
+    assert [path.name for path in (place.folder / "working").iterdir()] == [".lock"]
+
+
+def test_nothing_is_overwritten_where_a_name_comes_again(place: Place, run: Once) -> None:
+    for text in (b"first\n", b"second\n", b"third\n"):
+        place.receive("news.en.txt", text)
+        assert run()[0] == 0
+    assert place.content("done") == {
+        "news.en.txt": b"first\n",
+        "news.2.en.txt": b"second\n",
+        "news.3.en.txt": b"third\n",
+    }
+    assert place.content("outgoing") == {
+        "news.en.txt": b"FIRST\n",
+        "news.2.en.txt": b"SECOND\n",
+        "news.3.en.txt": b"THIRD\n",
+    }
+
+
+def test_a_name_waits_for_the_file_before_it(place: Place, run: Once) -> None:
+    place.receive("news.en", b"bad\n")
+    run()
+    place.receive("news.en", b"good\n")
+    assert run()[0] == 1
+    assert list(place.content("incoming")) == ["news.en"]
+    place.configure(max_attempts=1)
+    run()
+    assert run()[0] == 0
+    assert place.content("outgoing") == {"news.en": b"GOOD\n"}
+
+
+def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once) -> None:
+    incoming = place.folder / "incoming"
+    (incoming / "folder.en").mkdir()
+    (incoming / "folder.en" / "inner.en").write_text("kept\n")
+    os.mkfifo(incoming / "fifo.en")
+    (place.folder / "secret").write_text("not for translation\n")
+    (incoming / "link.en").symlink_to(place.folder / "secret")
+    place.receive("good.en")
+    status, said = run()
+    assert status == 1
+    assert "1 translated (1 lines); 3 given up, now in failed/" in said
+    failed = place.content("failed")
+    assert failed.pop("folder.en/source/folder.en/inner.en") == b"kept\n"
+    assert sorted(failed) == [f"{name}.en/reason.txt" for name in ("fifo", "folder", "link")]
+    assert all(reason.endswith(b"is no regular file\n") for reason in failed.values())
+    assert list(place.content("outgoing")) == ["good.en"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"bad\n", "exit status 1: nmt: error: {source}: cannot be translated"),
+        (b"killed\n", "nmt was killed by signal 9"),
+        (b"grows\n", "was changed while it was translated"),
+    ],
+)
+def test_a_file_that_fails_holds_up_no_others_and_is_given_up_in_the_end(
+    place: Place, run: Once, text: bytes, reason: str
+) -> None:
+    place.receive("a.en", text)
+    place.receive("b.en")
+    status, said = run()
+    assert status == 1
+    assert "1 translated (1 lines); 1 failed, to be tried again (a.en)" in said
+    assert list(place.content("outgoing")) == ["b.en"]
+    assert run()[0] == 1
+    status, said = run()
+    assert status == 1
+    assert "1 given up, now in failed/ (a.en)" in said
+    assert place.content("working") == {}
+    failed = place.content("failed")
+    assert failed["a.en/source/a.en"].startswith(text)
+    reasons = failed["a.en/reason.txt"].decode().splitlines()
+    what = reason.format(source=place.folder / "working" / "a.en" / "source" / "a.en")
+    assert [line[20:] for line in reasons] == [f"attempt {n} of 3: {what}" for n in (1, 2, 3)]
+    assert run() == (0, "")
+
+
+def test_what_has_failed_before_comes_last(place: Place, run: Once) -> None:
+    place.receive("a.en", b"late\n")
+    assert run()[0] == 75
+    place.receive("b.en")
+    assert run()[0] == 75
+    assert place.calls == ["a.en", "b.en", "a.en"]
+
+
+def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: Once) -> None:
+    place.model.write_text("damaged")
+    for name in ("a.en", "b.en"):
+        place.receive(name)
+    for _ in range(4):
+        status, said = run()
+        assert status == 1
+        assert "nothing can be translated: exit status 1: nmt: error: " in said
+        assert place.content("failed") == {}
+    place.model.write_text("sound")
+    assert run()[0] == 0
+    assert sorted(place.content("outgoing")) == ["a.en", "b.en"]
+
+
+def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Once) -> None:
+    name = os.fsdecode(b"-\xff\n* [a]'.en")
+    place.receive(name, b"odd\n")
+    status, said = run()
+    assert status == 0
+    assert said.count("\n") == 1
+    assert r"(-\udcff\n* [a]'.en)" in said
+    assert list(place.content("outgoing")) == [name]
+
+
+# --------------------------------------------------------------------- interrupted, held off
+
+
+class Killed(BaseException):
+    """What no code answers."""
+
+
+def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
+    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each change of a folder in turn, with a file to deliver and one to give up."""
+    place.configure(max_attempts=1)
+    steps = deadly = 0
+
+    def deadly_one(function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*words: Any, **options: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == deadly:
+                raise Killed
+            return function(*words, **options)
+
+        return step
+
+    for owner, name in ((Path, "mkdir"), (Path, "rename"), (shutil, "rmtree")):
+        monkeypatch.setattr(owner, name, deadly_one(getattr(owner, name)))
+    survived = False
+    while not survived:
+        deadly += 1
+        steps = deadly  # none of ours is deadly
+        shutil.rmtree(place.folder)
+        (place.folder / "incoming").mkdir(parents=True)
+        place.receive("good.en", b"good\n")
+        place.receive("bad.en", b"bad\n")
+        steps = 0
+        with contextlib.suppress(Killed):
+            run()
+        survived = steps < deadly
+        steps = deadly
+        run()
+        assert place.content("done") == {"good.en": b"good\n"}, deadly
+        assert place.content("outgoing") == {"good.en": b"GOOD\n"}, deadly
+        assert place.content("failed")["bad.en/source/bad.en"] == b"bad\n", deadly
+        for empty in ("incoming", "working"):
+            assert place.content(empty) == {}, deadly
+    assert deadly > 12  # at the least: six folders, two files, three moves, two tidied away
+
+
+def test_nothing_is_begun_in_the_last_minute_before_the_deadline(
+    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.configure(deadline="06:30")
+    place.receive("news.en")
+    monkeypatch.setattr(translate_incoming, "seconds_until", lambda *_: 59.0)
+    status, said = run()
+    assert status == 75
+    assert "ended early: the deadline 06:30 has come" in said
+    assert list(place.content("incoming")) == ["news.en"]
+    monkeypatch.setattr(translate_incoming, "seconds_until", lambda *_: 90.0)
+    assert run()[0] == 0
+    assert "--deadline 06:30" in place.model.with_suffix(".calls").read_text()
+
+
+def test_a_run_that_is_told_to_stop_goes_on_next_time(place: Place, run: Once) -> None:
+    place.receive("a.en", b"slow\n")
+    place.receive("b.en")
+    process = subprocess.Popen(
+        [sys.executable, "-c", driver(place)], stdout=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not place.model.with_suffix(".ready").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[0]
+    assert process.returncode == 75
+    assert said.startswith("translate-incoming: ended early: stopped by SIGTERM; log: ")
+    assert list(place.content("incoming")) == ["b.en"]
+    assert "a.en/source/a.en" in place.content("working")
+    (place.folder / "working" / "a.en" / "source" / "a.en").write_bytes(b"quick\n")
+    assert run()[0] == 0
+    assert place.content("outgoing") == {"a.en": b"QUICK\n", "b.en": b"A LINE\n"}
+
+
+def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Once) -> None:
+    run()
+    path = place.folder / "working" / ".lock"
+    with path.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run() == (75, "")
+        os.utime(path, (0, 0))
+        status, said = run()
+        assert status == 75
+        assert "a run is at work for more than 24 hours; log: " in said
+        assert run() == (75, "")
+    assert run() == (0, "")
+
+
+def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
+    """On a disk of 500 KiB of its own: a translation of 200 KB comes when there is room for it."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    (tmp_path / "model").write_text("sound")
+    disk = Place(tmp_path, tmp_path / "model")
+    (tmp_path / "news.en").write_bytes(b"a line\n" * 30_000)
+    folder, driven = (shlex.quote(str(path)) for path in (disk.folder, tmp_path / "drive.py"))
+    (tmp_path / "drive.py").write_text(driver(disk))
+    script = f"""
+        mount -t tmpfs -o size=500k none {folder} || exit 99
+        mkdir {folder}/incoming && cp {folder}/../news.en {folder}/incoming
+        head -c 200k /dev/zero > {folder}/another
+        for attempt in 1 2 3 4; do {sys.executable} {driven}; echo $?; done
+        find {folder}/outgoing {folder}/failed -type f
+        rm {folder}/another
+        {sys.executable} {driven}; echo $?
+        cp {folder}/outgoing/news.en {folder}/../translated
+    """
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode in (1, 99) and not done.stdout:
+        pytest.skip(f"a disk of its own may not be mounted here: {done.stderr.strip()}")
+    *full, last, status = done.stdout.splitlines()
+    assert full[1::2] == ["1"] * 4
+    assert all("nothing can be translated: " in said for said in full[::2])
+    assert all("No space left on device" in said for said in full[::2])
+    assert "1 translated (30,000 lines)" in last
+    assert status == "0"
+    assert (tmp_path / "translated").read_bytes() == b"A LINE\n" * 30_000
+
+
+# ----------------------------------------------------------------------------- log, settings
+
+
+def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None:
+    place.configure(log_bytes=300, log_generations=2)
+    for number in range(10):
+        place.receive(f"{number}.en")
+        run()
+    logs = sorted(path.name for path in (place.folder / "log").iterdir())
+    assert logs == ["translate.log", "translate.log.1", "translate.log.2"]
+    assert all(path.stat().st_size <= 300 for path in (place.folder / "log").iterdir())
+    assert "9.en: now outgoing/9.en" in place.log
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"modle": "x"}, "modle is unknown; did you mean 'model'?"),
+        ({"folder": "nowhere"}, "folder: there is no folder "),
+        ({"model": "nowhere"}, "model: there is no "),
+        ({"max_attempts": 0}, "max_attempts must be 1 or more"),
+        ({"max_attempts": True}, "max_attempts = True is no number from 0"),
+        ({"settle_seconds": "60"}, "settle_seconds = '60' is no number from 0"),
+        ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),
+        ({"options": ["--shard=1/2"]}, "options: --shard is not for you to set"),
+        ({"deadline": "25:00"}, "--deadline '25:00' is no time of day; give it as HH:MM (06:30)"),
+    ],
+)
+def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
+    place: Place, run: Once, values: dict[str, object], message: str
+) -> None:
+    place.configure(**values)
+    place.receive("news.en")
+    status, said = run()
+    assert status == 2
+    assert said.startswith(f"translate-incoming: error: {place.config}: ")
+    assert message in said
+    assert said.count("\n") == 1
+    assert list(place.content("incoming")) == ["news.en"]
+
+
+def test_a_configuration_that_cannot_be_read_is_named(place: Place, run: Once) -> None:
+    place.config.write_text("folder = \n")
+    assert run()[0] == 2
+    place.config.unlink()
+    assert run() == (
+        2,
+        f"translate-incoming: error: {place.config}: No such file or directory\n",
+    )
+
+
+def test_the_sample_configuration_tells_the_defaults(tmp_path: Path) -> None:
+    sample = (CRON / "translate_incoming.toml").read_text(encoding="utf-8")
+    (tmp_path / "model").touch()
+    texts = {
+        "given": f'folder = "{tmp_path}"\nmodel = "{tmp_path}/model"\n',
+        "sample": sample.replace("# settle", "settle")
+        .replace("# max", "max")
+        .replace("# log_", "log_")
+        .replace("/srv/translate", str(tmp_path))
+        .replace("/srv/models/en-de.safetensors", f"{tmp_path}/model")
+        .replace('"--beam-size", "4"', ""),
+    }
+    found = []
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        found.append(Config.read(tmp_path / name))
+    assert found[0] == found[1]
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(place: Place, run: Once) -> None:
+    (place.folder / "done").write_text("")
+    status, said = run()
+    assert status == 2
+    assert f"{place.folder}/done: is in the way; a folder must be there" in said
+
+
+def test_a_python_without_nmt_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys._base_executable, "-S", "-E", CRON / "translate_incoming.py", "x"],  # type: ignore[attr-defined]
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "No module named 'nmt'; start this with the Python that nmt is installed" in done.stderr
+
+
+# -------------------------------------------------------------------------- with the real one
+
+QUICK = ["--threads", "1", "--workers", "1", "--beam-size", "2", "--max-extra-tokens", "3"]
+
+
+def start(place: Place) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, CRON / "translate_incoming.py", place.config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_run_that_is_killed_and_run_again_gives_what_an_undisturbed_one_does(
+    model_file: Path, tmp_path: Path
+) -> None:
+    lines = [b"the cat", b"", b"a \xff dog", b"the old house", b"birds"]
+    text = b"".join(b"%s %d\n" % (lines[n % 5], n) if n % 5 != 1 else b"\n" for n in range(750))
+    options = [*QUICK, "--pool-lines", "25"]
+    undisturbed = Place(tmp_path / "undisturbed", model_file, options=options)
+    undisturbed.receive("news.en", text)
+    assert "1 translated (750 lines); 1 with warnings" in start(undisturbed).communicate()[0]
+
+    place = Place(tmp_path / "killed", model_file, options=options)
+    place.receive("news.en", text)
+    first = start(place)
+    journal = place.folder / "working" / "news.en" / "translation" / ".news.en.journal"
+    while first.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 4):
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGSTOP)
+
+    def another() -> tuple[int, str]:
+        process = start(place)
+        said = process.communicate()[0]
+        return process.returncode, said
+
+    assert another() == (75, "")  # two at once
+    first.kill()
+    first.wait()
+    assert another() == (75, "")  # what the first had started is still there, and at work
+    os.killpg(first.pid, signal.SIGKILL)
+    while (second := another())[0] == 75:
+        time.sleep(0.01)  # until the killed one is gone
+    assert second[0] == 0
+    assert "news.en: going on behind line " in place.log.replace(str(journal.parent) + "/", "")
+    assert place.content("outgoing") == undisturbed.content("outgoing")
+    assert place.content("done") == {"news.en": text}
+    translated = place.content("outgoing")["news.en"].split(b"\n")
+    assert len(translated) == 751
+    assert [n for n, line in enumerate(translated[:-1]) if not line] == list(range(1, 750, 5))
+
+
+def test_damaged_files_hold_up_no_others(model_file: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, model_file, options=QUICK, max_attempts=1)
+    place.receive("1-cut-short.en.gz", gzip.compress(b"the cat\n" * 500)[:-9])
+    place.receive("2-windows-1252.en", "Größe\0\n\0\0\n".encode("windows-1252"))
+    place.receive("3-empty.en", b"")
+    process = start(place)
+    said = process.communicate()[0]
+    assert process.returncode == 1
+    assert said.startswith(
+        "translate-incoming: 2 translated (2 lines); 1 with warnings (2-windows-1252.en); "
+        "1 given up, now in failed/ (1-cut-short.en.gz); log: "
+    )
+    found = place.content("outgoing")
+    assert sorted(found) == ["2-windows-1252.en", "3-empty.en"]
+    assert found["2-windows-1252.en"].count(b"\n") == 2
+    assert found["3-empty.en"] == b""
+    reason = place.content("failed")["1-cut-short.en.gz/reason.txt"].decode()
+    assert "1-cut-short.en.gz: cut short or damaged" in reason
+    assert "1 lines are not valid utf-8, the first is line 1" in place.log
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv, for root reads every file")
+def test_a_file_that_may_not_be_read_is_given_up(tmp_path: Path) -> None:
+    """Without the rights that make root read everything."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    (tmp_path / "model").write_text("sound")
+    place = Place(tmp_path, tmp_path / "model", max_attempts=1)
+    place.receive("locked.en")
+    (place.folder / "incoming" / "locked.en").chmod(0)
+    place.receive("open.en")
+    command = ["setpriv", "--bounding-set=-all", sys.executable, "-c", driver(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "setpriv" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 1
+    assert "1 given up, now in failed/ (locked.en)" in done.stdout
+    assert "Permission denied" in (place.folder / "failed/locked.en/reason.txt").read_text()
+    assert list(place.content("outgoing")) == ["open.en"]
