@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export NMT_DATA ?= $(abspath ../shared/data)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k test test-slow lint bench profile clean
+.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,9 @@ multi30k: install  ## Train on Multi30k, English to German and French: hours on 
 	for tgt in de fr; do \
 	  $(MAKE) --no-print-directory -C examples/multi30k NMT=$(abspath $(BIN)/nmt) TGT=$$tgt || exit; \
 	done
+
+wmt14: install  ## Reproduce the paper: make wmt14 MODEL=en-de-base|en-de-big|en-fr-base|en-fr-big.
+	$(MAKE) --no-print-directory -C examples/wmt14 PYTHON=$(abspath $(BIN)/python) $(or $(MODEL),help)
 
 lint: install  ## Check style and types.
 	$(BIN)/ruff check nmt tests examples
