@@ -58,10 +58,19 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         "transformer_low_resource": Preset(
             "transformer",
             "transformer_small",
-            {"dropout": 0.3, "batch_tokens": 2_000, "max_updates": 6_500, "schedule": "linear"}
-            | {"learning_rate": 2e-3, "warmup_updates": 300, "ema_decay": 0.999}
-            | {"validate_every": 500, "validate_bleu": True, "best_metric": "bleu"}
-            | {"save_every": 500},
+            {
+                "dropout": 0.3,
+                "batch_tokens": 2_000,
+                "max_updates": 6_500,
+                "schedule": "linear",
+                "learning_rate": 2e-3,
+                "warmup_updates": 300,
+                "ema_decay": 0.999,
+                "validate_every": 500,
+                "validate_bleu": True,
+                "best_metric": "bleu",
+                "save_every": 500,
+            },
             "for some ten thousand pairs: more dropout, small updates, a short schedule, averaged "
             "weights",
         ),
