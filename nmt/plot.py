@@ -23,8 +23,10 @@ _COLUMNS = 2
 _HEADER = 52
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 54, 50
 _PANEL_WIDTH = _LEFT + PLOT_WIDTH + _RIGHT
-_PANEL_HEIGHT = _TOP + PLOT_HEIGHT + _BOTTOM
 _FEW_POINTS = 40
+_LEGEND_LINE = 18
+_CHARACTER = 6.8  # a wide guess at the width of a legend's characters
+_ENTRY = 30  # what an entry of a legend takes beside its characters
 _INTERVALS = 5
 _TICK_DIGITS = 6
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
@@ -75,15 +77,22 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
     places = [x for panel in drawable for series in panel for x, _ in series.points]
     x_high = max(places, default=0) or 1
     x_axis = _Axis(0, x_high, PLOT_WIDTH, [t for t in linear_ticks(0, x_high) if t <= x_high])
+    legends = [
+        _legend_lines([s for s in series if s.points], values=panel.legend_values)
+        for panel, series in zip(panels, drawable, strict=True)
+    ]
+    panel_top = _TOP + _LEGEND_LINE * (max(map(len, legends), default=1) - 1)
+    panel_height = panel_top + PLOT_HEIGHT + _BOTTOM
     width = min(len(panels), _COLUMNS) * _PANEL_WIDTH
-    height = _HEADER + math.ceil(len(panels) / _COLUMNS) * _PANEL_HEIGHT
+    height = _HEADER + math.ceil(len(panels) / _COLUMNS) * panel_height
     parts = []
     for index, (panel, series) in enumerate(zip(panels, drawable, strict=True)):
         row, column = divmod(index, _COLUMNS)
         left = column * _PANEL_WIDTH + _LEFT
-        top = _HEADER + row * _PANEL_HEIGHT + _TOP
+        top = _HEADER + row * panel_height + panel_top
         parts.append(f'<g transform="translate({left},{top})">')
-        parts += _draw_panel(panel, [s for s in series if s.points], x_axis, x_label)
+        shown = [s for s in series if s.points]
+        parts += _draw_panel(panel, shown, legends[index], x_axis, x_label)
         parts.append("</g>")
     return document(width, height, title, parts)
 
@@ -98,10 +107,40 @@ def _drawable(series: Series, log_scale: bool) -> Series:
     return Series(series.label, points)
 
 
-def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: str) -> list[str]:
+def _legend_lines(series: Sequence[Series], *, values: bool) -> list[list[str]]:
+    """Return the entries of a legend, broken into lines that are about as wide as the plot.
+
+    values: whether the last value of each series stands behind its label.
+    """
+    lines: list[list[str]] = [[]]
+    left = float(PLOT_WIDTH)
+    for index, one in enumerate(series):
+        last = short_number(one.points[-1][1]) if values else ""
+        width = _ENTRY + _CHARACTER * (len(one.label) + len(last))
+        if lines[-1] and width > left:
+            lines.append([])
+            left = float(PLOT_WIDTH)
+        left -= width
+        gap = ' dx="14"' if lines[-1] else ""
+        value = f'<tspan font-weight="bold" dx="4">{last}</tspan>' if last else ""
+        lines[-1].append(
+            f'<tspan fill="{PALETTE[index % len(PALETTE)]}"{gap}>●</tspan>'
+            f'<tspan dx="4">{escape(one.label)}</tspan>{value}'
+        )
+    return lines
+
+
+def _draw_panel(
+    panel: Panel,
+    series: Sequence[Series],
+    legend: Sequence[Sequence[str]],
+    x_axis: _Axis,
+    x_label: str,
+) -> list[str]:
     """Draw one panel; the origin is the plot's top left corner."""
     unit = f'<tspan font-weight="normal" fill="{FAINT}" dx="6">{escape(panel.unit)}</tspan>'
-    parts = [text(0, -30, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
+    title = -30 - _LEGEND_LINE * (len(legend) - 1)
+    parts = [text(0, title, panel.title, size=14, bold=True, more=unit if panel.unit else "")]
     if not series:
         parts.append(
             f'<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="none" stroke="{GRID}"/>'
@@ -114,17 +153,10 @@ def _draw_panel(panel: Panel, series: Sequence[Series], x_axis: _Axis, x_label: 
     values = [y for one in series for _, y in one.points]
     y_axis = _vertical_axis(min(values), max(values), panel.log_scale)
     parts += _draw_axes(x_axis, y_axis, x_label)
-    legend = []
     for index, one in enumerate(series):
-        colour = PALETTE[index % len(PALETTE)]
-        parts += _draw_line(one.points, x_axis, y_axis, colour)
-        gap = ' dx="14"' if index else ""
-        last = f'<tspan font-weight="bold" dx="4">{short_number(one.points[-1][1])}</tspan>'
-        legend.append(
-            f'<tspan fill="{colour}"{gap}>●</tspan><tspan dx="4">{escape(one.label)}</tspan>'
-            f"{last if panel.legend_values else ''}"
-        )
-    parts.append(text(0, -11, "", more="".join(legend)))
+        parts += _draw_line(one.points, x_axis, y_axis, PALETTE[index % len(PALETTE)])
+    for above, line in enumerate(reversed(legend)):
+        parts.append(text(0, -11 - _LEGEND_LINE * above, "", more="".join(line)))
     return parts
 
 

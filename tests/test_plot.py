@@ -175,6 +175,21 @@ def test_the_legend_gives_the_last_value() -> None:
     )
 
 
+def test_a_legend_is_broken_into_lines_as_wide_as_the_plot() -> None:
+    # Twenty characters of 12 pixels' height are some 130 wide, and the plot is 400.
+    series = [Series(f"the series number {number}", [(1, 1)]) for number in range(6)]
+    panel = Panel("", series, "", legend_values=False)
+    picture = ElementTree.fromstring(draw_curves([panel], "run"))
+    assert [text.count("number") for text in texts(picture) if "number" in text] == [2, 2, 2]
+    heights = [
+        float(text.get("y", ""))
+        for text in picture.iter(f"{SVG}text")
+        if "number" in "".join(text.itertext())
+    ]
+    assert len(set(heights)) == 3
+    assert max(heights) < 0  # above the plot
+
+
 @given(st.lists(st.tuples(st.floats(), st.floats())), st.booleans())
 def test_any_numbers_make_a_picture(points: list[tuple[float, float]], log_scale: bool) -> None:
     for line in places(drawing(points, log_scale)):

@@ -167,11 +167,11 @@ def publish_pictures(
     bleu = {name: one.bleu for name, one in histories.items()}
     updates = {name: one.updates for name, one in histories.items()}
     minutes = {name: [x / 60 for x in one.seconds] for name, one in histories.items()}
-    _publish_picture("updates", "update", updates, bleu)
-    _publish_picture("time", "minutes of training", minutes, bleu)
+    _publish_picture("updates", "update", updates, bleu, "valid text")
+    _publish_picture("time", "minutes of training", minutes, bleu, "valid text")
     captions = dict.fromkeys(translated, CAPTIONS)
     test = {name: one.bleu for name, one in translated.items()}
-    _publish_picture("length", "captions of a line", captions, test)
+    _publish_picture("length", "captions of a line", captions, test, "test text")
 
 
 def _publish_picture(
@@ -179,7 +179,9 @@ def _publish_picture(
     x_label: str,
     places: Mapping[str, Sequence[float]],
     bleu: Mapping[str, Sequence[float]],
+    text: str,
 ) -> None:
     series = [Series(name, list(zip(x, bleu[name], strict=True))) for name, x in places.items()]
-    picture = draw_curves([Panel("", series, "")], f"BLEU over {what}", x_label=x_label)
+    panel = Panel(f"BLEU over {what}", series, text)
+    picture = draw_curves([panel], "Multi30k, English to German", x_label=x_label)
     publish_picture(f"bleu-over-{what}", picture)
