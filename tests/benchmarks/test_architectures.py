@@ -43,8 +43,10 @@ MODELS = {
     "convolutions": Model("conv_seq2seq_small", 0.006),
     "modern": Model("transformer_modern_small", 0.002),
     "relative": Model("transformer_small", 0.002, {"positions": "relative"}),
-    "6 + 1 layers": Model(
-        "transformer_small", 0.002, {"num_encoder_layers": 6, "num_decoder_layers": 1}
+    # With one layer in the decoder it hardly learns: valid perplexity 44 after 600 updates, with 6
+    # in the encoder, where 3 + 3 layers have 14.
+    "4 + 2 layers": Model(
+        "transformer_small", 0.002, {"num_encoder_layers": 4, "num_decoder_layers": 2}
     ),
 }
 FAMILIES = "Transformer;LSTMs;convolutions"
