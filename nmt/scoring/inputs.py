@@ -72,10 +72,9 @@ def read_stdin() -> Text:
 
 
 def language_of(path: Path) -> str:
-    """Return the last of a name that is no form of text: de of test.en-de.de.sgm.gz."""
-    endings = path.name.partition(":")[0].split(".")
-    *_, lang = [ending for ending in endings if ending.lower() not in _NO_LANGUAGE]
-    return lang
+    """Return the last part of a name that is no form of text, or "": de of test.en-de.de.sgm.gz."""
+    parts = path.name.partition(":")[0].split(".")
+    return next((part for part in reversed(parts) if part.lower() not in _NO_LANGUAGE), "")
 
 
 def check_segments(texts: Sequence[Text]) -> None:

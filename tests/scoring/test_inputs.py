@@ -122,6 +122,8 @@ def test_tabs_and_tags_of_plain_text_are_text(tmp_path: Path) -> None:
         ("test.fr.tsv.gz:2", "fr"),
         ("test.pt_BR.txt", "pt_BR"),
         ("reference", "reference"),
+        ("txt", ""),
+        ("sgm.gz", ""),
     ],
 )
 def test_the_language_is_the_ending(name: str, lang: str) -> None:
