@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from benchmarks.contenders import environment
 
@@ -39,10 +41,16 @@ class History:
     """What a training has reached, an entry each validation."""
 
     updates: list[int]
-    seconds: list[float]
-    """Of training alone."""
+    seconds_per_update: list[float]
+    """Of training alone, between that validation and the one before."""
     bleu: list[float]
     """Of the valid text."""
+
+    @property
+    def seconds(self) -> list[float]:
+        """Return the time taken until each, as if all stretches had taken what is usual for one."""
+        usual = median(self.seconds_per_update)
+        return [usual * update for update in self.updates]
 
 
 def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
@@ -59,6 +67,12 @@ def history(run: Path) -> History:
     """Read a run's metrics."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    seconds = {one["update"]: one["seconds"] for one in records if one["kind"] == "train"}
+    seconds = {0: 0.0}
+    seconds |= {one["update"]: one["seconds"] for one in records if one["kind"] == "train"}
     bleu = {one["update"]: one["bleu"] for one in records if one["kind"] == "valid"}
-    return History(list(bleu), [seconds[update] for update in bleu], list(bleu.values()))
+    stretches = pairwise([0, *bleu])
+    return History(
+        list(bleu),
+        [(seconds[last] - seconds[first]) / (last - first) for first, last in stretches],
+        list(bleu.values()),
+    )
