@@ -104,10 +104,10 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         ),
         "transformer_deep_shallow": Preset(
             "transformer",
-            "transformer_base",
-            {"num_encoder_layers": 12, "num_decoder_layers": 2},
+            "transformer_modern",
+            {"num_encoder_layers": 12, "num_decoder_layers": 2, "positions": "sinusoidal"},
             "12 layers in the encoder, which runs once a sentence, and 2 in the decoder "
-            "(Kasai et al. 2021)",
+            "(Kasai et al. 2021); modern ones, since post-norm learns late with so few",
         ),
         "transformer_relative": Preset(
             "transformer",
