@@ -123,7 +123,14 @@ FROZEN: dict[str, dict[str, Value]] = {
     "transformer_base_learned_positions": {"positions": "learned"},
     "transformer_base_dk16": {"d_k": 16},
     "transformer_base_dk32": {"d_k": 32},
-    "transformer_deep_shallow": {"num_encoder_layers": 12, "num_decoder_layers": 2},
+    "transformer_deep_shallow": {
+        "num_encoder_layers": 12,
+        "num_decoder_layers": 2,
+        "pre_norm": True,
+        "norm": "rms",
+        "feed_forward": "swiglu",
+        "d_ff": 1368,
+    },
     "transformer_relative": {"positions": "relative"},
     "transformer_local": {"attention_window": 128},
     "rnn_attention": {"clip_norm": 1.0},
@@ -295,10 +302,14 @@ def test_presets_differ_from_base_in_size_as_by_hand(preset: str, millions: floa
     assert round((matrices(config) - 62_984_192) / 1e6, 1) == millions
 
 
-def test_twelve_encoder_and_two_decoder_layers_have_2_million_numbers_more_than_base() -> None:
-    # 6 encoder layers more, 4 decoder layers fewer: 6 * 3,145,728 - 4 * 4,194,304 = 2,097,152
-    config = TransformerConfig(num_encoder_layers=12, num_decoder_layers=2)
-    assert matrices(config) == 62_984_192 + 2_097_152
+def test_twelve_encoder_and_two_decoder_layers_have_2_million_numbers_more_than_six_each() -> None:
+    # An encoder layer has 4 * 512^2 + 3 * 512 * 1,368 numbers in matrices and 2 * 512 in norms, a
+    # decoder layer 4 * 512^2 + 512 more: 6 * 3,150,848 - 4 * 4,199,936 = 2,105,344.
+    counts = []
+    for name in ("transformer_modern", "transformer_deep_shallow"):
+        recipe = resolve_recipe(name, "transformer", [("p", preset_values(name))])
+        counts.append(count_parameters("transformer", recipe.model, VOCAB, VOCAB))
+    assert counts[1] - counts[0] == 2_105_344
 
 
 @pytest.mark.parametrize(
