@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -117,8 +118,8 @@ def test_rows_that_have_not_run_show_the_papers_figures_alone(data: Path) -> Non
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`" in line]
     assert len(cells) == 20
     assert cells[7][:3] == ["C", "`transformer_base_layers2`", "-"]
-    assert cells[7][3:] == ["-", "6.11", "-", "23.7", "-", "36M", "-", "-", "-"]
-    assert cells[-1][3:] == ["-", "4.33", "-", "26.4", "-", "213M", "-", "-", "2.3e19"]
+    assert cells[7][3:] == ["-", "6.11", "-", "-", "23.7", "-", "36M", "-", "-", "-"]
+    assert cells[-1][3:] == ["-", "4.33", "-", "-", "26.4", "-", "213M", "-", "-", "2.3e19"]
 
 
 def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path) -> None:
@@ -169,10 +170,13 @@ def test_two_rows_from_a_share_of_the_data_to_the_table(data: Path, tmp_path: Pa
         last = metrics(run, "valid")[-1]
         assert last["update"] == updates
         assert found[preset][:2] == [f"{updates}", f"{last['perplexity']:.2f}"]
+        card = json.loads((run / "score.json").read_text())
+        figures = [f"{card[key]['score']:.1f}" for key in ("bleu", "bleu-compounds")]
+        assert found[preset][3:5] == figures
         # 20 updates are five epochs of four, whose work the run's own log knows from each update.
         record, start = metrics(run, "train")[-1], metrics(run, "start")[-1]
         rate = start["matrix_product_flops_per_second"]
-        by_time, counted = map(float, found[preset][7:9])
+        by_time, counted = map(float, found[preset][8:10])
         assert record["epoch"] == updates / 4
         assert by_time == pytest.approx(record["seconds"] * rate, rel=0.05)
         assert counted == pytest.approx(record["mfu"] * record["seconds"] * rate, rel=0.05)
