@@ -44,7 +44,7 @@ MODELS = {
     "modern": Model("transformer_modern_small", 0.002),
     "relative": Model("transformer_small", 0.002, {"positions": "relative"}),
     # As `transformer_deep_shallow`. Post-norm layers learn late where the decoder has few of them:
-    # valid perplexity after 300 updates is 62 with 4 + 2, where these have 41.
+    # valid BLEU after 600 updates is 6.5 with 4 + 2, where these have 22.6.
     "4 + 2 layers": Model(
         "transformer_modern_small",
         0.002,
