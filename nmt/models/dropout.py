@@ -37,6 +37,12 @@ def seed_dropout(seed: int) -> None:
     _pools.clear()
 
 
+def forget_masks(device: torch.device) -> None:
+    """Let what is dropped next on a device be drawn anew, and take memory anew."""
+    for key in [key for key in _pools if key[2] == device]:
+        del _pools[key]
+
+
 def _mask(x: Tensor, p: float) -> Tensor:
     size = x.numel()
     pool = _pools.get((p, x.dtype, x.device))

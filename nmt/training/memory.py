@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from nmt.config import Recipe
 from nmt.data.batches import Batch
 from nmt.models.device import DTYPES
+from nmt.models.dropout import forget_masks
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only
 from nmt.training.flat_weights import FlatWeights
@@ -38,6 +39,7 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
     no scores and needs less. What a matrix product takes inside is not seen.
     """
     dtype = DTYPES[recipe.training.precision]
+    forget_masks(torch.device("meta"))  # those of an earlier call, which would not be counted
     with torch.device("meta"):
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes).to(dtype)
         for parameter in model.parameters():

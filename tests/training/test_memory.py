@@ -77,3 +77,10 @@ def test_a_micro_batch_takes_what_the_profiler_sees(data: Path, precision: str) 
     ]
     measured = np.cumsum(changes).max()
     assert micro_batch_bytes(asked, SIZES, batch) == pytest.approx(measured, rel=0.05)
+
+
+def test_a_micro_batch_takes_the_same_whenever_it_is_asked(data: Path) -> None:
+    asked = recipe(dropout=0.37)  # which no other test has drawn masks for
+    batch = collate(*DataFolder.open(data).train.rows(np.arange(40)))
+    first = micro_batch_bytes(asked, SIZES, batch)
+    assert micro_batch_bytes(asked, SIZES, batch) == first
