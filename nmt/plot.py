@@ -73,12 +73,15 @@ class _Axis:
 
 def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update") -> str:
     """Return an SVG document with the panels in two columns, each over x from 0 on."""
-    drawable = [[_drawable(series, panel.log_scale) for series in panel.series] for panel in panels]
+    drawable = [
+        [one for one in (_drawable(s, panel.log_scale) for s in panel.series) if one.points]
+        for panel in panels
+    ]
     places = [x for panel in drawable for series in panel for x, _ in series.points]
     x_high = max(places, default=0) or 1
     x_axis = _Axis(0, x_high, PLOT_WIDTH, [t for t in linear_ticks(0, x_high) if t <= x_high])
     legends = [
-        _legend_lines([s for s in series if s.points], values=panel.legend_values)
+        _legend_lines(series, values=panel.legend_values)
         for panel, series in zip(panels, drawable, strict=True)
     ]
     panel_top = _TOP + _LEGEND_LINE * (max(map(len, legends), default=1) - 1)
@@ -91,8 +94,7 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
         left = column * _PANEL_WIDTH + _LEFT
         top = _HEADER + row * panel_height + panel_top
         parts.append(f'<g transform="translate({left},{top})">')
-        shown = [s for s in series if s.points]
-        parts += _draw_panel(panel, shown, legends[index], x_axis, x_label)
+        parts += _draw_panel(panel, series, legends[index], x_axis, x_label)
         parts.append("</g>")
     return document(width, height, title, parts)
 

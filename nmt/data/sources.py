@@ -157,9 +157,8 @@ def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> l
 
         try:
             return list(pool.map(lambda path: _survey(path, encoding, advance), paths))
-        except BaseException:
+        finally:
             interrupted.set()  # the pool waits for its threads, which may have gigabytes to read
-            raise
 
 
 def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) -> FileSurvey:

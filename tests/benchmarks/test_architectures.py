@@ -11,7 +11,7 @@ NMT_BENCH_MODELS    which of `MODELS`, with semicolons between, or `all`; a mode
 NMT_BENCH_UPDATES   updates of each, a multiple of 400; 800 by default
 NMT_BENCH_ROUNDS    measurements of each translation, 3 by default
 NMT_BENCH_WORK      a folder that keeps data and runs: a benchmark that was interrupted goes on
-NMT_BENCH_OUT       a file that the tables are added to; the picture comes to stand beside it
+NMT_BENCH_OUT       a file that the tables are added to; the pictures come to stand beside it
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Translated:
 
 
 def test_architectures(tmp_path: Path) -> None:
+    if UPDATES < STRETCH or UPDATES % STRETCH:
+        pytest.fail(f"NMT_BENCH_UPDATES={UPDATES}: take a multiple of {STRETCH}")
     work = Path(os.environ.get("NMT_BENCH_WORK", tmp_path))
     work.mkdir(exist_ok=True)
     data = work / "data"
@@ -94,6 +96,9 @@ def learn(data: Path, work: Path) -> tuple[dict[str, History], dict[str, Path]]:
         for name, run in runs.items():
             train(MODELS[name], data, run, updates, STRETCH // 2)
     histories = {name: history(run) for name, run in runs.items()}
+    further = max(one.updates[-1] for one in histories.values())
+    if further > UPDATES:
+        pytest.fail(f"runs of {work} have {further} updates: take as many, or another folder")
     return histories, {name: run / "last.safetensors" for name, run in runs.items()}
 
 

@@ -305,11 +305,11 @@ def test_presets_differ_from_base_in_size_as_by_hand(preset: str, millions: floa
 def test_twelve_encoder_and_two_decoder_layers_have_2_million_numbers_more_than_six_each() -> None:
     # An encoder layer has 4 * 512^2 + 3 * 512 * 1,368 numbers in matrices and 2 * 512 in norms, a
     # decoder layer 4 * 512^2 + 512 more: 6 * 3,150,848 - 4 * 4,199,936 = 2,105,344.
-    counts = []
-    for name in ("transformer_modern", "transformer_deep_shallow"):
-        recipe = resolve_recipe(name, "transformer", [("p", preset_values(name))])
-        counts.append(count_parameters("transformer", recipe.model, VOCAB, VOCAB))
-    assert counts[1] - counts[0] == 2_105_344
+    six, deep_shallow = (
+        count_parameters("transformer", recipe_of(name).model, VOCAB, VOCAB)
+        for name in ("transformer_modern", "transformer_deep_shallow")
+    )
+    assert deep_shallow - six == 2_105_344
 
 
 @pytest.mark.parametrize(
@@ -329,10 +329,10 @@ def test_twelve_encoder_and_two_decoder_layers_have_2_million_numbers_more_than_
 def test_modern_presets_have_as_many_parameters_as_their_counterparts(
     preset: str, parent: str, parameters: int, difference: int
 ) -> None:
-    counts = []
-    for name in (parent, preset):
-        recipe = resolve_recipe(name, "transformer", [("p", preset_values(name))])
-        counts.append(count_parameters("transformer", recipe.model, VOCAB, VOCAB))
+    counts = [
+        count_parameters("transformer", recipe_of(name).model, VOCAB, VOCAB)
+        for name in (parent, preset)
+    ]
     assert counts == [parameters, parameters + difference]
     assert abs(difference) < 0.001 * parameters
 
