@@ -36,14 +36,19 @@ def _multi30k(out: Path, *vocabulary: str) -> Path:
 
 def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
     """Return the first lines of Multi30k's test_2016_flickr, English and German."""
-    folder = real_text("multi30k")
-    texts = []
-    for lang in ("en", "de"):
-        with gzip.open(
-            folder / f"test_2016_flickr.{lang}.gz", "rt", encoding="utf-8", newline="\n"
-        ) as file:
-            texts.append([line.rstrip("\n") for line in islice(file, lines)])
-    return texts[0], texts[1]
+    text = real_text("multi30k") / "test_2016_flickr"
+    return _first_lines(text, "en", lines), _first_lines(text, "de", lines)
+
+
+def newstest2013(tgt: str) -> tuple[list[str], list[str]]:
+    """Return newstest2013, English and French or German."""
+    text = real_text("wmt-news") / f"newstest2013.en-{tgt}"
+    return _first_lines(text, "en", None), _first_lines(text, tgt, None)
+
+
+def _first_lines(prefix: Path, lang: str, lines: int | None) -> list[str]:
+    with gzip.open(f"{prefix}.{lang}.gz", "rt", encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\n") for line in islice(file, lines)]
 
 
 def europarl(out: Path) -> Path:
@@ -56,6 +61,12 @@ def europarl(out: Path) -> Path:
         ):
             sample.writelines(islice(lines, _EUROPARL_PAIRS))
     return _prepare(out, "en", "fr", out, text / "valid", "--vocab-size", "32000")
+
+
+def europarl_whole(out: Path) -> Path:
+    """Prepare a million pairs of Europarl with a vocabulary of 16,000."""
+    text = real_text("europarl-en-fr")
+    return _prepare(out, "en", "fr", text / "train", text / "valid", "--vocab-size", "16000")
 
 
 def made_up(out: Path, *, pairs: int = 400_000) -> Path:

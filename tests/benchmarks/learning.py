@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.contenders import environment
 
@@ -55,7 +56,7 @@ class History:
 
 def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
     """Go on to so many updates if the run has fewer; validate every so many."""
-    if not run.exists() or updates not in history(run).updates:
+    if not run.exists() or updates not in _valid(run):
         values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
         values |= {"max_updates": updates, "validate_every": every, "log_every": every}
         command = ["train", str(data), "--out", str(run), "--model", model.preset, "--quiet"]
@@ -64,15 +65,23 @@ def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None
 
 
 def history(run: Path) -> History:
-    """Read a run's metrics."""
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
+    """Read the metrics of a run that has validated BLEU."""
+    bleu = {update: one["bleu"] for update, one in _valid(run).items()}
+    return History(list(bleu), seconds_per_update(run, list(bleu)), list(bleu.values()))
+
+
+def seconds_per_update(run: Path, updates: Sequence[int]) -> list[float]:
+    """Return those of the stretches that end with these updates, of training alone."""
     seconds = {0: 0.0}
-    seconds |= {one["update"]: one["seconds"] for one in records if one["kind"] == "train"}
-    bleu = {one["update"]: one["bleu"] for one in records if one["kind"] == "valid"}
-    stretches = pairwise([0, *bleu])
-    return History(
-        list(bleu),
-        [(seconds[last] - seconds[first]) / (last - first) for first, last in stretches],
-        list(bleu.values()),
-    )
+    seconds |= {one["update"]: one["seconds"] for one in _records(run) if one["kind"] == "train"}
+    return [
+        (seconds[end] - seconds[start]) / (end - start) for start, end in pairwise([0, *updates])
+    ]
+
+
+def _valid(run: Path) -> dict[int, dict[str, Any]]:
+    return {one["update"]: one for one in _records(run) if one["kind"] == "valid"}
+
+
+def _records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import peak_memory
@@ -15,45 +17,103 @@ from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
 
 _LINE = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # for each of its own
 
 
-def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Contender:
-    """Return Marian's synchronous training in fp32, one thread a core.
+@dataclass(frozen=True)
+class Training:
+    """Marian's synchronous training in fp32, one thread a core, of one model.
 
     Its text is what `nmt prepare` has kept, under the same SentencePiece model.
     """
-    data = DataFolder.open(job.data)
-    text = write_training_text(data, folder / "train")
-    vocabulary = folder / "vocab.spm"  # by this ending Marian knows what it is
-    shutil.copy(job.data / data.info.vocabulary.files[0].name, vocabulary)
-    counts = data.info.train
-    # Marian's figure counts target words only, eos included.
-    both_sides = 1 + (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
 
-    def train(warmup: int, updates: int) -> Measurement:
-        arguments = [
-            *("--type", "transformer", "--model", str(folder / "model.npz"), "--no-reload"),
-            *("--train-sets", *map(str, text), "--vocabs", str(vocabulary), str(vocabulary)),
-            *("--tempdir", str(folder), "--overwrite"),
+    python: str
+    """One that can import pymarian."""
+    folder: Path
+    """Where all of it stands; what is there already stays."""
+    data: Path
+    config: TransformerConfig
+    batch_tokens: int
+
+    @property
+    def vocabulary(self) -> Path:
+        """Return the SentencePiece model, by whose ending Marian knows what it is."""
+        return self.folder / "vocab.spm"
+
+    def write_text(self) -> None:
+        """Write the text and the vocabulary."""
+        data = DataFolder.open(self.data)
+        write_training_text(data, self.folder / "train")
+        shutil.copy(self.data / data.info.vocabulary.files[0].name, self.vocabulary)
+
+    def command(self, *options: str) -> list[str]:
+        """Return the command, with further options."""
+        config, text = self.config, self.folder / "train"
+        return [
+            *(self.python, "-m", "pymarian", "train"),
+            *("--type", "transformer", "--model", str(self.folder / "model.npz")),
+            *("--train-sets", f"{text}.src", f"{text}.tgt"),
+            *("--vocabs", str(self.vocabulary), str(self.vocabulary)),
+            *("--tempdir", str(self.folder)),
             *("--dim-emb", str(config.d_model), "--transformer-dim-ffn", str(config.d_ff)),
             *("--transformer-heads", str(config.num_heads)),
             *("--enc-depth", str(config.num_encoder_layers)),
             *("--dec-depth", str(config.num_decoder_layers)),
             *("--tied-embeddings-all", "--output-omit-bias", "--max-length", "1000"),
             *("--transformer-dropout", str(config.dropout), "--label-smoothing", "0.1"),
-            *("--optimizer-params", "0.9", "0.98", "1e-09", "--learn-rate", "0.0001"),
+            *("--optimizer-params", "0.9", "0.98", "1e-09"),
             *("--clip-norm", "0", "--sync-sgd", "--optimizer-delay", "1"),
-            *("--mini-batch-words", str(job.batch_tokens), "--mini-batch-round-up=false"),
+            *("--mini-batch-words", str(self.batch_tokens), "--mini-batch-round-up=false"),
             *("--maxi-batch", "1000", "--cpu-threads", str(CORES), "--seed", "1"),
-            *("--after", f"{warmup + updates}u", "--disp-freq", "1u"),
+            *options,
         ]
-        one_each = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # threads of a thread
+
+    def learn(self, updates: int, every: int, learning_rate: float, warmup: int) -> list[float]:
+        """Go on to so many updates, and keep the model every so many: see `checkpoint`.
+
+        The schedule is `nmt train`'s: linear warm-up, then the inverse square root. Returns the
+        seconds per update of each stretch.
+        """
+        log = self.folder / "train.log"
+        if not self.checkpoint(updates).exists():
+            command = self.command(
+                *("--learn-rate", str(learning_rate), "--lr-warmup", str(warmup)),
+                *("--lr-decay-inv-sqrt", str(warmup)),
+                *("--after", f"{updates}u", "--save-freq", f"{every}u", "--disp-freq", f"{every}u"),
+            )
+            with log.open("a", encoding="utf-8") as file:
+                subprocess.run(command, check=True, env=environment() | _ONE_THREAD, stderr=file)
+        return [seconds / every for _, seconds in _windows(log.read_text(encoding="utf-8"))]
+
+    def checkpoint(self, update: int) -> Path:
+        """Return the model as it was after an update."""
+        return self.folder / f"model.iter{update}.npz"
+
+
+def _windows(log: str) -> list[tuple[int, float]]:
+    """Return the target words, ends of sentence counted, and the seconds of each window."""
+    found = [match.groups() for match in _LINE.finditer(log)]
+    return [(int(words.replace(",", "")), float(seconds)) for words, seconds in found]
+
+
+def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Contender:
+    """Return the training as a contender in speed."""
+    training = Training(python, folder, job.data, config, job.batch_tokens)
+    training.write_text()
+    counts = DataFolder.open(job.data).info.train
+    # Marian's figure counts target words only, eos included.
+    both_sides = 1 + (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
+
+    def train(warmup: int, updates: int) -> Measurement:
         done = peak_memory.run(
-            [python, "-m", "pymarian", "train", *arguments], environment() | one_each
+            training.command(
+                *("--no-reload", "--overwrite", "--learn-rate", "0.0001"),
+                *("--after", f"{warmup + updates}u", "--disp-freq", "1u"),
+            ),
+            environment() | _ONE_THREAD,
         )
-        timed = [match.groups() for match in _LINE.finditer(done.stderr)][warmup:]
-        words = sum(int(count.replace(",", "")) for count, _ in timed)
-        seconds = sum(float(taken) for _, taken in timed)
+        timed = _windows(done.stderr)[warmup:]
+        words, seconds = map(sum, zip(*timed, strict=True))
         return Measurement(both_sides * words / seconds, done.peak_bytes)
 
     return train
