@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nmt.config import TrainingConfig
 from nmt.errors import UsageError
@@ -57,6 +58,13 @@ def _keys(section: str) -> set[str]:
     return {spec.name for cls in classes for spec in dataclasses.fields(cls)}
 
 
+def explanation(spec: dataclasses.Field[Any]) -> str:
+    """Return what a field of a recipe is, and which values it may have if they have names."""
+    choices = spec.metadata["choices"]
+    listed = f" One of {', '.join(choices)}." if choices else ""
+    return f"{spec.metadata['help']}{listed}"
+
+
 def format_toml(sections: Mapping[str, object]) -> str:
     """Write dataclasses and mappings as TOML sections, each field under its own explanation."""
     lines: list[str] = []
@@ -66,7 +74,7 @@ def format_toml(sections: Mapping[str, object]) -> str:
             lines.extend(f"{key} = {json.dumps(value)}" for key, value in content.items())
         else:
             for spec in dataclasses.fields(content):  # type: ignore[arg-type]
-                lines.append(f"# {spec.metadata['help']}")
+                lines.append(f"# {explanation(spec)}")
                 lines.append(f"{spec.name} = {json.dumps(getattr(content, spec.name))}")
         lines.append("")
     return "\n".join(lines)

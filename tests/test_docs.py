@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
+from nmt.config_text import explanation
 from nmt.data.rules import RULES
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.presets import FAMILIES
@@ -35,7 +36,7 @@ def config_table() -> str:
         rows.append(f"| **{section} | | |")
         for spec in dataclasses.fields(cls):
             default = str(spec.default).lower() if spec.default in (True, False) else spec.default
-            rows.append(f"| `{spec.name}` | {default} | {spec.metadata['help']} |")
+            rows.append(f"| `{spec.name}` | {default} | {explanation(spec)} |")
     return "\n".join(rows)
 
 

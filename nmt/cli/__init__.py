@@ -21,15 +21,27 @@ import typer
 
 from nmt import console
 from nmt.cli import average, data, export, models, prepare, score, train, translate
-from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, NMTError, Stopped
+from nmt.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    EXIT_USAGE,
+    NMTError,
+    Stopped,
+    UsageError,
+)
+
+_ANSWER_ON_STDOUT = ("score", "models", "data")
 
 
-def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
     """Answer every expected failure of a command, before typer sees it."""
 
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
         try:
+            if name in _ANSWER_ON_STDOUT and sys.stdout is None:
+                raise UsageError("stdout is closed, where the answer would go")
             command(*args, **kwargs)
             if sys.stdout is not None:  # it may be closed
                 sys.stdout.flush()
@@ -88,7 +100,7 @@ for _name, _function, _example in (
     ("data", data.data, data.EXAMPLE),
 ):
     app.command(_name, help=_reflow(_function.__doc__), epilog=f"Example:\n\n{_example}")(
-        _guarded(_function)
+        _guarded(_name, _function)
     )
 
 # What typer raises for a wrong option or value; its module is private and has moved between

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nmt import console
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.scoring.inputs import name_of, stream_text
+from nmt.scoring.inputs import name_of, stream_together
 
 if TYPE_CHECKING:
     from nmt.scoring.figures import Figure
@@ -106,10 +106,13 @@ class ByModel:
             encoding=Encoding.find(encoding),
         )
 
-    def perplexities(self, texts: Mapping[str, tuple[str, Iterable[str]]]) -> dict[str, Figure]:
+    def perplexities(
+        self, texts: Mapping[str, tuple[str, Iterable[str]]], sources: Iterable[Iterable[str]]
+    ) -> dict[str, Figure]:
         """Return the perplexity of texts, by what each is, such as `reference`.
 
         texts: name and lines of each.
+        sources: for each text what it translates.
         """
         from nmt.scoring.figures import Figure
         from nmt.scoring.metrics import Score
@@ -117,9 +120,9 @@ class ByModel:
 
         scorer = self._scorer()
         results = {}
-        for kind, (name, lines) in texts.items():
+        for (kind, (name, lines)), its_sources in zip(texts.items(), sources, strict=False):
             found = Likelihood()
-            for _ in self._scored(scorer, found, self._pairs(lines, name)):
+            for _ in self._scored(scorer, found, self._pairs(its_sources, lines, name)):
                 pass
             _tell(found, name, scorer)
             if not found.tokens:
@@ -140,17 +143,17 @@ class ByModel:
         from nmt.search.n_best import read_n_best, rerank, with_sources
         from nmt.search.render import render_json, render_scored
 
-        name, lines = name_of(path), stream_text(path, self.encoding)
+        name = name_of(path)
+        sources, lines = stream_together((self.source, path), self.encoding)
         scorer, found = self._scorer(), Likelihood()
         rendered: Iterator[str]
         if self.form == "rerank":
-            sources = stream_text(self.source, self.encoding)
-            entries = with_sources(read_n_best(lines, name), sources, str(self.source))
+            entries = with_sources(read_n_best(lines, name), sources, name_of(self.source))
             score = partial(self._scored, scorer, found)
             rendered = map(str, rerank(entries, score, self.weight))
         else:
             render = render_scored if self.form == "sentences" else render_json
-            scored = self._scored(scorer, found, self._pairs(lines, name))
+            scored = self._scored(scorer, found, self._pairs(sources, lines, name))
             rendered = (text for n, each in enumerate(scored) for text in render(n, each))
         for text in rendered:
             sys.stdout.buffer.write(f"{text}\n".encode())
@@ -172,22 +175,25 @@ class ByModel:
         with console.progress("scoring", total=None, unit="lines") as bar:
             yield from scorer.stream(pairs, found, on_progress=bar.update)
 
-    def _pairs(self, lines: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
+    def _pairs(
+        self, sources: Iterable[str], lines: Iterable[str], name: str
+    ) -> Iterator[tuple[str, str]]:
         """Yield each source with its translation.
 
         Raises:
             DataError: at the end, if there are more of one than of the other.
         """
         sources_read = lines_read = 0
-        for source, line in zip_longest(stream_text(self.source, self.encoding), lines):
+        for source, line in zip_longest(sources, lines):
             sources_read += source is not None
             lines_read += line is not None
             if source is not None and line is not None:
                 yield source, line
         if sources_read != lines_read:
             raise DataError(
-                f"the numbers of lines differ: {name} has {lines_read:,}, {self.source} has "
-                f"{sources_read:,}; line N of one is the translation of line N of the other"
+                f"the numbers of lines differ: {name} has {lines_read:,}, "
+                f"{name_of(self.source)} has {sources_read:,}; "
+                "line N of one is the translation of line N of the other"
             )
 
     def _signature(self, scorer: Scorer) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import repeat
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +13,9 @@ from nmt import console
 from nmt.cli import likelihood, likelihood_options
 from nmt.cli.options import Quiet
 from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.scoring.significance import Resampling
 
 EXAMPLE = (
     "nmt score test.de output.de --metric bleu --metric chrf++\n\n"
@@ -60,7 +65,8 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What was translated: lines that were not are warned about. --model needs it.",
+            help="What was translated: lines of HYPOTHESIS that were not are warned about. --model "
+            "needs it.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -130,21 +136,32 @@ def score(
         ),
     ] = None,
     samples: Annotated[
-        int,
-        typer.Option(min=1, help="Samples of the bootstrap.", rich_help_panel=_CHANCE),
-    ] = 1000,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Samples of the bootstrap.",
+            show_default="1000",
+            rich_help_panel=_CHANCE,
+        ),
+    ] = None,
     trials: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             help="Trials of approximate randomisation, with --baseline.",
+            show_default="10000",
             rich_help_panel=_CHANCE,
         ),
-    ] = 10_000,
+    ] = None,
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Of what is drawn for both.", rich_help_panel=_CHANCE),
-    ] = 12345,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of what is drawn for both.",
+            show_default="12345",
+            rich_help_panel=_CHANCE,
+        ),
+    ] = None,
     sentences: Annotated[
         bool,
         typer.Option(
@@ -190,9 +207,14 @@ def score(
     from nmt.scoring import metrics
     from nmt.scoring.bleu_card import bleu_card
     from nmt.scoring.figures import figure
-    from nmt.scoring.inputs import check_segments, name_of, read_stdin, read_text, stream_text
+    from nmt.scoring.inputs import (
+        check_segments,
+        name_of,
+        read_stdin,
+        read_text,
+        stream_together,
+    )
     from nmt.scoring.pitfalls import pitfalls
-    from nmt.scoring.significance import Resampling
 
     by_model = likelihood.ByModel.of(
         model,
@@ -216,13 +238,16 @@ def score(
             "--card": card or None,
             "--tgt": tgt,
             "--confidence": confidence,
+            "--samples": samples,
+            "--trials": trials,
+            "--seed": seed,
         }
         likelihood.refuse_beside(by_model.form, of_hypothesis, as_json=as_json)
         if by_model.form:
             by_model.print_lines(reference)
             return
-        lines = stream_text(reference, by_model.encoding)
-        figures = by_model.perplexities({"reference": (name_of(reference), lines)})
+        sources, lines = stream_together((by_model.source, reference), by_model.encoding)
+        figures = by_model.perplexities({"reference": (name_of(reference), lines)}, [sources])
         if as_json:
             report.print_json(figures, [], 0.0)
         else:
@@ -238,8 +263,13 @@ def score(
         raise UsageError("--card has its own metrics: leave out --metric, --tokenize, --lowercase")
     if tgt is not None and not card:
         raise UsageError("--tgt is the language of --card, which is not asked for")
+    if sentences and confidence is not None and not as_json:
+        raise UsageError("--sentences prints no intervals; add --json, or leave out --confidence")
+    if Path("-") in (reference, source, *(more_references or ()), *(baseline or ())):
+        raise UsageError("- is stdin, which only HYPOTHESIS can be here")
     lang = _language(tgt, reference) if card else ""
-    resampling = Resampling(samples, trials, seed, confidence or 95.0)
+    draws = {"samples": samples, "trials": trials, "seed": seed}
+    resampling = _resampling(draws, confidence, baseline=bool(baseline))
 
     known = Encoding.find(encoding)
     references = [read_text(path, known) for path in (reference, *(more_references or ()))]
@@ -271,15 +301,17 @@ def score(
             resampling,
             interval=confidence is not None,
             by_line=sentences,
+            in_total=as_json or not sentences,
         )
         for key, measure in measures.items()
     }
-    if by_model is not None:
+    if by_model is not None and original is not None:
         figures |= by_model.perplexities(
             {
                 "reference": (references[0].name, references[0].lines),
                 "hypothesis": (output.name, output.lines),
-            }
+            },
+            repeat(original.lines),
         )
     baselines = [text.name for text in outputs[1:]]
     if as_json:
@@ -291,6 +323,19 @@ def score(
         if baselines:
             print()
             report.print_comparisons(figures, baselines, resampling.level)
+
+
+def _resampling(
+    draws: Mapping[str, int | None], confidence: float | None, *, baseline: bool
+) -> Resampling:
+    from nmt.scoring.significance import Resampling
+
+    given = {name: value for name, value in draws.items() if value is not None}
+    if given and not baseline and confidence is None:
+        raise UsageError(f"--{next(iter(given))} is for --confidence and --baseline")
+    if "trials" in given and not baseline:
+        raise UsageError("--trials is for --baseline")
+    return Resampling(**given, level=confidence or 95.0)
 
 
 def _language(tgt: str | None, reference: Path) -> str:

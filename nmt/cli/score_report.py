@@ -49,7 +49,7 @@ def print_comparisons(
     rows = [
         (
             figure.score.name,
-            baseline,
+            console.printable(baseline),
             f"{comparison.baseline:.2f}",
             f"{comparison.difference:+.2f}",
             _range(comparison.interval, sign="+"),
@@ -69,7 +69,7 @@ def print_lines(figures: Mapping[str, Figure], baselines: Sequence[str]) -> None
     for number, system in enumerate(["", *baselines]):
         for figure in figures.values():
             if figure.lines is not None:
-                columns.append(f"{figure.score.name} {system}".strip())
+                columns.append(f"{figure.score.name} {console.printable(system)}".strip())
                 scores.append(figure.lines.scores[number])
     rows = zip(*scores, strict=True)
     console.print_table(

@@ -68,7 +68,7 @@ def bleu_card(references: References, lang: str) -> dict[str, Measure]:
         references,
         Variant(
             "lower-cased tokenised BLEU",
-            f"the same on text made lower-case first, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
+            f"the same on tokens made lower-case, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
             moses.name,
             tokenize,
         ),

@@ -43,12 +43,14 @@ def figure(
     *,
     interval: bool = False,
     by_line: bool = False,
+    in_total: bool = True,
 ) -> Figure:
     """Score the first of some outputs, and compare it with the others.
 
     outputs: N lines each.
     interval: whether the score gets one; differences always do.
     by_line: whether single lines are scored, too.
+    in_total: whether differences are judged, which takes most of the time.
     """
     counts, *others = [measure.count(lines) for lines in outputs]
     drawn = {}
@@ -64,6 +66,6 @@ def figure(
     return Figure(
         measure.score(counts, drawn),
         confidence(measure.value, counts, resampling) if interval else None,
-        tuple(compare(measure.value, counts, other, resampling) for other in others),
+        tuple(compare(measure.value, counts, other, resampling) for other in others if in_total),
         lines,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.corpus import Encoding, read_lines, split_lines
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
@@ -51,14 +51,29 @@ def read_text(path: Path, encoding: Encoding) -> Text:
     return Text(str(path), lines)
 
 
-def stream_text(path: Path, encoding: Encoding) -> Iterator[str]:
-    """Yield the lines of a file, plain ones as they are read; for - those of stdin."""
-    if path == Path("-"):
-        yield from _stream_stdin()
-    elif _TSV.fullmatch(path.name) or _SGML.fullmatch(path.name):
-        yield from read_text(path, encoding).lines
-    else:
-        yield from _stream_plain(path, encoding)
+def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
+    """Return the lines of texts that belong together, plain ones as they are read.
+
+    For - those of stdin.
+
+    Raises:
+        UsageError: if stdin is to be more than one of them.
+        DataError: if SGML files differ in their segments.
+    """
+    if paths.count(Path("-")) > 1:
+        raise UsageError("stdin can be one text alone; name the file of the other")
+    whole = {
+        path: read_text(path, encoding)
+        for path in paths
+        if _TSV.fullmatch(path.name) or _SGML.fullmatch(path.name)
+    }
+    check_segments(list(whole.values()))
+    return [
+        iter(whole[path].lines)
+        if path in whole
+        else (_stream_stdin() if path == Path("-") else _stream_plain(path, encoding))
+        for path in paths
+    ]
 
 
 def name_of(path: Path) -> str:
@@ -80,7 +95,7 @@ def language_of(path: Path) -> str:
 def check_segments(texts: Sequence[Text]) -> None:
     """Refuse SGML files whose segments are not the same, or not in the same order."""
     for one, other in pairwise(text for text in texts if text.segments):
-        pairs = zip(one.segments, other.segments, strict=True)
+        pairs = zip(one.segments, other.segments, strict=False)  # lengths are compared elsewhere
         for number, (segment, other_segment) in enumerate(pairs, start=1):
             if segment != other_segment:
                 raise DataError(
@@ -90,6 +105,8 @@ def check_segments(texts: Sequence[Text]) -> None:
 
 
 def _stream_stdin() -> Iterator[str]:
+    if sys.stdin is None:
+        raise UsageError("stdin is closed; name the file of each text")
     if sys.stdin.isatty():
         console.notice("reading the translation from the keyboard; Ctrl-D ends it")
     chunks = iter(lambda: sys.stdin.buffer.read(_CHUNK_BYTES), b"")
@@ -116,9 +133,9 @@ def _decode(lines: Iterable[bytes], encoding: Encoding, name: str, hint: str) ->
 def _column(name: str, lines: list[str], column: int | None) -> list[str]:
     rows = [line.split("\t") for line in lines]
     if column is None:
-        if rows and len(rows[0]) > 1:
+        if (columns := max(map(len, rows), default=0)) > 1:
             raise DataError(
-                f"{name} has {len(rows[0])} columns; say which one, counted from 1: {name}:2"
+                f"{name} has {columns} columns; say which one, counted from 1: {name}:2"
             )
         column = 1
     for number, row in enumerate(rows, start=1):

@@ -60,6 +60,8 @@ def pitfalls(
     tokenised: whether the text is meant to be tokens.
     """
     for text in (*hypotheses, *references):
+        if not any(map(str.strip, text.lines)):
+            yield f"{text.name}: none of its {len(text.lines):,} lines holds text"
         for mark in _SUBWORDS if tokenised else (*_SUBWORDS, *_TOKENISED):
             yield from _marked(text, mark)
         if not tokenised:
@@ -117,7 +119,9 @@ def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str
         for number, (line, its) in enumerate(zip(text.lines, other.lines, strict=True), start=1)
         if line.strip() == its.strip() != ""
     ]
-    if len(found) >= share * len(text.lines):
+    # Blank lines are equal in good translations, too.
+    with_text = sum(map(bool, map(str.strip, text.lines)))
+    if found and len(found) >= share * with_text:
         yield _told(text, f"equal those of {other.name}", found, question)
 
 

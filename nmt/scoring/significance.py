@@ -49,7 +49,7 @@ class Resampling:
 
     def __post_init__(self) -> None:
         if self._outside == 0:
-            enough = math.ceil(200 / (100 - self.level))
+            enough = math.ceil(round(200 / (100 - self.level), 6))
             raise UsageError(
                 f"{self.samples:,} samples are too few for an interval of {self.level:g} %; "
                 f"take --samples {enough} or more"
@@ -57,7 +57,8 @@ class Resampling:
 
     @property
     def _outside(self) -> int:
-        return int(self.samples * (100 - self.level) / 200)
+        # 99.9 is no sum of powers of two, and what is left of 100 falls short of 0.1.
+        return int(round(self.samples * (100 - self.level) / 200, 6))
 
     def interval(self, figures: Array) -> Interval:
         """Return the interval that leaves equally many samples out at either side."""
@@ -148,7 +149,7 @@ def _draw(counts: Array, resampling: Resampling) -> Array:
     generator = np.random.default_rng(resampling.seed)
     lines = len(counts)
     sums = []
-    for rows in _chunks(resampling.samples, lines):
+    for rows in _chunks(resampling.samples, lines, multiple=1):
         drawn = generator.choice(lines, size=(rows, lines), replace=True)
         times = np.array([np.bincount(row, minlength=lines) for row in drawn], dtype=np.float64)
         sums.append(times @ counts)  # (rows, K)
@@ -160,19 +161,19 @@ def _swap(ours: Array, theirs: Array, resampling: Resampling) -> tuple[Array, Ar
     generator = np.random.default_rng(resampling.seed)
     lines = len(ours)
     moved = []
-    for rows in _chunks(resampling.trials, lines):
+    # numpy draws coins by 32 at once, and throws away what a call leaves over.
+    for rows in _chunks(resampling.trials, lines, multiple=32):
         coins = generator.integers(2, size=(rows, lines), dtype=bool)
         moved.append(coins.astype(np.float64) @ (theirs - ours))  # (rows, K)
     change = np.concatenate(moved)
     return ours.sum(axis=0) + change, theirs.sum(axis=0) - change
 
 
-def _chunks(total: int, lines: int) -> Iterator[int]:
-    """Yield numbers of rows that add up to `total` and fit into memory together.
+def _chunks(total: int, lines: int, *, multiple: int) -> Iterator[int]:
+    """Yield numbers of rows that add up to `total`, each but the last a multiple of a number.
 
-    They are multiples of 32, but for the last: numpy draws coins by 32 at once, and throws away
-    what a call leaves over.
+    As many as `_CHUNK` has room for, or one multiple.
     """
-    rows = max(1, _CHUNK // lines // 32) * 32
+    rows = max(1, _CHUNK // lines // multiple) * multiple
     for start in range(0, total, rows):
         yield min(rows, total - start)

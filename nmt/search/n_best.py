@@ -1,12 +1,14 @@
 """N-best lists in the Moses form: several translations of each line, `LINE ||| TEXT ||| SCORE`.
 
-Lines are counted from 0 and ascend; those of one are neighbours. Search writes such lists; other
-models put them into an order of their own.
+Lines are counted from 0 and ascend; those of one are neighbours, and each has at least one. Search
+writes such lists; other models put them into an order of their own. What Moses and Marian write
+between text and score, `||| LM= -4.2 F1= 0.5`, is passed over.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +18,7 @@ from nmt.errors import DataError
 from nmt.search.translation import Translation
 
 _BETWEEN = " ||| "
+_FEATURES = re.compile(r" \|\|\| (?: ?[^\s|]+= (?:-?[\d.]+(?:e-?\d+)?(?: |$))+)+$")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
 def _parse(content: str) -> Entry | None:
     line, first, rest = content.partition(_BETWEEN)
     text, second, score = rest.rpartition(_BETWEEN)  # the text itself may hold bars
+    text = _FEATURES.sub("", text)
     try:
         entry = Entry(int(line), text, float(score))
     except ValueError:
@@ -80,20 +84,32 @@ def with_sources(
         name: what to call them in errors.
 
     Raises:
-        DataError: if there is no such line.
+        DataError: if there is no such line, or a line that has no entry: what is made of the list
+            would be shifted behind it.
     """
-    waiting = enumerate(sources)
+    waiting = iter(sources)
     number, source = -1, ""
     for entry in entries:
-        while number < entry.line:
+        if entry.line > number:
+            number += 1
             following = next(waiting, None)
             if following is None:
                 raise DataError(
-                    f"{name} has {number + 1:,} lines, and the list a translation of line "
+                    f"{name} has {number:,} lines, and the list a translation of line "
                     f"{entry.line}, counted from 0; give the source that was translated"
                 )
-            number, source = following
+            if entry.line > number:
+                raise _missing(number, name)
+            source = following
         yield entry, source
+    if next(waiting, None) is not None:
+        raise _missing(number + 1, name)
+
+
+def _missing(line: int, name: str) -> DataError:
+    return DataError(
+        f"the list has no translation of line {line} of {name}, counted from 0; is it complete?"
+    )
 
 
 def rerank(

@@ -142,24 +142,6 @@ def test_files_may_be_compressed(
     assert scores(reference, packed) == scores(reference, hypothesis)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "eins\u2028zwei\ndrei\rvier\x85fünf\x0bsechs\x0csieben\x1eacht\u2029neun\n".encode(),
-        b"eins\r\nzwei\r\n",
-        b"\xef\xbb\xbfeins\nzwei\n",
-        b"eins\nzwei",
-    ],
-    ids=["ends that are none", "carriage returns", "BOM", "no final newline"],
-)
-def test_lines_end_at_newlines_only(tmp_path: Path, text: bytes) -> None:
-    file = tmp_path / "text"
-    file.write_bytes(text)
-    words = text.decode("utf-8-sig").split("\n")[:2]
-    two_lines = write(tmp_path / "two", [word.rstrip("\r") for word in words])
-    assert scores(two_lines, file, "--metric", "ter")["ter"]["score"] == 0
-
-
 def test_unequal_numbers_of_lines_are_refused(
     tmp_path: Path, reference: Path, hypothesis: Path
 ) -> None:
@@ -219,6 +201,47 @@ def test_case_and_tokenizer_are_the_users(reference: Path, hypothesis: Path) -> 
     assert "did you mean 'zh'?" in line
     line = refusal(reference, hypothesis, "--tokenize", "zh", "--metric", "ter", status=2)
     assert "--tokenize" in line
+
+
+def test_options_that_say_nothing_are_refused(reference: Path, hypothesis: Path) -> None:
+    for words, message in (
+        (("--samples", "50"), "--samples is for --confidence and --baseline"),
+        (("--seed", "1"), "--seed is for --confidence and --baseline"),
+        (("--confidence", "95", "--trials", "50"), "--trials is for --baseline"),
+        (("--sentences", "--confidence", "95"), "leave out --confidence"),
+        (("--reference", "-"), "- is stdin, which only HYPOTHESIS can be here"),
+        (("--source", "-"), "- is stdin, which only HYPOTHESIS can be here"),
+    ):
+        assert message in refusal(reference, hypothesis, *words, status=2)
+
+
+def test_closed_streams_are_told(reference: Path, hypothesis: Path) -> None:
+    def answer_of(redirection: str, *words: Path) -> str:
+        command = f'"$0" -m nmt score "$@" {redirection}'
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable, *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        return done.stderr
+
+    assert answer_of("<&-", reference) == (
+        "nmt: error: stdin is closed; name the file of each text\n"
+    )
+    assert answer_of(">&-", reference, hypothesis) == (
+        "nmt: error: stdout is closed, where the answer would go\n"
+    )
+
+
+def test_a_baseline_s_name_may_be_any_bytes(
+    tmp_path: Path, reference: Path, hypothesis: Path
+) -> None:
+    baseline = Path(os.fsdecode(os.fsencode(tmp_path) + b"/old\xff.de"))
+    baseline.write_bytes(hypothesis.read_bytes())
+    words = ("--metric", "bleu", "--baseline", baseline, "--trials", "10", "--samples", "40")
+    assert "old\\udcff.de\t" in run("score", reference, hypothesis, *words).stdout
 
 
 def test_tokenised_output_is_warned_about(tmp_path: Path) -> None:

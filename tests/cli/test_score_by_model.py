@@ -6,9 +6,11 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,12 @@ def test_beside_a_hypothesis_stand_metrics_and_both_perplexities(
 ) -> None:
     hypothesis = write(tmp_path / "out.de", OTHERS)
     words = (target, hypothesis, "--metric", "bleu", "--json")
-    results = json.loads(answer(nmt, *words, "--source", source, "--model", model_file))
+    pipe = tmp_path / "pipe.en"  # which can be read once
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(source.read_bytes()))
+    writer.start()
+    results = json.loads(answer(nmt, *words, "--source", pipe, "--model", model_file))
+    writer.join()
     assert list(results) == ["bleu", "reference_perplexity", "hypothesis_perplexity"]
     assert results["bleu"] == json.loads(answer(nmt, *words))["bleu"]
     for kind, lines in (("reference", TARGETS), ("hypothesis", OTHERS)):
@@ -228,9 +235,9 @@ def test_the_readme_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
             ["bash", "-c", script], input=text, capture_output=True, text=True, check=True
         ).stdout
 
-    n_best = "0 ||| a b c ||| -1.0\n0 ||| d ||| -2.0\n1 |||  ||| 0.0\n12 ||| e f ||| -inf\n"
-    assert run("best", n_best) == "a b c\n\ne f\n"
-    assert run("reverse | best", n_best) == "c b a\n\nf e\n"
+    n_best = "0 ||| a ||| c ||| -1.0\n0 ||| d ||| -2.0\n1 |||  ||| 0.0\n12 ||| e f ||| -inf\n"
+    assert run("best", n_best) == "a ||| c\n\ne f\n"
+    assert run("reverse | best", n_best) == "c ||| a\n\nf e\n"
     assert run("reverse | reverse", n_best) == n_best
 
 
@@ -251,6 +258,8 @@ def test_options_that_say_nothing_are_refused(
         ((target, target, *model, "--sentences"), "leave out HYPOTHESIS"),
         ((target, *model, "--tokens", "--metric", "bleu"), "leave out --metric"),
         ((target, *model, "--sentences", "--json"), "--json prints one object"),
+        ((target, *model, "--seed", "1"), "--seed is for a HYPOTHESIS"),
+        (("-", "--source", "-", "--model", model_file), "stdin can be one text alone"),
         ((target, *model, "--metric", "bleu"), "--metric is for a HYPOTHESIS"),
         ((target, *model, "--precision", "fp64"), "unknown precision 'fp64'"),
         ((target, *model, "--device", "abacus"), "unknown device 'abacus'"),

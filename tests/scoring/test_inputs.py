@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError
-from nmt.scoring.inputs import Text, check_segments, language_of, read_text
+from nmt.errors import DataError, UsageError
+from nmt.scoring.inputs import Text, check_segments, language_of, read_text, stream_together
 
 UTF_8 = Encoding.find("utf-8")
 
@@ -86,6 +86,33 @@ def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
     check_segments([one, plain, one])
     with pytest.raises(DataError, match=r"segment 1 is a:1 in .*one.sgm, but a:2 in .*other.sgm"):
         check_segments([one, plain, other])
+    files = [tmp_path / "one.sgm", tmp_path / "other.sgm"]
+    with pytest.raises(DataError, match=r"segment 1 is a:1 in .*one.sgm, but a:2 in .*other.sgm"):
+        stream_together(files, UTF_8)
+
+
+def test_stdin_is_one_text_alone() -> None:
+    with pytest.raises(UsageError, match="stdin can be one text alone"):
+        stream_together([Path("-"), Path("-")], UTF_8)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (
+            "eins\u2028zwei\ndrei\rvier\x85fünf\x0bsechs\x1esieben\n".encode(),
+            ["eins\u2028zwei", "drei\rvier\x85fünf\x0bsechs\x1esieben"],
+        ),
+        (b"eins\r\nzwei\r\n", ["eins", "zwei"]),
+        (b"\xef\xbb\xbfeins\nzwei\n", ["eins", "zwei"]),
+        (b"eins\nzwei", ["eins", "zwei"]),
+    ],
+    ids=["ends that are none", "carriage returns", "BOM", "no final newline"],
+)
+def test_lines_end_at_newlines_only(tmp_path: Path, content: bytes, lines: list[str]) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert read(path).lines == lines
 
 
 @pytest.mark.parametrize("name", ["test.tsv", "test.tsv.gz"])
@@ -99,6 +126,8 @@ def test_a_tsv_file_of_several_columns_needs_one_named(tmp_path: Path) -> None:
     path = written(tmp_path, "test.tsv", "one\teins\n")
     with pytest.raises(DataError, match=r"test.tsv has 2 columns; say which one.*test.tsv:2"):
         read(path)
+    with pytest.raises(DataError, match=r"later.tsv has 2 columns"):
+        read(written(tmp_path, "later.tsv", "eins\ntwo\tzwei\n"))
     assert read(written(tmp_path, "single.tsv", "eins\nzwei\n")).lines == ["eins", "zwei"]
 
 

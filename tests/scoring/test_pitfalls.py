@@ -74,6 +74,17 @@ def test_a_copy_of_the_reference_is_told() -> None:
     assert warning.startswith("hyp.de: 5 of 5 lines equal those of ref.de, line 1 first")
 
 
+def test_blank_lines_hide_no_copy() -> None:
+    copied = [*REFERENCE.lines, "", ""]
+    (warning,) = pitfalls([Text("hyp.de", copied)], [Text("ref.de", copied)])
+    assert warning.startswith("hyp.de: 5 of 7 lines equal those of ref.de")
+
+
+def test_files_without_text_are_told() -> None:
+    found = list(pitfalls([Text("hyp.de", [""] * 3)], [Text("ref.de", [" "] * 3)]))
+    assert found == [f"{name}: none of its 3 lines holds text" for name in ("hyp.de", "ref.de")]
+
+
 def test_untranslated_text_is_told() -> None:
     (warning,) = warnings([GOOD[0], *SOURCE.lines[1:4], GOOD[4]])
     assert warning.startswith("hyp.de: 3 of 5 lines equal those of src.en, line 2 first")

@@ -129,7 +129,7 @@ def test_a_true_difference_is_told_from_chance() -> None:
 def test_draws_do_not_depend_on_how_many_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     resampling = Resampling(samples=100, trials=100)
     whole = comparison("bleu", GOOD, FAIR, resampling)
-    monkeypatch.setattr(significance, "_CHUNK", 1)  # 32 rows at once
+    monkeypatch.setattr(significance, "_CHUNK", 1)  # one draw, and 32 trials, at once
     assert comparison("bleu", GOOD, FAIR, resampling) == whole
 
 
@@ -146,3 +146,8 @@ def test_too_few_samples_for_the_level_are_refused() -> None:
     Resampling(samples=40)
     with pytest.raises(UsageError, match=r"39 samples are too few .* 95 %; take --samples 40"):
         Resampling(samples=39)
+    Resampling(samples=2000, level=99.9)
+    with pytest.raises(
+        UsageError, match=r"1,999 samples are too few .* 99.9 %; take --samples 2000"
+    ):
+        Resampling(samples=1999, level=99.9)

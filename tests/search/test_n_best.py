@@ -57,18 +57,32 @@ def test_lines_out_of_order_are_named() -> None:
 
 
 def test_each_translation_stands_beside_its_source() -> None:
-    entries = read("1 ||| b ||| -1", "1 ||| B ||| -2", "3 ||| d ||| -1")
-    found = with_sources(entries, ["zero", "one", "two", "three", "four"], "source")
+    entries = read("0 ||| a ||| -1", "1 ||| b ||| -1", "1 ||| B ||| -2")
+    found = with_sources(entries, ["zero", "one"], "source")
     assert [(entry.text, source) for entry, source in found] == [
+        ("a", "zero"),
         ("b", "one"),
         ("B", "one"),
-        ("d", "three"),
     ]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_list_that_leaves_out_a_line_is_refused(missing: int) -> None:
+    entries = [Entry(line, "a", -1.0) for line in range(3) if line != missing]
+    with pytest.raises(DataError, match=f"the list has no translation of line {missing} of source"):
+        list(with_sources(entries, ["x", "y", "z"], "source"))
+
+
+@pytest.mark.parametrize("features", ["F0= -3.25", "LM0= -1e-05 Phrase= -1 2.5 0 Penalty= -3"])
+def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
+    lines = [f"0 ||| a b ||| {features} ||| -1", f"0 |||  ||| {features} ||| -2"]
+    assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -2.0)]
+    assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
 
 
 def test_a_source_that_is_too_short_is_named() -> None:
     with pytest.raises(DataError, match="source has 2 lines, and the list a translation of line 2"):
-        list(with_sources([Entry(1, "a", -1.0), Entry(2, "b", -1.0)], ["x", "y"], "source"))
+        list(with_sources([Entry(line, "a", -1.0) for line in range(3)], ["x", "y"], "source"))
 
 
 def order(entries: list[Entry], scores: dict[str, float], weight: float) -> list[tuple[str, float]]:
