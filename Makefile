@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Real parallel text for tests, recipes and benchmarks; see README.md for where to get it.
+# What pip is asked for; README.md tells of builds.
+TORCH ?= torch==2.13.0
+# Real parallel text for tests, recipes and benchmarks; README.md tells what it holds.
 export NMT_DATA ?= $(abspath ../shared/data)
 
 .DEFAULT_GOAL := help
@@ -14,13 +16,13 @@ help:  ## List the targets.
 
 install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
 
-# torch comes first and by itself: its range in pyproject.toml would fetch the newest release, with
-# several GB of CUDA on a machine without a GPU.
+# torch comes first and by itself: its range in pyproject.toml would fetch the newest release, of a
+# build that nobody chose. One that is in .venv already stays.
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nmt needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet --editable '.[dev,zstd]'
 	@touch $@
 
