@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -56,7 +56,7 @@ class History:
 
 def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
     """Go on to so many updates if the run has fewer; validate every so many."""
-    if not run.exists() or updates not in _valid(run):
+    if not run.exists() or updates not in records(run, "valid"):
         values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
         values |= {"max_updates": updates, "validate_every": every, "log_every": every}
         command = ["train", str(data), "--out", str(run), "--model", model.preset, "--quiet"]
@@ -66,22 +66,18 @@ def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None
 
 def history(run: Path) -> History:
     """Read the metrics of a run that has validated BLEU."""
-    bleu = {update: one["bleu"] for update, one in _valid(run).items()}
-    return History(list(bleu), seconds_per_update(run, list(bleu)), list(bleu.values()))
-
-
-def seconds_per_update(run: Path, updates: Sequence[int]) -> list[float]:
-    """Return those of the stretches that end with these updates, of training alone."""
     seconds = {0: 0.0}
-    seconds |= {one["update"]: one["seconds"] for one in _records(run) if one["kind"] == "train"}
-    return [
-        (seconds[end] - seconds[start]) / (end - start) for start, end in pairwise([0, *updates])
-    ]
+    seconds |= {update: one["seconds"] for update, one in records(run, "train").items()}
+    bleu = {update: one["bleu"] for update, one in records(run, "valid").items()}
+    stretches = pairwise([0, *bleu])
+    return History(
+        list(bleu),
+        [(seconds[last] - seconds[first]) / (last - first) for first, last in stretches],
+        list(bleu.values()),
+    )
 
 
-def _valid(run: Path) -> dict[int, dict[str, Any]]:
-    return {one["update"]: one for one in _records(run) if one["kind"] == "valid"}
-
-
-def _records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+def records(run: Path, kind: str) -> dict[int, dict[str, Any]]:
+    """Return a run's metrics of a kind, by update."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return {one["update"]: one for one in map(json.loads, lines) if one["kind"] == kind}

@@ -68,11 +68,11 @@ class Training:
             *options,
         ]
 
-    def learn(self, updates: int, every: int, learning_rate: float, warmup: int) -> list[float]:
+    def learn(self, updates: int, every: int, learning_rate: float, warmup: int) -> float:
         """Go on to so many updates, and keep the model every so many: see `checkpoint`.
 
         The schedule is `nmt train`'s: linear warm-up, then the inverse square root. Returns the
-        seconds per update of each stretch.
+        target tokens of an update, ends of sentence counted.
         """
         log = self.folder / "train.log"
         if not self.checkpoint(updates).exists():
@@ -83,7 +83,8 @@ class Training:
             )
             with log.open("a", encoding="utf-8") as file:
                 subprocess.run(command, check=True, env=environment() | _ONE_THREAD, stderr=file)
-        return [seconds / every for _, seconds in _windows(log.read_text(encoding="utf-8"))]
+        windows = _windows(log.read_text(encoding="utf-8"))
+        return sum(words for words, _ in windows) / (every * len(windows))
 
     def checkpoint(self, update: int) -> Path:
         """Return the model as it was after an update."""

@@ -1,12 +1,15 @@
 """What `nmt train` and Marian reach on a million pairs of Europarl, English to French.
 
-Both train the same model by the same recipe on the same subwords, with the same number of target
-tokens an update: Marian in fp32, `nmt train` in bf16 where the CPU has bf16 instructions. What is
-taken is BLEU of newstest2013, which is of another domain, after the same updates and after the same
-time. Each translates by its own search, with beam 4 and the length penalty length^0.6.
+Both train the same model by the same recipe on the same subwords, with as many tokens an update:
+Marian in fp32, `nmt train` in bf16 where the CPU has bf16 instructions. What is taken is BLEU of
+newstest2013, which is of another domain, after the same updates and after the same time, each by
+its own search, with beam 4 and the length penalty length^0.6. Speeds are measured by themselves, in
+turn, so that other work beside the long trainings does not count.
 
 NMT_BENCH_UPDATES        updates of `nmt train`, a multiple of 500; 1,000 by default
 NMT_BENCH_PEER_UPDATES   updates of Marian, likewise
+NMT_BENCH_ROUNDS         measurements of each one's speed, 3 by default
+NMT_BENCH_SECONDS        what one takes at least, warm-up not counted, 30 by default
 NMT_BENCH_MARIAN         a Python that can import pymarian, if this one cannot
 NMT_BENCH_WORK           a folder that keeps data and models: an interrupted benchmark goes on
 NMT_BENCH_OUT            a file that the table is added to; the pictures come to stand beside it
@@ -15,18 +18,21 @@ NMT_BENCH_OUT            a file that the table is added to; the pictures come to
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import pytest
-from benchmarks import corpora, translation_contenders
-from benchmarks.learning import History, Model, seconds_per_update, train
+from benchmarks import contenders, corpora, marian, translation_contenders
+from benchmarks.contenders import Contender, Job
+from benchmarks.learning import Model, records, train
 from benchmarks.machine import CORES, describe, has_bf16
-from benchmarks.marian import Training
 from benchmarks.peers import find_python, version
 from benchmarks.report import publish, publish_picture, spread, table
 
 from nmt.config import resolve_recipe
+from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
 from nmt.models.registry import preset_values
 from nmt.plot import Panel, Series, draw_curves
@@ -37,16 +43,44 @@ pytestmark = pytest.mark.benchmark
 STRETCH = 500
 UPDATES = int(os.environ.get("NMT_BENCH_UPDATES", "1000"))
 PEER_UPDATES = int(os.environ.get("NMT_BENCH_PEER_UPDATES", "1000"))
+ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "3"))
+SECONDS = float(os.environ.get("NMT_BENCH_SECONDS", "30"))
 PRESET = "transformer_small"
 PRECISION = "bf16" if has_bf16() else "fp32"
 LEARNING_RATE = 0.001  # at its peak
-WARMUP = 1000
+WARMUP = 1000  # updates of it
 BATCH_TOKENS = 2048
 BEAM_SIZE = 4
 MARIAN_BATCH = 32  # lines
+FIRST_UPDATES = 5  # of a measurement of speed, which are not timed
 
 Translate = Callable[[int, Path, Path], object]
 """Takes the update whose model is to translate, the input and the output."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A system that has learnt."""
+
+    scores: Mapping[int, Score]
+    """Of newstest2013, by update."""
+    tokens: float
+    """Of an update, both sides."""
+    contender: Contender
+    """The same training, to be timed."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What it has reached, and how fast it is."""
+
+    bleu: Mapping[int, float]
+    seconds: Sequence[float]
+    """Of an update, a figure each measurement."""
+
+    def minutes(self, update: int) -> float:
+        """Return the time until an update, by the usual time of one."""
+        return update * median(self.seconds) / 60
 
 
 def test_learning_curve(tmp_path: Path) -> None:
@@ -63,21 +97,21 @@ def test_learning_curve(tmp_path: Path) -> None:
     if not data.exists():
         corpora.europarl_whole(data)
 
-    histories = {f"nmt, {PRECISION}": learn(data, work / "nmt")}
-    signature = histories[f"nmt, {PRECISION}"][1].signature
+    learners = {f"nmt, {PRECISION}": learn(data, work / "nmt", tmp_path)}
     packages = ""
     if python:
-        histories["Marian, fp32"] = learn_by_marian(python, data, work / "marian")
+        learners["Marian, fp32"] = learn_by_marian(python, data, work / "marian", tmp_path)
         packages = f", pymarian {version(python, 'pymarian')}"
-    publish(f"{describe()}{packages}; {CORES} threads; newstest2013: {signature}")
-    curves = {name: history for name, (history, _) in histories.items()}
+    curves = measured(learners)
+    signatures = {one.signature for learner in learners.values() for one in learner.scores.values()}
+    publish(f"{describe()}{packages}; {CORES} threads; newstest2013: {', '.join(signatures)}")
     publish(learning_table(curves))
     publish_pictures(curves)
-    assert all(max(one.bleu) > 0 for one in curves.values())
+    assert all(max(one.bleu.values()) > 0 for one in curves.values())
 
 
-def learn(data: Path, run: Path) -> tuple[History, Score]:
-    """Train `nmt`; return what it reached, and the last score."""
+def learn(data: Path, run: Path, folder: Path) -> Learner:
+    """Train `nmt`."""
     changes = {
         "dropout": 0.1,
         "batch_tokens": BATCH_TOKENS,
@@ -88,88 +122,118 @@ def learn(data: Path, run: Path) -> tuple[History, Score]:
         "save_every": STRETCH,
         "keep_last": UPDATES,
     }
-    updates = list(range(STRETCH, UPDATES + 1, STRETCH))
     train(Model(PRESET, LEARNING_RATE, changes), data, run, UPDATES, STRETCH)
 
     def translate(update: int, source: Path, output: Path) -> None:
         model = run / "checkpoints" / f"update-{update:08d}.safetensors"
         translation_contenders.nmt(model, PRECISION, BEAM_SIZE).time_command(source, output, 0)
 
-    scores = scores_of(updates, translate, run)
-    bleu = [one.score for one in scores]
-    return History(updates, seconds_per_update(run, updates), bleu), scores[-1]
+    windows = records(run, "train").values()
+    updates = sum(one["updates"] for one in windows)
+    tokens = sum(
+        one["updates"] * one["tokens_per_second"] / one["updates_per_second"] for one in windows
+    )
+    runs = folder / "runs"
+    runs.mkdir()
+    contender = contenders.nmt(Job(data, PRESET, BATCH_TOKENS), PRECISION, runs)
+    return Learner(scores_of(UPDATES, translate, run), tokens / updates, contender)
 
 
-def learn_by_marian(python: str, data: Path, folder: Path) -> tuple[History, Score]:
-    """Train Marian; return the same of it."""
+def learn_by_marian(python: str, data: Path, folder: Path, scratch: Path) -> Learner:
+    """Train Marian."""
     config = resolve_recipe("", "transformer", [("", preset_values(PRESET))]).model
     assert isinstance(config, TransformerConfig)
-    training = Training(python, folder, data, config, BATCH_TOKENS)
+    # Marian counts the source side of a batch; `nmt` counts the larger one, here the target side.
+    counts = DataFolder.open(data).info.train
+    src, tgt = (side.tokens + counts.pairs for side in (counts.src, counts.tgt))
+    batch_tokens = round(BATCH_TOKENS * src / tgt)
+    training = marian.Training(python, folder, data, config, batch_tokens)
     if not folder.exists():
         folder.mkdir()
         training.write_text()
-    updates = list(range(STRETCH, PEER_UPDATES + 1, STRETCH))
-    seconds = training.learn(PEER_UPDATES, STRETCH, LEARNING_RATE, WARMUP)
+    target_tokens = training.learn(PEER_UPDATES, STRETCH, LEARNING_RATE, WARMUP)
 
     def translate(update: int, source: Path, output: Path) -> None:
         translation_contenders.marian(
             training.checkpoint(update), training.vocabulary, python, BEAM_SIZE
         ).time_command(source, output, MARIAN_BATCH)
 
-    scores = scores_of(updates, translate, folder)
-    return History(updates, seconds, [one.score for one in scores]), scores[-1]
+    speed = scratch / "marian"
+    speed.mkdir()
+    return Learner(
+        scores_of(PEER_UPDATES, translate, folder),
+        target_tokens * (1 + src / tgt),
+        marian.marian(Job(data, PRESET, batch_tokens), config, python, speed),
+    )
 
 
-def scores_of(updates: list[int], translate: Translate, folder: Path) -> list[Score]:
-    """Return BLEU of newstest2013 by the models after these updates."""
+def scores_of(updates: int, translate: Translate, folder: Path) -> dict[int, Score]:
+    """Return BLEU of newstest2013 by the models on the way to so many updates."""
     sources, references = corpora.newstest2013("fr")
     source = folder / "newstest2013.en"
     source.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    found = []
-    for update in updates:
+    found = {}
+    for update in range(STRETCH, updates + 1, STRETCH):
         output = folder / f"newstest2013-{update}.fr"
         if not output.exists():
             translate(update, source, output)
         lines = output.read_text(encoding="utf-8").split("\n")[:-1]
         assert len(lines) == len(references), output
-        found.append(score(lines, [references])["bleu"])
+        found[update] = score(lines, [references])["bleu"]
     return found
 
 
-def learning_table(curves: Mapping[str, History]) -> str:
-    """Return BLEU after the same updates, with the time that they took."""
+def measured(learners: Mapping[str, Learner]) -> dict[str, Curve]:
+    """Time some updates of each, in turn, so that a slow minute hits all alike."""
+    rates: dict[str, list[float]] = {name: [] for name in learners}
+    for name, one in learners.items():  # a short training tells how many updates are enough
+        rates[name].append(one.contender(1, 2).tokens_per_second)
+    updates = {
+        name: max(FIRST_UPDATES, round(SECONDS * rates[name].pop() / one.tokens))
+        for name, one in learners.items()
+    }
+    for _ in range(ROUNDS):
+        for name, one in learners.items():
+            done = one.contender(FIRST_UPDATES, updates[name])
+            rates[name].append(done.tokens_per_second)
+    return {
+        name: Curve(
+            {update: found.score for update, found in one.scores.items()},
+            [one.tokens / rate for rate in rates[name]],
+        )
+        for name, one in learners.items()
+    }
+
+
+def learning_table(curves: Mapping[str, Curve]) -> str:
+    """Return BLEU after the same updates, with the time that they take."""
     header = ["updates"]
     for name, one in curves.items():
-        taken = spread([1000 * seconds for seconds in one.seconds_per_update])
+        taken = spread([1000 * seconds for seconds in one.seconds])
         header += [f"{name}: BLEU", f"minutes, by {taken} ms an update"]
     rows = []
-    for place in range(max(len(one.updates) for one in curves.values())):
-        row = [f"{(place + 1) * STRETCH:,}"]
+    for update in range(STRETCH, max(UPDATES, PEER_UPDATES) + 1, STRETCH):
+        row = [f"{update:,}"]
         for one in curves.values():
-            reached = place < len(one.updates)
+            reached = update in one.bleu
             row += (
-                [f"{one.bleu[place]:.2f}", f"{one.seconds[place] / 60:.1f}"]
-                if reached
-                else ["", ""]
+                [f"{one.bleu[update]:.2f}", f"{one.minutes(update):.1f}"] if reached else ["", ""]
             )
         rows.append(row)
     return table(header, rows)
 
 
-def publish_pictures(curves: Mapping[str, History]) -> None:
+def publish_pictures(curves: Mapping[str, Curve]) -> None:
     """Draw BLEU over updates and over time."""
-    title = "Europarl, English to French: newstest2013"
-    by_updates = {
-        name: list(zip(one.updates, one.bleu, strict=True)) for name, one in curves.items()
-    }
-    by_time = {
-        name: [(seconds / 60, bleu) for seconds, bleu in zip(one.seconds, one.bleu, strict=True)]
+    by_updates = [Series(name, list(one.bleu.items())) for name, one in curves.items()]
+    by_time = [
+        Series(name, [(one.minutes(update), bleu) for update, bleu in one.bleu.items()])
         for name, one in curves.items()
-    }
-    for what, x_label, points in (
+    ]
+    for what, x_label, series in (
         ("updates", "update", by_updates),
         ("time", "minutes of training", by_time),
     ):
-        series = [Series(name, found) for name, found in points.items()]
         panel = Panel(f"BLEU over {what}", series, "newstest2013")
+        title = "Europarl, English to French"
         publish_picture(f"europarl-bleu-over-{what}", draw_curves([panel], title, x_label=x_label))
