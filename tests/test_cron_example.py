@@ -450,6 +450,15 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
     assert "9.en: now outgoing/9.en" in place.log
 
 
+def test_a_log_that_finds_no_room_holds_up_nothing(place: Place, run: Once) -> None:
+    run()
+    (place.folder / "log" / "translate.log").symlink_to("/dev/full")
+    place.receive("news.en")
+    status, said = run()
+    assert status == 0
+    assert "1 translated (1 lines)" in said
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -457,6 +466,8 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
         ({"folder": "nowhere"}, "folder: there is no folder "),
         ({"model": "nowhere"}, "model: there is no "),
         ({"max_attempts": 0}, "max_attempts must be 1 or more"),
+        ({"log_generations": 0}, "log_generations must be 1 or more"),
+        ({"log_bytes": 0}, "log_bytes must be 1 or more"),
         ({"max_attempts": True}, "max_attempts = True is no number from 0"),
         ({"settle_seconds": "60"}, "settle_seconds = '60' is no number from 0"),
         ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),

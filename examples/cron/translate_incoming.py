@@ -344,7 +344,8 @@ def run_once(config: Config, *, quiet: bool) -> int:
             run.work()
         finally:
             log.removeHandler(handler)
-            handler.close()
+            with contextlib.suppress(OSError):  # of what found no room before
+                handler.close()
     tally = run.tally
     if tally.has_trouble or (str(tally) and not quiet):
         print(f"{log.name}: {tally}; log: {config.log_file}")
