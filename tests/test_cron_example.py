@@ -307,6 +307,8 @@ def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Onc
     assert said.count("\n") == 1
     assert r"(-\udcff\n* [a]'.en)" in said
     assert list(place.content("outgoing")) == [name]
+    place.receive(os.fsdecode(b"\xff" * 200), b"odd\n")
+    assert len(run()[1]) < 998  # what mail holds in a line
 
 
 # --------------------------------------------------------------------- interrupted, held off

@@ -50,6 +50,7 @@ NMT: Sequence[str] = (sys.executable, "-P", "-m", "nmt", "translate")
 
 LONG_SECONDS = 24 * 3600  # after which a run that has not ended is worth a mail, and another
 LEAST_SECONDS = 60  # before the deadline: to load a model takes some of them
+TOLD_BYTES = 800  # of a run at most: mail holds lines of 998, and the log's path comes behind
 # Text in every usual encoding, UTF-16 among them.
 TRIAL = b"A trial\n"
 
@@ -130,7 +131,7 @@ class Tally:
             parts.append(f"nothing can be translated: {self.broken}")
         if self.halted:
             parts.append(f"ended early: {self.halted}")
-        return "; ".join(parts)
+        return "; ".join(parts).encode()[:TOLD_BYTES].decode(errors="ignore")
 
 
 class Run:
