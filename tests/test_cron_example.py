@@ -299,6 +299,19 @@ def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: On
     assert sorted(place.content("outgoing")) == ["a.en", "b.en"]
 
 
+def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Once) -> None:
+    place.receive("a.en", b"bad\n")
+    run()
+    working = place.folder / "working"
+    (working / "a.en").rename(working / "aside")
+    place.receive("b.en")
+    status, said = run()
+    assert status == 1
+    assert "1 translated (1 lines); 1 failed, to be tried again (aside)" in said
+    assert "working/aside/source: Directory not empty" in place.log
+    assert place.content("working")["aside/source/a.en"] == b"bad\n"
+
+
 def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Once) -> None:
     name = os.fsdecode(b"-\xff\n* [a]'.en")
     place.receive(name, b"odd\n")
@@ -335,7 +348,8 @@ def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
 
         return step
 
-    for owner, name in ((Path, "mkdir"), (Path, "rename"), (shutil, "rmtree")):
+    steps_of = (Path, "mkdir"), (Path, "rename"), (Path, "rmdir"), (shutil, "rmtree")
+    for owner, name in steps_of:
         monkeypatch.setattr(owner, name, deadly_one(getattr(owner, name)))
     survived = False
     while not survived:
