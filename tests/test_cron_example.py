@@ -29,7 +29,11 @@ sys.path.insert(0, str(CRON))
 import translate_incoming  # noqa: E402
 from settings import Config  # noqa: E402
 
-STAND_IN = """
+from nmt.errors import DISK_IS_FULL  # noqa: E402
+
+STAND_IN = (
+    f"DISK_IS_FULL = {DISK_IS_FULL!r}"
+    + """
 import os, pathlib, signal, sys, time
 
 model, words = pathlib.Path(sys.argv[1]), sys.argv[2:]
@@ -39,6 +43,8 @@ with model.with_suffix(".calls").open("a", errors="replace") as calls:
 text = source.read_bytes()
 if model.read_text() == "damaged" or b"bad" in text:
     sys.exit(f"nmt: error: {source}: cannot be translated")
+if b"large" in text:
+    sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
 if b"killed" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if b"late" in text:
@@ -55,10 +61,12 @@ if b"grows" in text:
 try:
     with output.open("wb") as file:
         file.write(text.upper())
-except OSError as error:
-    sys.exit(f"nmt: error: {error}")
+except OSError:
+    output.unlink()  # and so there is room again
+    sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
 print('{"lines_in": %d}' % text.count(b"\\n"), file=sys.stderr)
 """
+)
 
 
 class Place:
@@ -299,6 +307,18 @@ def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: On
     assert sorted(place.content("outgoing")) == ["a.en", "b.en"]
 
 
+def test_a_file_is_not_blamed_for_a_full_disk_that_a_line_finds_room_on(
+    place: Place, run: Once
+) -> None:
+    place.configure(max_attempts=1)
+    place.receive("a.en", b"large\n")
+    status, said = run()
+    assert status == 1
+    assert "nothing can be translated: exit status 1: nmt: error: " in said
+    assert f": {DISK_IS_FULL}; log: " in said
+    assert list(place.content("working")) == ["a.en/source/a.en"]
+
+
 def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Once) -> None:
     place.receive("a.en", b"bad\n")
     run()
@@ -446,7 +466,7 @@ def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
     *full, last, status = done.stdout.splitlines()
     assert full[1::2] == ["1"] * 4
     assert all("nothing can be translated: " in said for said in full[::2])
-    assert all("No space left on device" in said for said in full[::2])
+    assert all(DISK_IS_FULL in said for said in full[::2])
     assert "1 translated (30,000 lines)" in last
     assert status == "0"
     assert (tmp_path / "translated").read_bytes() == b"A LINE\n" * 30_000

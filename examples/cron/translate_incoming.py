@@ -38,7 +38,14 @@ try:
     from settings import Config
 
     from nmt.console import printable
-    from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, UsageError
+    from nmt.errors import (
+        DISK_IS_FULL,
+        EXIT_DONE,
+        EXIT_FAILED,
+        EXIT_STOPPED,
+        EXIT_USAGE,
+        UsageError,
+    )
     from nmt.search.deadline import seconds_until
 except ModuleNotFoundError as error:  # under cron, `python3` is the system's
     sys.exit(
@@ -224,6 +231,8 @@ class Run:
         before = job.fingerprint()
         answer = self._nmt(job.source, job.translation, name)
         if answer.status:
+            if answer.why.endswith(DISK_IS_FULL):  # for a trial there may be room again
+                raise Broken(answer.why)
             self._try_whether_anything_works()
             self._fail(job, answer.why)
         elif job.fingerprint() != before:
