@@ -43,6 +43,8 @@ with model.with_suffix(".calls").open("a", errors="replace") as calls:
 text = source.read_bytes()
 if model.read_text() == "damaged" or b"bad" in text:
     sys.exit(f"nmt: error: {source}: cannot be translated")
+if b"silent" in text:
+    sys.exit()
 if b"large" in text:
     sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
 if b"killed" in text:
@@ -260,6 +262,7 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     [
         (b"bad\n", "exit status 1: nmt: error: {source}: cannot be translated"),
         (b"killed\n", "nmt was killed by signal 9"),
+        (b"silent\n", "nmt ended without a translation"),
         (b"grows\n", "was changed while it was translated"),
     ],
 )
@@ -508,6 +511,7 @@ def test_a_log_that_finds_no_room_holds_up_nothing(place: Place, run: Once) -> N
         ({"settle_seconds": "60"}, "settle_seconds = '60' is no number from 0"),
         ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),
         ({"options": ["--shard=1/2"]}, "options: --shard is not for you to set"),
+        ({"options": ["-h"]}, "options: -h is not for you to set"),
         ({"deadline": "25:00"}, "--deadline '25:00' is no time of day; give it as HH:MM (06:30)"),
     ],
 )

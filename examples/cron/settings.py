@@ -14,7 +14,7 @@ from nmt.errors import UsageError, did_you_mean
 from nmt.search.deadline import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
-OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help")
+OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help", "-h")
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,11 @@ class Answer:
 
     status: int
     said: list[str]  # on stderr
+    has_written: bool  # the translation
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status != EXIT_DONE or not self.has_written
 
     @property
     def lines(self) -> int:
@@ -94,6 +99,8 @@ class Answer:
         """The line that tells best why it ended as it did."""
         if self.status < 0:
             return f"nmt was killed by signal {-self.status}"
+        if self.status == EXIT_DONE:
+            return "nmt ended without a translation"
         errors = [line for line in self.said if line.startswith("nmt: error:")]
         lines = errors or self.warnings or self.said or ["nothing was said"]
         return f"exit status {self.status}: {printable(lines[-1])}"
@@ -230,7 +237,7 @@ class Run:
             return
         before = job.fingerprint()
         answer = self._nmt(job.source, job.translation, name)
-        if answer.status:
+        if answer.has_failed:
             if answer.why.endswith(DISK_IS_FULL):  # for a trial there may be room again
                 raise Broken(answer.why)
             self._try_whether_anything_works()
@@ -262,7 +269,7 @@ class Run:
         if self._stopped_by:  # when there was nothing yet to pass it on to
             self._process.terminate()
         said = self._process.communicate()[1].splitlines()
-        answer = Answer(self._process.returncode, said)
+        answer = Answer(self._process.returncode, said, translation.exists())
         self._process = None
         for line in said:
             log.info("%s: %s", name, printable(line))
@@ -281,7 +288,7 @@ class Run:
             source = folder / "source"
             source.write_bytes(TRIAL)
             answer = self._nmt(source, folder / "translation", "trial of a line")
-            if answer.status:
+            if answer.has_failed:
                 raise Broken(answer.why)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
