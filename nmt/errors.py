@@ -14,6 +14,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: everything is saved, run the same command again
 
+# How the line ends where a write found no room: a program that reads it knows no input is to blame.
+DISK_IS_FULL = "the disk is full; make room and run the same command again"
+
 
 class NMTError(Exception):
     """The work failed for a reason that the user can act on."""

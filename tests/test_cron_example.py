@@ -29,7 +29,11 @@ sys.path.insert(0, str(CRON))
 import translate_incoming  # noqa: E402
 from settings import Config  # noqa: E402
 
-STAND_IN = """
+from nmt.errors import DISK_IS_FULL  # noqa: E402
+
+STAND_IN = (
+    f"DISK_IS_FULL = {DISK_IS_FULL!r}"
+    + """
 import os, pathlib, signal, sys, time
 
 model, words = pathlib.Path(sys.argv[1]), sys.argv[2:]
@@ -39,6 +43,10 @@ with model.with_suffix(".calls").open("a", errors="replace") as calls:
 text = source.read_bytes()
 if model.read_text() == "damaged" or b"bad" in text:
     sys.exit(f"nmt: error: {source}: cannot be translated")
+if b"silent" in text:
+    sys.exit()
+if b"large" in text:
+    sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
 if b"killed" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if b"late" in text:
@@ -55,10 +63,12 @@ if b"grows" in text:
 try:
     with output.open("wb") as file:
         file.write(text.upper())
-except OSError as error:
-    sys.exit(f"nmt: error: {error}")
+except OSError:
+    output.unlink()  # and so there is room again
+    sys.exit(f"nmt: error: {output}: {DISK_IS_FULL}")
 print('{"lines_in": %d}' % text.count(b"\\n"), file=sys.stderr)
 """
+)
 
 
 class Place:
@@ -252,6 +262,7 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     [
         (b"bad\n", "exit status 1: nmt: error: {source}: cannot be translated"),
         (b"killed\n", "nmt was killed by signal 9"),
+        (b"silent\n", "nmt ended without a translation"),
         (b"grows\n", "was changed while it was translated"),
     ],
 )
@@ -299,6 +310,31 @@ def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: On
     assert sorted(place.content("outgoing")) == ["a.en", "b.en"]
 
 
+def test_a_file_is_not_blamed_for_a_full_disk_that_a_line_finds_room_on(
+    place: Place, run: Once
+) -> None:
+    place.configure(max_attempts=1)
+    place.receive("a.en", b"large\n")
+    status, said = run()
+    assert status == 1
+    assert "nothing can be translated: exit status 1: nmt: error: " in said
+    assert f": {DISK_IS_FULL}; log: " in said
+    assert list(place.content("working")) == ["a.en/source/a.en"]
+
+
+def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Once) -> None:
+    place.receive("a.en", b"bad\n")
+    run()
+    working = place.folder / "working"
+    (working / "a.en").rename(working / "aside")
+    place.receive("b.en")
+    status, said = run()
+    assert status == 1
+    assert "1 translated (1 lines); 1 failed, to be tried again (aside)" in said
+    assert "working/aside/source: Directory not empty" in place.log
+    assert place.content("working")["aside/source/a.en"] == b"bad\n"
+
+
 def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Once) -> None:
     name = os.fsdecode(b"-\xff\n* [a]'.en")
     place.receive(name, b"odd\n")
@@ -307,6 +343,8 @@ def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Onc
     assert said.count("\n") == 1
     assert r"(-\udcff\n* [a]'.en)" in said
     assert list(place.content("outgoing")) == [name]
+    place.receive(os.fsdecode(b"\xff" * 200), b"odd\n")
+    assert len(run()[1]) < 998  # what mail holds in a line
 
 
 # --------------------------------------------------------------------- interrupted, held off
@@ -333,7 +371,8 @@ def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
 
         return step
 
-    for owner, name in ((Path, "mkdir"), (Path, "rename"), (shutil, "rmtree")):
+    steps_of = (Path, "mkdir"), (Path, "rename"), (Path, "rmdir"), (shutil, "rmtree")
+    for owner, name in steps_of:
         monkeypatch.setattr(owner, name, deadly_one(getattr(owner, name)))
     survived = False
     while not survived:
@@ -430,7 +469,7 @@ def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
     *full, last, status = done.stdout.splitlines()
     assert full[1::2] == ["1"] * 4
     assert all("nothing can be translated: " in said for said in full[::2])
-    assert all("No space left on device" in said for said in full[::2])
+    assert all(DISK_IS_FULL in said for said in full[::2])
     assert "1 translated (30,000 lines)" in last
     assert status == "0"
     assert (tmp_path / "translated").read_bytes() == b"A LINE\n" * 30_000
@@ -450,6 +489,15 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
     assert "9.en: now outgoing/9.en" in place.log
 
 
+def test_a_log_that_finds_no_room_holds_up_nothing(place: Place, run: Once) -> None:
+    run()
+    (place.folder / "log" / "translate.log").symlink_to("/dev/full")
+    place.receive("news.en")
+    status, said = run()
+    assert status == 0
+    assert "1 translated (1 lines)" in said
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -457,10 +505,13 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
         ({"folder": "nowhere"}, "folder: there is no folder "),
         ({"model": "nowhere"}, "model: there is no "),
         ({"max_attempts": 0}, "max_attempts must be 1 or more"),
+        ({"log_generations": 0}, "log_generations must be 1 or more"),
+        ({"log_bytes": 0}, "log_bytes must be 1 or more"),
         ({"max_attempts": True}, "max_attempts = True is no number from 0"),
         ({"settle_seconds": "60"}, "settle_seconds = '60' is no number from 0"),
         ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),
         ({"options": ["--shard=1/2"]}, "options: --shard is not for you to set"),
+        ({"options": ["-h"]}, "options: -h is not for you to set"),
         ({"deadline": "25:00"}, "--deadline '25:00' is no time of day; give it as HH:MM (06:30)"),
     ],
 )

@@ -7,6 +7,7 @@ attempt that failed. Every way is by renaming, and nothing is ever overwritten.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -84,8 +85,16 @@ class Job:
             places.append(self.source.rename(_free(done, self.name)))
         if self.translation.exists():
             places.append(self.translation.rename(_free(outgoing, self.name)))
-        shutil.rmtree(self.folder)
+        self._remove()
         return places
+
+    def _remove(self) -> None:
+        """Remove what is ours and no more: a source under another name is somebody's only one."""
+        with contextlib.suppress(FileNotFoundError):
+            self.source.parent.rmdir()
+        shutil.rmtree(self.translation.parent, ignore_errors=True)
+        self._reason.unlink(missing_ok=True)
+        self.folder.rmdir()
 
     @property
     def _reason(self) -> Path:

@@ -14,7 +14,7 @@ from nmt.errors import UsageError, did_you_mean
 from nmt.search.deadline import seconds_until
 
 FOLDERS = ("incoming", "working", "outgoing", "done", "failed", "log")
-OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help")
+OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quiet", "--help", "-h")
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ class Config:
         for option in self.options:
             if (name := option.partition("=")[0]) in OUR_OPTIONS:
                 yield f"options: {name} is not for you to set"
-        if self.max_attempts < 1:
-            yield "max_attempts must be 1 or more"
+        for key in ("max_attempts", "log_bytes", "log_generations"):  # with 0, a log has no end
+            if getattr(self, key) < 1:
+                yield f"{key} must be 1 or more"
         if self.deadline:
             try:
                 seconds_until(self.deadline, datetime.now())

@@ -38,7 +38,14 @@ try:
     from settings import Config
 
     from nmt.console import printable
-    from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, UsageError
+    from nmt.errors import (
+        DISK_IS_FULL,
+        EXIT_DONE,
+        EXIT_FAILED,
+        EXIT_STOPPED,
+        EXIT_USAGE,
+        UsageError,
+    )
     from nmt.search.deadline import seconds_until
 except ModuleNotFoundError as error:  # under cron, `python3` is the system's
     sys.exit(
@@ -50,6 +57,7 @@ NMT: Sequence[str] = (sys.executable, "-P", "-m", "nmt", "translate")
 
 LONG_SECONDS = 24 * 3600  # after which a run that has not ended is worth a mail, and another
 LEAST_SECONDS = 60  # before the deadline: to load a model takes some of them
+TOLD_BYTES = 800  # of a run at most: mail holds lines of 998, and the log's path comes behind
 # Text in every usual encoding, UTF-16 among them.
 TRIAL = b"A trial\n"
 
@@ -70,6 +78,11 @@ class Answer:
 
     status: int
     said: list[str]  # on stderr
+    has_written: bool  # the translation
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status != EXIT_DONE or not self.has_written
 
     @property
     def lines(self) -> int:
@@ -86,6 +99,8 @@ class Answer:
         """The line that tells best why it ended as it did."""
         if self.status < 0:
             return f"nmt was killed by signal {-self.status}"
+        if self.status == EXIT_DONE:
+            return "nmt ended without a translation"
         errors = [line for line in self.said if line.startswith("nmt: error:")]
         lines = errors or self.warnings or self.said or ["nothing was said"]
         return f"exit status {self.status}: {printable(lines[-1])}"
@@ -130,7 +145,7 @@ class Tally:
             parts.append(f"nothing can be translated: {self.broken}")
         if self.halted:
             parts.append(f"ended early: {self.halted}")
-        return "; ".join(parts)
+        return "; ".join(parts).encode()[:TOLD_BYTES].decode(errors="ignore")
 
 
 class Run:
@@ -222,7 +237,9 @@ class Run:
             return
         before = job.fingerprint()
         answer = self._nmt(job.source, job.translation, name)
-        if answer.status:
+        if answer.has_failed:
+            if answer.why.endswith(DISK_IS_FULL):  # for a trial there may be room again
+                raise Broken(answer.why)
             self._try_whether_anything_works()
             self._fail(job, answer.why)
         elif job.fingerprint() != before:
@@ -252,7 +269,7 @@ class Run:
         if self._stopped_by:  # when there was nothing yet to pass it on to
             self._process.terminate()
         said = self._process.communicate()[1].splitlines()
-        answer = Answer(self._process.returncode, said)
+        answer = Answer(self._process.returncode, said, translation.exists())
         self._process = None
         for line in said:
             log.info("%s: %s", name, printable(line))
@@ -271,7 +288,7 @@ class Run:
             source = folder / "source"
             source.write_bytes(TRIAL)
             answer = self._nmt(source, folder / "translation", "trial of a line")
-            if answer.status:
+            if answer.has_failed:
                 raise Broken(answer.why)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -344,7 +361,8 @@ def run_once(config: Config, *, quiet: bool) -> int:
             run.work()
         finally:
             log.removeHandler(handler)
-            handler.close()
+            with contextlib.suppress(OSError):  # of what found no room before
+                handler.close()
     tally = run.tally
     if tally.has_trouble or (str(tally) and not quiet):
         print(f"{log.name}: {tally}; log: {config.log_file}")

@@ -22,6 +22,7 @@ import typer
 from nmt import console
 from nmt.cli import average, data, export, models, prepare, score, train, translate
 from nmt.errors import (
+    DISK_IS_FULL,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_STOPPED,
@@ -75,7 +76,7 @@ def _describe(error: OSError) -> str:
     if error.filename is None:
         return str(error.strerror or error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{error.filename}: the disk is full; make room and run the same command again"
+        return f"{error.filename}: {DISK_IS_FULL}"
     return f"{error.filename}: {error.strerror}"
 
 
