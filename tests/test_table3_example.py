@@ -18,7 +18,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
-from nmt.errors import NMTError, UsageError
+from nmt.errors import DataError, NMTError, UsageError
 
 TABLE_3 = Path(__file__).parents[1] / "examples" / "table3"
 sys.path.insert(0, str(TABLE_3))
@@ -64,6 +64,18 @@ def test_a_share_holds_those_pairs_and_the_same_vocabulary_and_valid_text(
 def test_a_share_that_is_none_or_all_is_refused(data: Path, tmp_path: Path, wrong: float) -> None:
     with pytest.raises(UsageError, match=r"(?i)share"):
         share.make_share(data, wrong, tmp_path / "out")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_share_that_is_interrupted_leaves_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: PrepareOptions) -> DataFolder:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(share, "prepare", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        share.make_share(data, 0.5, tmp_path / "half")
     assert not any(tmp_path.iterdir())
 
 
@@ -128,6 +140,14 @@ def test_a_run_without_its_last_validation_is_refused(data: Path, tmp_path: Path
         results.read_result(run, results.epoch_lengths(DataFolder.open(data)))
 
 
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"bleu": {"score": 1.0}}'])
+def test_scores_that_are_damaged_are_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "score.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=f"{path}: .*remove it and run make again"):
+        results.read_scores(path)
+
+
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
 
@@ -141,6 +161,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("wrong", "said"),
     [
         ({"DATA": "missing"}, "missing is no data folder: set DATA"),
+        ({"DATA": "two words"}, "DATA='two words' must be a path without blanks"),
         ({"UPDATES": "15"}, "UPDATES=15 must be a multiple of 10"),
     ],
 )

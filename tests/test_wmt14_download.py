@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import re
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -239,6 +241,35 @@ def test_two_processes_never_fetch_one_archive(site: Site, tmp_path: Path) -> No
         lock(file, partial)
         with pytest.raises(Stopped, match=re.escape(str(partial))):
             download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
+
+
+def test_what_another_process_has_finished_in_between_is_not_written_to(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def flock_too_late(file: BinaryIO, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        (tmp_path / f"{NAME}.partial").rename(tmp_path / "finished")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
+    assert (tmp_path / "finished").read_bytes() == b""
+    assert (tmp_path / NAME).read_bytes() == CONTENT
+
+
+def test_an_archive_that_has_its_name_is_recorded_also_if_it_ended_there(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(download, "sync_folder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        download.fetch(archive(f"{site.address}/{NAME}"), tmp_path)
+    assert (tmp_path / NAME).exists()
+    assert (tmp_path / f"{NAME}.sha256").exists()
 
 
 def test_a_file_that_a_mirror_lacks_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,13 +17,16 @@ from toy_training import recipe
 from nmt.errors import NMTError
 from nmt.training import dry_run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "wmt14"))
+WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
+sys.path.insert(0, str(WMT14))
 
-import machine
-import needs
-import trial
-from machine import Gpu, Machine
-from trial import Trial
+import disk  # noqa: E402
+import machine  # noqa: E402
+import needs  # noqa: E402
+import trial  # noqa: E402
+from catalogue import read_catalogue  # noqa: E402
+from machine import Gpu, Machine  # noqa: E402
+from trial import Trial  # noqa: E402
 
 H100 = Gpu("NVIDIA H100", 80_000_000_000, (9, 0))
 ROOMY = Machine(
@@ -29,7 +34,6 @@ ROOMY = Machine(
     cuda="13.0",
     gpus=(H100, H100),
     free_disk=500_000_000_000,
-    used_disk=0,
     memory=100_000_000_000,
     open_files=65_536,
     shared_memory=50_000_000_000,
@@ -66,6 +70,14 @@ def test_disk_is_archives_text_data_and_all_that_a_run_leaves(base: needs.Needs)
     }
 
 
+def test_the_download_of_en_de_is_about_what_the_catalogues_archives_have() -> None:
+    catalogue = read_catalogue(WMT14 / "wmt14.toml")
+    names = {text.archive for text in catalogue.texts["en-de"].values()}
+    sizes = [catalogue.archive(name).size for name in names]
+    assert sizes.count(None) == 1  # test-full.tgz
+    assert needs.TEXTS["en-de"].download == pytest.approx(sum(filter(None, sizes)), rel=0.001)
+
+
 def test_each_gpu_holds_weights_gradient_and_adams_vectors(base: needs.Needs) -> None:
     # fp32: weights, gradient, two of Adam; bf16: weights and gradient.
     assert base.gpu_memory == (4 * 4 + 2 * 2) * 63_045_632
@@ -86,15 +98,14 @@ def test_the_stated_utilisation_of_the_papers_runs_is_theirs(
 @pytest.mark.parametrize("name", needs.RECIPES)
 def test_every_recipe_states_disk_memory_and_hours(name: str) -> None:
     found = needs.needs_of(name, "bf16")
-    stated = needs.statement(name, found, None)
-    for word in (name, "disk", "memory", "hours", "A100 SXM, estimated", "nobody has measured it"):
+    stated = needs.statement(found)
+    for word in (name, "disk", "memory", "hours", "A100 SXM", "nobody has measured them"):
         assert word in stated
-    assert "measured:" not in stated
 
 
 def test_a_measured_update_gives_the_hours_of_the_run(base: needs.Needs) -> None:
-    stated = needs.statement("en-de-base", base, Trial("NVIDIA H100", 0.036, "9,000.0 MB"))
-    line = next(line for line in stated.splitlines() if "NVIDIA H100, measured" in line)
+    stated = needs.measured(base, Trial("NVIDIA H100", 0.036, "9,000.0 MB"))
+    line = next(line for line in stated.splitlines() if "NVIDIA H100" in line)
     # 100,000 updates of 0.036 s are an hour.
     assert line.split()[-4:] == ["1.0", "0.5", "0.2", "0.1"]
 
@@ -127,9 +138,13 @@ def test_a_line_for_what_is_missing_says_what_to_do(
     assert [word for word in words if word not in found[0]] == []
 
 
-def test_what_the_work_folder_holds_already_is_not_asked_for_again(base: needs.Needs) -> None:
-    later = dataclasses.replace(ROOMY, free_disk=5_000_000_000, used_disk=4_400_000_000)
-    assert needs.missing(base, later, WORK, 1) == []
+def test_what_the_work_folder_holds_already_is_not_asked_for_again(
+    base: needs.Needs, tmp_path: Path
+) -> None:
+    full = dataclasses.replace(ROOMY, free_disk=sum(base.disk.values()) - 1000)
+    assert "0.0 GB too little" in needs.missing(base, full, tmp_path, 1)[0]
+    write(tmp_path / "en-de-base" / "last.safetensors", 1000)
+    assert needs.missing(base, full, tmp_path, 1) == []
 
 
 def test_one_gpu_needs_no_shared_memory_and_fp16_no_bf16() -> None:
@@ -142,18 +157,74 @@ def test_one_gpu_needs_no_shared_memory_and_fp16_no_bf16() -> None:
 
 def test_the_machine_is_looked_at_before_the_work_folder_is_there(tmp_path: Path) -> None:
     found = Machine.here(tmp_path / "not" / "yet")
-    assert found.used_disk == 0
     assert found.free_disk > 0
     assert found.open_files > 0
     assert found.memory > 0
 
 
+# The disk
+
+NEEDED = {"archives": 16, "text": 8, "data folder": 4, "checkpoints and training states": 2}
+
+
+def write(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+
+
+@pytest.mark.parametrize(
+    ("there", "left"),
+    [
+        ("", 30),
+        ("downloads/dev.tgz", 29),
+        ("downloads/test-full.tgz.partial", 29),
+        ("text-en-de/un.en", 29),
+        ("data-en-de/train.bin", 29),
+        ("data-en-de.partial/train.bin", 29),
+        ("en-de-base/checkpoints/1.state", 29),
+        ("data-en-de.complete", 2),  # archives and text may be removed
+        # Other recipes'
+        ("downloads/training-giga-fren.tar", 30),
+        ("text-en-fr/un.en", 30),
+        ("data-en-fr.complete", 30),
+        ("en-de-big/last.safetensors", 30),
+    ],
+)
+def test_what_is_left_to_write_is_what_this_recipe_has_not_written(
+    tmp_path: Path, there: str, left: int
+) -> None:
+    if there:
+        write(tmp_path / there, 1)
+    assert disk.left_to_write("en-de-base", NEEDED, tmp_path) == left
+
+
+def test_archives_are_not_needed_where_all_text_is_extracted(tmp_path: Path) -> None:
+    *most, last = read_catalogue(WMT14 / "wmt14.toml").texts["en-de"]
+    for text in most:
+        write(tmp_path / "text-en-de" / f"{text}.lines", 0)
+    assert disk.left_to_write("en-de-base", NEEDED, tmp_path) == 30
+    write(tmp_path / "text-en-de" / f"{last}.lines", 0)
+    assert disk.left_to_write("en-de-base", NEEDED, tmp_path) == 6
+
+
+def test_more_of_one_part_does_not_make_up_for_another(tmp_path: Path) -> None:
+    write(tmp_path / "text-en-de" / "europarl-v7.en", 30)
+    assert disk.left_to_write("en-de-base", NEEDED, tmp_path) == 22
+
+
 def test_a_file_of_two_names_takes_the_disk_once(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "one").write_bytes(bytes(1000))
-    (tmp_path / "two").write_bytes(bytes(10))
-    os.link(tmp_path / "one", tmp_path / "folder" / "link")
-    assert Machine.here(tmp_path).used_disk == 1010
+    write(tmp_path / "folder" / "one", 1000)
+    write(tmp_path / "two", 10)
+    os.link(tmp_path / "folder" / "one", tmp_path / "folder" / "link")
+    assert disk.used_bytes([tmp_path]) == 1010
+
+
+def test_a_file_that_is_removed_meanwhile_takes_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "state", 10)
+    monkeypatch.setattr(os, "walk", lambda _: [(str(tmp_path), [], ["state", "removed"])])
+    assert disk.used_bytes([tmp_path]) == 10
 
 
 # The command
@@ -186,11 +257,16 @@ def test_force_warns_and_goes_on_and_measures_nothing(
 def test_a_machine_with_a_gpu_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trial, "measure", lambda *_: Trial("NVIDIA H100", 0.036, "9,000.0 MB"))
+    def measure(*_: object) -> Trial:
+        print("a minute or two")
+        return Trial("NVIDIA H100", 0.036, "9,000.0 MB")
+
+    monkeypatch.setattr(trial, "measure", measure)
     assert run(monkeypatch, ROOMY, "--gpus", "2") == 0
     said = capsys.readouterr()
-    assert "NVIDIA H100, measured" in said.out
-    assert "2 GPUs (NVIDIA H100)" in said.out
+    stated, _, after = said.out.partition("a minute or two")
+    assert "2 GPUs (NVIDIA H100)" in stated
+    assert "0.036 s an update" in after
     assert said.err == ""
 
 
@@ -205,12 +281,27 @@ def test_a_trial_that_fails_is_something_missing(
     assert "does not train here: out of memory" in capsys.readouterr().err
 
 
-def test_without_torch_the_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert needs.main(["en-de-base"]) == 1
-    assert capsys.readouterr().err.startswith("needs.py: missing: torch is not installed")
+def test_without_nmt_a_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "nmt" else find_spec(name)
+    )
+    (said,) = needs.not_installed()
+    assert said.startswith("nmt is not installed")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_needs_by_an_interpreter_without_torch_says_so() -> None:
+    done = subprocess.run(
+        ["make", "-C", WMT14, "needs", f"PYTHON={sys.executable} -IS"],  # without site-packages
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first, second, ends = done.stderr.splitlines()
+    assert first.startswith(f"needs.py: missing: torch is not installed for {sys.executable}")
+    assert second.startswith("needs.py: missing: nmt is not installed")
+    assert ends.endswith("Error 1")
 
 
 # The trial

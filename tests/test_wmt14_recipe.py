@@ -25,19 +25,14 @@ ROOT = Path(__file__).parents[1]
 WMT14 = ROOT / "examples" / "wmt14"
 sys.path.insert(0, str(WMT14))
 
+import needs  # noqa: E402
 from catalogue import read_catalogue  # noqa: E402
 from extract import count_lines  # noqa: E402
 from make_mirror import make_mirror  # noqa: E402
 
 MODELS = ("en-de-base", "en-de-big", "en-fr-base", "en-fr-big")
-# Nothing is asked of the machine, and no process has more than a thread.
+# Nothing is asked of the machine.
 MACHINE = [f"PYTHON={sys.executable}", "PROCESSES=1", "PRECISION=fp32"]
-TINY = [
-    *MACHINE,
-    *("PRESET=transformer_tiny", "VOCAB=1000", "UPDATES=6", "AVERAGE=2", "NEEDS_OPTIONS=--force"),
-    "TRAIN_OPTIONS=--batch-tokens 300 --set save_every=2 --set validate_every=6"
-    " --set sample_translations=0 --set threads=1",
-]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -84,7 +79,8 @@ def test_a_recipe_asks_for_what_the_paper_says(
     model: str, pieces: int, updates: int, save_every: int, checkpoints: int, dropout: float
 ) -> None:
     commands = would_run("score", f"MODEL={model}", *MACHINE)
-    assert f"--vocab-size {pieces} " in f"{command(commands, 'prepare')} "
+    prepare = command(commands, "prepare")
+    assert f"--vocab-size {pieces} " in f"{prepare} "
     train = command(commands, "train")
     assert f"--max-updates {updates} " in train
     assert f"--last {checkpoints} " in command(commands, "average")
@@ -95,6 +91,7 @@ def test_a_recipe_asks_for_what_the_paper_says(
     assert given
     preset = given[1]
     architecture = find_preset(preset).architecture
+    assert (preset, model.rpartition("-")[0], pieces) == needs.RECIPES[model]
     recipe = resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
     training = recipe.training
     assert (training.max_updates, training.save_every) == (updates, save_every)
@@ -131,6 +128,32 @@ def test_all_gpus_train_under_torchrun_and_one_process_without_it() -> None:
         assert ("--nproc-per-node 8 -m nmt" in started) == torchrun
 
 
+def test_a_score_has_its_name_when_it_is_complete() -> None:
+    commands = would_run("score", *MACHINE)
+    score = "nowhere/en-de-base/newstest2014.score"
+    assert f" > {score}.partial\nmv {score}.partial {score}\n" in commands
+
+
+def test_the_machine_must_have_a_gpu_for_each_process() -> None:
+    commands = would_run("needs", f"PYTHON={sys.executable}", "PROCESSES=8", "PRECISION=bf16")
+    assert "needs.py en-de-base --work nowhere --gpus 8 --precision bf16" in commands
+
+
+@pytest.mark.parametrize("wrong", ["WORK=my work", "WORK=", "WORK=work ", "MIRROR=my mirror"])
+def test_a_path_that_make_would_take_for_two_is_refused(wrong: str) -> None:
+    done = subprocess.run(make("-n", "clean", wrong), capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "must be a path without blanks" in done.stderr
+
+
+def test_cleaning_leaves_what_no_recipe_has_made(tmp_path: Path) -> None:
+    for name in ("downloads", "text-en-fr", "data-en-de", "en-de-base", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data-en-de.complete").touch()
+    run("clean", f"WORK={tmp_path}")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_an_unknown_model_is_refused_with_those_there_are() -> None:
     done = subprocess.run(
         make("train", "MODEL=en-es-base"), capture_output=True, text=True, check=False
@@ -144,13 +167,12 @@ def test_an_unknown_model_is_refused_with_those_there_are() -> None:
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = Path(os.environ.get("NMT_DATA", ""))
-    if not (data / "wmt-news").is_dir():
+    """The mirror of a rehearsal, which has a work folder to itself."""
+    if not (Path(os.environ.get("NMT_DATA", "")) / "wmt-news").is_dir():
         pytest.skip("a rehearsal needs NMT_DATA, the folder that its text is made of")
-    folder = tmp_path_factory.mktemp("wmt14") / "mirror"
-    catalogue = read_catalogue(WMT14 / "wmt14.toml")
-    make_mirror(catalogue, data, folder, train_lines=300, news_lines=20)
-    return folder
+    work = tmp_path_factory.mktemp("wmt14")
+    run("rehearsal", "REHEARSE=", f"WORK={work}", *MACHINE)
+    return work / "mirror"
 
 
 def times(folder: Path) -> dict[Path, int]:
@@ -221,10 +243,10 @@ def interrupt(*arguments: str, sign: Path) -> None:
 
 
 def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
-    mirror: Path, tmp_path: Path
+    mirror: Path,
 ) -> None:
-    work = tmp_path / "work"
-    arguments = ["en-de-base", f"MIRROR={mirror}", f"WORK={work}", *TINY]
+    work = mirror.parent / "rehearsal"
+    arguments = ["rehearsal", "REHEARSE=en-de-base", f"WORK={mirror.parent}", *MACHINE]
     model, data = work / "en-de-base", work / "data-en-de"
     interrupt(*arguments, sign=model / "config.toml")
     before = times(work / "downloads") | times(work / "text-en-de") | times(data)
@@ -240,7 +262,12 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
     assert re.search(r"^BLEU\t", score, flags=re.MULTILINE)
     assert (model / "newstest2014.score").read_text(encoding="utf-8") in score
 
-    # All is there: only the score is shown again, also when what it was made of has gone.
+    # All is there: only the score is shown again, also when an archive has come once more for
+    # another recipe, and when what it was made of has gone.
+    (work / "downloads" / "dev.tgz").touch()
+    before = times(work)
+    run(*arguments)
+    assert times(work) == before
     shutil.rmtree(work / "downloads")
     shutil.rmtree(work / "text-en-de")
     before = times(work)
@@ -250,15 +277,13 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_every_recipe_goes_from_archives_to_a_score(
-    mirror: Path, tmp_path: Path, model: str
-) -> None:
-    assert "BLEU" in run(model, f"MIRROR={mirror}", f"WORK={tmp_path}", *TINY)
+def test_every_recipe_goes_from_archives_to_a_score(mirror: Path, model: str) -> None:
+    assert "BLEU" in run("rehearsal", f"REHEARSE={model}", f"WORK={mirror.parent}", *MACHINE)
 
 
 @pytest.mark.slow
 def test_a_recipe_trains_with_two_processes(mirror: Path, tmp_path: Path) -> None:
-    arguments = [f"MIRROR={mirror}", f"WORK={tmp_path}", *TINY, "PROCESSES=2"]
-    run("train", *arguments)
-    started = (tmp_path / "en-de-base" / "metrics.jsonl").read_text(encoding="utf-8")
+    shutil.copytree(mirror, tmp_path / "mirror")
+    run("rehearsal", "REHEARSE=en-de-base", f"WORK={tmp_path}", *MACHINE, "PROCESSES=2")
+    started = (tmp_path / "rehearsal" / "en-de-base" / "metrics.jsonl").read_text(encoding="utf-8")
     assert '"ranks": 2' in started

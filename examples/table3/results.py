@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from nmt.command import run
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
-from nmt.errors import NMTError
+from nmt.errors import DataError, NMTError
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard, ModelReader
 from nmt.models.registry import count_parameters
@@ -29,6 +29,8 @@ from nmt.training.run_folder import RunFolder
 
 PAPER_FLOPS = {"transformer_base": 3.3e18, "transformer_big": 2.3e19}
 """Training cost in the paper's Table 2, which has that of these two alone."""
+
+SCORES = "score.json"
 
 COLUMNS = (
     *("row", "preset", "updates", "perplexity", "paper", "BLEU", "tokenised", "paper"),
@@ -53,24 +55,20 @@ class Result:
     machine: str
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Read the command line, and print the table."""
     parser = argparse.ArgumentParser(description="Print what there is of Table 3, in Markdown.")
     parser.add_argument("runs", type=Path, metavar="RUNS", help="folder of a run for each row")
     parser.add_argument("data", type=Path, metavar="DATA", help="the data folder of all of them")
-    given = parser.parse_args(arguments)
-    try:
-        data = DataFolder.open(given.data)
-        lengths = epoch_lengths(data)
-        found = {
-            preset: read_result(given.runs / preset, lengths)
-            for preset in TABLE_3
-            if (given.runs / preset / "score.json").exists()
-        }
-        print(report(found, data))
-    except NMTError as error:
-        print(f"results.py: error: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+    given = parser.parse_args()
+    data = DataFolder.open(given.data)
+    lengths = epoch_lengths(data)
+    found = {
+        preset: read_result(given.runs / preset, lengths)
+        for preset in TABLE_3
+        if (given.runs / preset / SCORES).exists()
+    }
+    print(report(found, data))
 
 
 def epoch_lengths(data: DataFolder) -> list[tuple[float, LengthSums]]:
@@ -94,15 +92,13 @@ def read_result(run: Path, lengths: Sequence[tuple[float, LengthSums]]) -> Resul
             f"{run}: metrics.jsonl has no validation of update {card.update:,}, the last one; "
             "remove the folder and run make again"
         )
-    scores = json.loads((run / "score.json").read_text(encoding="utf-8"))
-    bleu = scores["bleu"]
-    tokenised = scores.get("bleu-compounds", scores.get("bleu-tokenised"))
+    bleu, tokenised, signature = read_scores(run / SCORES)
     return Result(
         updates=card.update,
         perplexity=valid["perplexity"],
-        bleu=bleu["score"],
-        tokenised_bleu=None if tokenised is None else tokenised["score"],
-        signature=bleu["signature"],
+        bleu=bleu,
+        tokenised_bleu=tokenised,
+        signature=signature,
         parameters=count_parameters(
             card.architecture, card.config, len(card.src_vocabulary), len(card.tgt_vocabulary)
         ),
@@ -110,6 +106,27 @@ def read_result(run: Path, lengths: Sequence[tuple[float, LengthSums]]) -> Resul
         flops_counted=flops_counted(card, lengths, train["epoch"]),
         machine=f"{start['ranks']} x {start['device']}",
     )
+
+
+def read_scores(path: Path) -> tuple[float, float | None, str]:
+    """Return BLEU, that of tokenised text if it is there, and the signature of the first.
+
+    Raises:
+        DataError: the file is not what `nmt score --json` writes.
+    """
+    try:
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        bleu = scores["bleu"]
+        tokenised = scores.get("bleu-compounds", scores.get("bleu-tokenised"))
+        return (
+            bleu["score"],
+            None if tokenised is None else tokenised["score"],
+            bleu["signature"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataError(
+            f"{path}: not what nmt score --json writes; remove it and run make again"
+        ) from None
 
 
 def flops_by_time(records: Sequence[Mapping[str, Any]]) -> float:
@@ -194,4 +211,4 @@ def _power_of_ten(number: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

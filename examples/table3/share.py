@@ -12,26 +12,26 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.command import run
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import NMTError, UsageError
+from nmt.errors import UsageError
 
 CHUNK = 100_000
 CLEANED = ("control", "identical", "ratio", "symbols", "script", "overlap", "duplicate")
 """Rules that have judged these pairs before, which nothing is left to do for."""
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Read the command line, and make the folder."""
     parser = argparse.ArgumentParser(
         description="Make a data folder of a share of another one's training pairs."
@@ -39,12 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path, metavar="DATA", help="a folder that nmt prepare wrote")
     parser.add_argument("share", type=float, metavar="SHARE", help="above 0 and below 1")
     parser.add_argument("out", type=Path, metavar="OUT", help="the data folder to make")
-    given = parser.parse_args(arguments)
-    try:
-        make_share(given.data, given.share, given.out)
-    except NMTError as error:
-        print(f"share.py: error: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+    given = parser.parse_args()
+    make_share(given.data, given.share, given.out)
 
 
 def make_share(path: Path, share: float, out: Path) -> DataFolder:
@@ -57,32 +53,37 @@ def make_share(path: Path, share: float, out: Path) -> DataFolder:
     chosen = evenly_spaced(len(data.train), share)
     if not len(chosen):
         raise UsageError(f"{path}: a share of {share} of {len(data.train)} pairs is none")
-    settings = data.info.settings
+    # Always of this name: prepare goes on where it was stopped with text of the same name only.
     text = out.with_name(f"{out.name}-text")
     text.mkdir(parents=True, exist_ok=True)
-    for side, lang in enumerate((data.src_lang, data.tgt_lang)):
-        with (text / f"train.{lang}").open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in _lines(data, chosen, side))
-    made = prepare(
-        PrepareOptions(
-            out=out,
-            train=(str(text / "train"),),
-            valid=str(path / "valid"),
-            vocab=tuple(path / file.name for file in data.info.vocabulary.files),
-            settings=Settings(
-                src_lang=settings.src_lang,
-                tgt_lang=settings.tgt_lang,
-                separate_vocab=settings.separate_vocab,
-                moses_normalize=settings.moses_normalize,
-                moses_tokenize=settings.moses_tokenize,
-                max_length=settings.max_length,
-                keep=CLEANED,
-            ),
-            workers=len(os.sched_getaffinity(0)),
-        )
+    try:
+        for side, lang in enumerate((data.src_lang, data.tgt_lang)):
+            with (text / f"train.{lang}").open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{line}\n" for line in _lines(data, chosen, side))
+        return prepare(_options(data, text / "train", out))
+    finally:
+        shutil.rmtree(text)
+
+
+def _options(data: DataFolder, train: Path, out: Path) -> PrepareOptions:
+    """Return what makes a folder of other training text that is like `data` in all else."""
+    settings = data.info.settings
+    return PrepareOptions(
+        out=out,
+        train=(str(train),),
+        valid=str(data.path / "valid"),
+        vocab=tuple(data.path / file.name for file in data.info.vocabulary.files),
+        settings=Settings(
+            src_lang=settings.src_lang,
+            tgt_lang=settings.tgt_lang,
+            separate_vocab=settings.separate_vocab,
+            moses_normalize=settings.moses_normalize,
+            moses_tokenize=settings.moses_tokenize,
+            max_length=settings.max_length,
+            keep=CLEANED,
+        ),
+        workers=len(os.sched_getaffinity(0)),
     )
-    shutil.rmtree(text)
-    return made
 
 
 def evenly_spaced(total: int, share: float) -> NDArray[np.int64]:
@@ -100,4 +101,4 @@ def _lines(data: DataFolder, chosen: NDArray[np.int64], side: int) -> Iterator[s
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

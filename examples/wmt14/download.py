@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from catalogue import Archive, read_catalogue
-from command import run
 
 from nmt import console
+from nmt.command import run
 from nmt.errors import NMTError
 from nmt.files import check_room, megabytes, sync_folder, write_text
-from nmt.search.journal import lock
+from nmt.search.journal import open_locked
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 60
@@ -49,8 +49,7 @@ def fetch(archive: Archive, folder: Path, mirror: str | None = None) -> None:
     target, partial = folder / archive.name, folder / f"{archive.name}.partial"
     addresses = [f"{mirror.rstrip('/')}/{archive.name}"] if mirror else archive.addresses
     failures = []
-    with partial.open("ab+") as file:
-        lock(file, partial)
+    with open_locked(partial, partial) as file:
         for address in addresses:
             try:
                 _copy_all(address, file, archive)
@@ -63,9 +62,9 @@ def fetch(archive: Archive, folder: Path, mirror: str | None = None) -> None:
                 failures.append(f"{address}: {wrong}")
                 continue
             os.fsync(file.fileno())
+            write_text(_lock_file(archive, folder), f"{sha256}  {archive.name}\n")
             os.replace(partial, target)
             sync_folder(folder)
-            write_text(_lock_file(archive, folder), f"{sha256}  {archive.name}\n")
             return
         if not _size(file):
             partial.unlink()

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from catalogue import ParallelText, read_catalogue
-from command import run
 from sgml import segments
 
 from nmt import console
+from nmt.command import run
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, did_you_mean
-from nmt.files import atomic_writer, check_room, write_text
+from nmt.files import TEMPORARY_SUFFIX, atomic_writer, check_room, write_text
 
 CHUNK = 1 << 20
 
@@ -39,6 +39,8 @@ def extract(text: ParallelText, archive: Path, folder: Path) -> None:
     if not archive.is_file():
         raise DataError(f"{archive}: no such file")
     console.notice(f"taking {text.name} out of {archive.name}")
+    for stale in folder.glob(f"{text.name}.*{TEMPORARY_SUFFIX}"):  # of a run that was killed
+        stale.unlink()
     languages = {member: language for language, member in text.members.items()}
     lines, others = {}, set()
     try:
@@ -52,7 +54,8 @@ def extract(text: ParallelText, archive: Path, folder: Path) -> None:
             lines[member.name] = _write(content, member, folder / f"{text.name}.{language}")
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{archive}: cut short or damaged ({error}); remove it, and it is fetched again"
+            f"{archive}: cut short or damaged ({error}); remove it and {archive.name}.sha256, and "
+            "it is fetched again"
         ) from None
     if missing := languages.keys() - {name.removeprefix("./") for name in lines}:
         name = min(missing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import sys
@@ -39,7 +38,6 @@ class Machine:
     cuda: str | None  # of torch; None: it was built without
     gpus: tuple[Gpu, ...]
     free_disk: int  # bytes, where the work folder is or will be
-    used_disk: int  # bytes that the work folder takes already
     memory: int  # bytes of main memory that are free
     open_files: int
     shared_memory: int  # bytes of /dev/shm, 0 if there is none
@@ -59,7 +57,6 @@ class Machine:
                 Gpu(gpu.name, gpu.total_memory, (gpu.major, gpu.minor)) for gpu in properties
             ),
             free_disk=shutil.disk_usage(there).free,
-            used_disk=_used(work),
             memory=available_bytes(),
             open_files=sys.maxsize if limit == resource.RLIM_INFINITY else limit,
             shared_memory=shared,
@@ -74,13 +71,3 @@ class Machine:
             f"GB of disk, {self.memory / 1e9:,.1f} GB of memory, {self.open_files:,} open files, "
             f"{self.shared_memory / 1e9:,.1f} GB of /dev/shm"
         )
-
-
-def _used(folder: Path) -> int:
-    """Return the bytes of all files below a folder, links to one counted once."""
-    sizes = {}
-    for path, _, names in os.walk(folder):
-        for name in names:
-            file = (Path(path) / name).lstat()
-            sizes[file.st_dev, file.st_ino] = file.st_size
-    return sum(sizes.values())

@@ -19,9 +19,9 @@ from html import escape
 from pathlib import Path
 
 from catalogue import FILE_NAME, Archive, Catalogue, ParallelText, read_catalogue
-from command import run
 
 from nmt import console
+from nmt.command import run
 from nmt.data.corpus import Encoding, read_lines
 from nmt.data.corpus import ParallelText as TextFiles
 from nmt.files import atomic_writer, write_text
@@ -150,8 +150,8 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of the stand-ins: NMT_DATA")
     parser.add_argument("out", type=Path, help="folder to write the archives to")
     parser.add_argument("--catalogue", type=Path, default=Path(__file__).with_name(FILE_NAME))
-    parser.add_argument("--train-lines", type=int, default=1_000, help="of each training text")
-    parser.add_argument("--news-lines", type=int, default=40, help="of newstest2013 and 2014")
+    parser.add_argument("--train-lines", type=int, default=300, help="of each training text")
+    parser.add_argument("--news-lines", type=int, default=20, help="of newstest2013 and 2014")
     options = parser.parse_args()
     make_mirror(
         read_catalogue(options.catalogue),

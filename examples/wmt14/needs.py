@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Say what a recipe will need, and check that it is there, before anything is begun.
 
-Disk, memory and hours come first, each with how it is known; then, on stderr, a line for each thing
-that is missing, with what to do, and exit status 1. Where there is a GPU, an update is measured on
-it for some seconds. Sizes of the text are published ones, hours elsewhere are estimates.
+Disk, memory and estimated hours come first, each with how it is known. Then, on stderr, a line for
+each thing that is missing, with what to do, and exit status 1; or, where all is there, the hours
+that come out of a trial of some seconds on the GPU. Sizes of the text are published ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from nmt.config import Recipe
 
+PACKAGES = {
+    "torch": "pip install torch==2.13.0",
+    "nmt": f"pip install --editable {Path(__file__).resolve().parents[2]}",
+}
+"""What this script needs itself, and how it is installed."""
 GPU_COUNTS = (1, 2, 4, 8)
 PEAKS = {"A100 SXM": 312e12, "H100 SXM": 989e12}
 """FLOP/s of dense matrix products in bf16, by NVIDIA's data sheets of the two (the H100's gives
@@ -32,9 +37,6 @@ UTILISATION = 0.3
 SENTENCE = 25
 """Tokens of a sentence on either side; only the small share of attention depends on it."""
 
-DATA_BYTES_A_BYTE, DATA_BYTES_A_PAIR = 0.6, 20
-"""Of a data folder while it is made, for each byte and each pair of text: what `nmt prepare` asks
-the disk for."""
 PREPARE_BYTES, PREPARE_BYTES_A_PAIR = 1.4e9, 10.7
 """Memory of `nmt prepare`, as measured on ten million pairs, and of its hashes for duplicates."""
 VOCABULARY_BYTES = 1_000_000  # about, of a SentencePiece model
@@ -53,8 +55,9 @@ TEXTS = {
     "en-de": Text(pairs=4_508_785, size=1_358_410_408, download=1_696_003_559),
     "en-fr": Text(pairs=40_836_715, size=14_752_554_924, download=6_658_118_909),
 }
-"""By the card of Hugging Face's data set wmt/wmt14 (examples, bytes of train, download size), whose
-archives are those of these recipes; pairs with an empty side are left out there."""
+"""By the card of Hugging Face's data set wmt/wmt14 (examples, bytes of train, download size). Its
+archives are those of these recipes packed as .zip, without test-full.tgz: for en-de the catalogue's
+sizes come to 1 MB less. Pairs with an empty side are left out there."""
 
 RECIPES = {
     "en-de-base": ("transformer_base", "en-de", 37_000),
@@ -69,6 +72,7 @@ RECIPES = {
 class Needs:
     """What a recipe takes."""
 
+    name: str
     recipe: Recipe
     vocab_size: int
     text: Text
@@ -86,6 +90,7 @@ def needs_of(name: str, precision: str) -> Needs:
     """Compute what one of `RECIPES` needs."""
     from nmt.config import resolve_recipe
     from nmt.data.batches import LengthSums
+    from nmt.data.prepare import BYTES_A_BYTE, BYTES_A_PAIR
     from nmt.models.flops import training_flops
     from nmt.models.registry import preset_values
     from nmt.training.disk_space import Need
@@ -100,13 +105,14 @@ def needs_of(name: str, precision: str) -> Needs:
     tokens = recipe.training.batch_tokens
     squares = tokens * SENTENCE
     return Needs(
+        name=name,
         recipe=recipe,
         vocab_size=vocab_size,
         text=text,
         disk={
             "archives": text.download,
             "text": text.size,
-            "data folder": round(DATA_BYTES_A_BYTE * text.size + DATA_BYTES_A_PAIR * text.pairs),
+            "data folder": round(BYTES_A_BYTE * text.size + BYTES_A_PAIR * text.pairs),
             "checkpoints and training states": run.bytes + run.model_bytes,  # and their mean
         },
         gpu_memory=sum(optimizer.held_bytes().values()),
@@ -120,14 +126,15 @@ def needs_of(name: str, precision: str) -> Needs:
     )
 
 
-def statement(name: str, needs: Needs, trial: Trial | None) -> str:
+def statement(needs: Needs) -> str:
     """Say what is needed, for people."""
     recipe, training, text = needs.recipe.preset, needs.recipe.training, needs.text
     disk = ", ".join(f"{part} {_gigabytes(size)}" for part, size in needs.disk.items())
     flops = needs.update_flops * training.max_updates
     lines = [
-        f"{name}: {recipe}, {training.max_updates:,} updates of {training.batch_tokens:,} tokens "
-        f"a side, {training.precision}, vocabulary of {needs.vocab_size:,}, {text.pairs:,} pairs",
+        f"{needs.name}: {recipe}, {training.max_updates:,} updates of {training.batch_tokens:,} "
+        f"tokens a side, {training.precision}, vocabulary of {needs.vocab_size:,}, "
+        f"{text.pairs:,} pairs",
         f"disk        {_gigabytes(sum(needs.disk.values()))}: {disk}",
         "            (archives and text as Hugging Face's card of wmt/wmt14 has them, the rest "
         "computed)",
@@ -135,30 +142,38 @@ def statement(name: str, needs: Needs, trial: Trial | None) -> str:
         f"{_gigabytes(needs.gpu_memory)} and what a",
         "            micro-batch takes, whose size is found by trying",
         f"training    {flops:.1e} operations, counted on sentences of {SENTENCE} tokens",
-        f"hours       {'on so many GPUs:':<22}" + "".join(f"{count:>8}" for count in GPU_COUNTS),
+        _row("estimated", "hours on so many GPUs:", GPU_COUNTS),
     ]
-    if trial is not None:
-        lines.append(_hours(f"{trial.device}, measured", needs, trial.seconds_an_update))
     lines += [
-        _hours(f"{kind}, estimated", needs, needs.update_flops / (UTILISATION * peak))
+        _row("", kind, _hours(needs, needs.update_flops / (UTILISATION * peak)))
         for kind, peak in PEAKS.items()
     ]
-    if trial is not None:
-        lines.append(
-            f"            measured: {trial.seconds_an_update:.3g} s an update on one GPU, with "
-            f"{trial.memory}; for more of them, divided"
-        )
     lines.append(
-        f"            estimated: nobody has measured it; {UTILISATION:.0%} of the published peak "
-        "in bf16"
+        f"            nobody has measured them; {UTILISATION:.0%} of the published peak in bf16; "
+        "preparing,"
     )
-    lines.append("            preparing, validating, saving and translating come on top")
+    lines.append("            validating, saving and translating come on top")
     return "\n".join(lines)
 
 
-def _hours(label: str, needs: Needs, seconds_an_update: float) -> str:
-    hours = (needs.hours(seconds_an_update) / count for count in GPU_COUNTS)
-    return f"            {label:<22}" + "".join(f"{number:>8.1f}" for number in hours)
+def measured(needs: Needs, trial: Trial) -> str:
+    """Say how long training takes on this machine's GPU, for people."""
+    return "\n".join(
+        [
+            _row("measured", "hours on so many GPUs:", GPU_COUNTS),
+            _row("", trial.device, _hours(needs, trial.seconds_an_update)),
+            f"            {trial.seconds_an_update:.3g} s an update on one GPU, with "
+            f"{trial.memory}; for more of them, divided",
+        ]
+    )
+
+
+def _hours(needs: Needs, seconds_an_update: float) -> list[str]:
+    return [f"{needs.hours(seconds_an_update) / count:.1f}" for count in GPU_COUNTS]
+
+
+def _row(head: str, label: str, cells: Iterable[object]) -> str:
+    return f"{head:<12}{label:<22}" + "".join(f"{cell:>8}" for cell in cells)
 
 
 def _gigabytes(size: float) -> str:
@@ -185,33 +200,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "text and model are tiny, and for training on CPUs",
     )
     given = parser.parse_args(arguments)
-    if importlib.util.find_spec("torch") is None:
-        return _end(["torch is not installed: pip install torch==2.13.0"], force=False)
     from machine import Machine
-
-    needs, machine = needs_of(given.recipe, given.precision), Machine.here(given.work)
-    trial, problems = None, missing(needs, machine, given.work, given.gpus)
-    if machine.gpus and not problems and not given.force:
-        trial, problems = _try(needs)
-    print(statement(given.recipe, needs, trial))
-    print(f"here        {machine.summary()}", flush=True)
-    return _end(problems, force=given.force)
-
-
-def _try(needs: Needs) -> tuple[Trial | None, list[str]]:
-    """Measure an update; return what was found, or what keeps it from training."""
     from trial import measure
 
     from nmt.errors import NMTError
 
-    try:
-        return measure(needs.recipe, needs.vocab_size), []
-    except NMTError as error:
-        return None, [f"a trial of some seconds does not train here: {error}"]
+    needs, machine = needs_of(given.recipe, given.precision), Machine.here(given.work)
+    print(statement(needs))
+    print(f"here        {machine.summary()}", flush=True)
+    problems = missing(needs, machine, given.work, given.gpus)
+    if machine.gpus and not problems and not given.force:
+        try:
+            print(measured(needs, measure(needs.recipe, needs.vocab_size)))
+        except NMTError as error:
+            problems = [f"a trial of some seconds does not train here: {error}"]
+    return _end(problems, force=given.force)
 
 
 def missing(needs: Needs, machine: Machine, work: Path, gpus: int) -> list[str]:
     """Return a line for each thing that is not there, which says what to do."""
+    from disk import left_to_write
     from machine import OPEN_FILES, SHARED_MEMORY
 
     found = []
@@ -232,7 +240,7 @@ def missing(needs: Needs, machine: Machine, work: Path, gpus: int) -> list[str]:
             f"{small[0].name} has {_gigabytes(small[0].memory)}, and what is kept for each weight "
             f"takes {_gigabytes(needs.gpu_memory)}: take a larger one"
         )
-    lacking = sum(needs.disk.values()) - machine.used_disk - machine.free_disk
+    lacking = left_to_write(needs.name, needs.disk, work) - machine.free_disk
     if lacking > 0:
         found.append(
             f"{work}: the disk has {_gigabytes(machine.free_disk)} free, {_gigabytes(lacking)} too "
@@ -256,6 +264,16 @@ def missing(needs: Needs, machine: Machine, work: Path, gpus: int) -> list[str]:
     return found
 
 
+def not_installed() -> list[str]:
+    """Return a line for each package that is not there, without which this script says nothing."""
+    return [
+        f"{name} is not installed for {sys.executable}: {how}, or set PYTHON to an interpreter "
+        "that has it"
+        for name, how in PACKAGES.items()
+        if importlib.util.find_spec(name) is None
+    ]
+
+
 def _end(problems: Sequence[str], *, force: bool) -> int:
     for problem in problems:
         print(f"needs.py: {'warning: ' if force else 'missing: '}{problem}", file=sys.stderr)
@@ -263,4 +281,8 @@ def _end(problems: Sequence[str], *, force: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if problems := not_installed():
+        sys.exit(_end(problems, force=False))
+    from nmt.command import run
+
+    run(lambda: sys.exit(main()))

@@ -6,31 +6,19 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 
 from __future__ import annotations
 
-import errno
 import functools
 import inspect
-import os
 import re
-import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import NoReturn
 
 import typer
 
 from nmt import console
 from nmt.cli import average, data, export, models, prepare, score, train, translate
-from nmt.errors import (
-    DISK_IS_FULL,
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_STOPPED,
-    EXIT_USAGE,
-    NMTError,
-    Stopped,
-    UsageError,
-)
+from nmt.command import exit_status, hear_signals
+from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 
 _ANSWER_ON_STDOUT = ("score", "models", "data")
 
@@ -40,28 +28,12 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
-        try:
+        def answer() -> None:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
             command(*args, **kwargs)
-            if sys.stdout is not None:  # it may be closed
-                sys.stdout.flush()
-        except NMTError as error:
-            say = console.warning if isinstance(error, Stopped) else console.error
-            say(str(error))
-            raise typer.Exit(error.exit_status) from None
-        except KeyboardInterrupt:
-            console.warning("stopped; nothing half-written was left, run the same command again")
-            raise typer.Exit(EXIT_STOPPED) from None
-        except BrokenPipeError:
-            # The reader has seen enough (`| head`), and nothing more can be said there.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except OSError as error:
-            console.error(_describe(error))
-            raise typer.Exit(EXIT_FAILED) from None
-        except MemoryError:
-            console.error("out of memory; make the batches smaller")
-            raise typer.Exit(EXIT_FAILED) from None
+
+        raise typer.Exit(exit_status(answer))
 
     return run
 
@@ -70,14 +42,6 @@ def _reflow(docstring: str | None) -> str:
     """Join the lines of each paragraph, which rich would keep apart."""
     joined = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
     return joined.replace("[", "\\[")  # which is no markup
-
-
-def _describe(error: OSError) -> str:
-    if error.filename is None:
-        return str(error.strerror or error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{error.filename}: {DISK_IS_FULL}"
-    return f"{error.filename}: {error.strerror}"
 
 
 app = typer.Typer(
@@ -120,17 +84,8 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # What schedulers send before they kill, and a terminal that is closed, unless nohup has been
-    # used.
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _terminate)
+    hear_signals()
     sys.exit(_run())
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    # The same way out as Ctrl-C, so that temporary files are cleaned up.
-    raise KeyboardInterrupt
 
 
 def _run() -> int:

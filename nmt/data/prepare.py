@@ -40,10 +40,9 @@ from nmt.data.workers import map_in_order
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, write_text
 
-# Of text: a token takes two bytes and stands for about four; of pairs: two offsets, a line number,
-# and, while the folder is built, a hash.
-_BYTES_A_BYTE = 0.6
-_BYTES_A_PAIR = 20
+BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
+"""What a data folder takes, while it is built, for each byte of text (a token takes two and stands
+for about four) and for each pair (two offsets, a line number and a hash)."""
 
 
 def prepare(options: PrepareOptions) -> DataFolder:
@@ -219,4 +218,4 @@ def _space_needed(sources: Sources) -> int:
     train_bytes = sum(text.text_bytes for text in sources.train)
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
-    return int(_BYTES_A_BYTE * train_bytes + _BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)
+    return int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)

@@ -69,7 +69,7 @@ class Journal:
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
         self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
         self._path = folder / f".{name}.journal"
-        self._file = _open_locked(self._path, output)
+        self._file = open_locked(self._path, output)
         self._writing: BinaryIO | None = None
         self._is_new = not self._path.stat().st_size
         self._job: dict[str, Any] = {}
@@ -228,7 +228,12 @@ class Journal:
             os.fsync(self._file.fileno())
 
 
-def _open_locked(path: Path, output: Path) -> BinaryIO:
+def open_locked(path: Path, output: Path) -> BinaryIO:
+    """Open a file to append to and read, made if need be, and lock it until it is closed.
+
+    Raises:
+        Stopped: another process holds it; this and errors of the system name `output`.
+    """
     while True:
         try:
             file = path.open("a+b")

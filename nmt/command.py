@@ -1,0 +1,70 @@
+"""How a command ends: with an exit status, and one line on stderr where that is not 0.
+
+Every expected failure comes out so, of `nmt` as of the scripts beside a recipe, that a shell, make
+or cron can tell what happened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+from nmt import console
+from nmt.errors import DISK_IS_FULL, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped
+
+
+def run(main: Callable[[], None]) -> NoReturn:
+    """Call the main function of a script, and exit."""
+    hear_signals()
+    sys.exit(exit_status(main))
+
+
+def hear_signals() -> None:
+    """Let signals that end a process take the same way out as Ctrl-C, which cleans up."""
+    # What schedulers send before they kill, and a terminal that is closed, unless nohup has been
+    # used.
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def exit_status(command: Callable[[], None]) -> int:
+    """Do what a command does; say why it failed, if it did, and return its exit status."""
+    try:
+        command()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
+    except NMTError as error:
+        say = console.warning if isinstance(error, Stopped) else console.error
+        say(str(error))
+        return error.exit_status
+    except KeyboardInterrupt:
+        console.warning("stopped; run the same command again")
+        return EXIT_STOPPED
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`), and nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        console.error(_describe(error))
+        return EXIT_FAILED
+    except MemoryError:
+        console.error("out of memory; make the batches smaller")
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def _describe(error: OSError) -> str:
+    if error.filename is None:
+        return str(error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.filename}: {DISK_IS_FULL}"
+    return f"{error.filename}: {error.strerror}"
