@@ -268,6 +268,9 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
     before = times(work)
     run(*arguments)
     assert times(work) == before
+    further = run("-n", "score", f"MIRROR={mirror}", f"WORK={work}", "UPDATES=8", *MACHINE)
+    assert "train" in further
+    assert "prepare" not in further
     shutil.rmtree(work / "downloads")
     shutil.rmtree(work / "text-en-de")
     before = times(work)
@@ -277,8 +280,11 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_every_recipe_goes_from_archives_to_a_score(mirror: Path, model: str) -> None:
-    assert "BLEU" in run("rehearsal", f"REHEARSE={model}", f"WORK={mirror.parent}", *MACHINE)
+def test_every_recipe_goes_from_archives_to_a_score(
+    mirror: Path, model: str, tmp_path: Path
+) -> None:
+    shutil.copytree(mirror, tmp_path / "mirror")
+    assert "BLEU" in run("rehearsal", f"REHEARSE={model}", f"WORK={tmp_path}", *MACHINE)
 
 
 @pytest.mark.slow

@@ -133,6 +133,10 @@ class Tally:
         parts = []
         if self.translated:
             parts.append(f"{self.translated:,} translated ({self.lines:,} lines)")
+        if self.broken:
+            parts.append(f"nothing can be translated: {self.broken}")
+        if self.halted:
+            parts.append(f"ended early: {self.halted}")
         for names, what in (
             (self.warned, "with warnings"),
             (self.failed, "failed, to be tried again"),
@@ -141,10 +145,6 @@ class Tally:
             if names:
                 shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
                 parts.append(f"{len(names):,} {what} ({shown})")
-        if self.broken:
-            parts.append(f"nothing can be translated: {self.broken}")
-        if self.halted:
-            parts.append(f"ended early: {self.halted}")
         return "; ".join(parts).encode()[:TOLD_BYTES].decode(errors="ignore")
 
 

@@ -263,13 +263,14 @@ def score(
         raise UsageError("--card has its own metrics: leave out --metric, --tokenize, --lowercase")
     if tgt is not None and not card:
         raise UsageError("--tgt is the language of --card, which is not asked for")
-    if sentences and confidence is not None and not as_json:
+    in_total = as_json or not sentences
+    if confidence is not None and not in_total:
         raise UsageError("--sentences prints no intervals; add --json, or leave out --confidence")
     if Path("-") in (reference, source, *(more_references or ()), *(baseline or ())):
         raise UsageError("- is stdin, which only HYPOTHESIS can be here")
     lang = _language(tgt, reference) if card else ""
     draws = {"samples": samples, "trials": trials, "seed": seed}
-    resampling = _resampling(draws, confidence, baseline=bool(baseline))
+    resampling = _resampling(draws, confidence, compares=bool(baseline) and in_total)
 
     known = Encoding.find(encoding)
     references = [read_text(path, known) for path in (reference, *(more_references or ()))]
@@ -301,7 +302,7 @@ def score(
             resampling,
             interval=confidence is not None,
             by_line=sentences,
-            in_total=as_json or not sentences,
+            in_total=in_total,
         )
         for key, measure in measures.items()
     }
@@ -326,14 +327,14 @@ def score(
 
 
 def _resampling(
-    draws: Mapping[str, int | None], confidence: float | None, *, baseline: bool
+    draws: Mapping[str, int | None], confidence: float | None, *, compares: bool
 ) -> Resampling:
     from nmt.scoring.significance import Resampling
 
     given = {name: value for name, value in draws.items() if value is not None}
-    if given and not baseline and confidence is None:
+    if given and not compares and confidence is None:
         raise UsageError(f"--{next(iter(given))} is for --confidence and --baseline")
-    if "trials" in given and not baseline:
+    if "trials" in given and not compares:
         raise UsageError("--trials is for --baseline")
     return Resampling(**given, level=confidence or 95.0)
 

@@ -2,7 +2,7 @@
 
 Lines are counted from 0 and ascend; those of one are neighbours, and each has at least one. Search
 writes such lists; other models put them into an order of their own. What Moses and Marian write
-between text and score, `||| LM= -4.2 F1= 0.5`, is passed over.
+between text and score, `||| LM= -4.2 F1= 0.5`, is passed over, but for Marian's alignments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from nmt.errors import DataError
 from nmt.search.translation import Translation
 
 _BETWEEN = " ||| "
-_FEATURES = re.compile(r" \|\|\| (?: ?[^\s|]+= (?:-?[\d.]+(?:e-?\d+)?(?: |$))+)+$")
+_NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
+_FEATURES = re.compile(rf"(?: \|\|\|(?: [^\s|]+=(?: {_NUMBER})+)+ ?)+$")
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,10 @@ def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
     return _first_lines(text, "en", lines), _first_lines(text, "de", lines)
 
 
-def newstest2013(tgt: str) -> tuple[list[str], list[str]]:
-    """Return newstest2013, English and French or German."""
-    text = real_text("wmt-news") / f"newstest2013.en-{tgt}"
-    return _first_lines(text, "en", None), _first_lines(text, tgt, None)
+def newstest2013() -> tuple[list[str], list[str]]:
+    """Return newstest2013, English and French."""
+    text = real_text("wmt-news") / "newstest2013.en-fr"
+    return _first_lines(text, "en", None), _first_lines(text, "fr", None)
 
 
 def _first_lines(prefix: Path, lang: str, lines: int | None) -> list[str]:
@@ -101,15 +101,14 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
     return _prepare(out, "xx", "yy", train, valid, "--vocab-size", "32000")
 
 
-def write_training_text(data: DataFolder, prefix: Path) -> tuple[Path, Path]:
-    """Write a folder's training pairs, which cleaning has left, as plain text of both sides."""
+def write_training_text(data: DataFolder, prefix: Path) -> None:
+    """Write a folder's training pairs, which cleaning has left, to PREFIX.src and PREFIX.tgt."""
     paths = Path(f"{prefix}.src"), Path(f"{prefix}.tgt")
     rows = data.train.rows(np.arange(len(data.train)))
     vocabularies = data.src_vocabulary, data.tgt_vocabulary
     for path, side, vocabulary in zip(paths, rows, vocabularies, strict=True):
         ids = [part.tolist() for part in np.split(side.ids, np.cumsum(side.lengths)[:-1])]
         path.write_text("".join(f"{line}\n" for line in vocabulary.decode(ids)), encoding="utf-8")
-    return paths
 
 
 def real_text(name: str) -> Path:

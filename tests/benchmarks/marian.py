@@ -14,10 +14,12 @@ from benchmarks.corpora import write_training_text
 from benchmarks.machine import CORES
 
 from nmt.data.folder import DataFolder
+from nmt.data.manifest import SplitRecord
 from nmt.model_config import TransformerConfig
 
 _LINE = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # for each of its own
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Marian's threads are its own, and BLAS may not start more of them."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Training:
     python: str
     """One that can import pymarian."""
     folder: Path
-    """Where all of it stands; what is there already stays."""
+    """Where all of it stands; a training that is there goes on."""
     data: Path
     config: TransformerConfig
     batch_tokens: int
@@ -41,7 +43,7 @@ class Training:
         return self.folder / "vocab.spm"
 
     def write_text(self) -> None:
-        """Write the text and the vocabulary."""
+        """Write the text and, when that is complete, the vocabulary."""
         data = DataFolder.open(self.data)
         write_training_text(data, self.folder / "train")
         shutil.copy(self.data / data.info.vocabulary.files[0].name, self.vocabulary)
@@ -82,13 +84,18 @@ class Training:
                 *("--after", f"{updates}u", "--save-freq", f"{every}u", "--disp-freq", f"{every}u"),
             )
             with log.open("a", encoding="utf-8") as file:
-                subprocess.run(command, check=True, env=environment() | _ONE_THREAD, stderr=file)
+                subprocess.run(command, check=True, env=environment() | ONE_THREAD, stderr=file)
         windows = _windows(log.read_text(encoding="utf-8"))
         return sum(words for words, _ in windows) / (every * len(windows))
 
     def checkpoint(self, update: int) -> Path:
         """Return the model as it was after an update."""
         return self.folder / f"model.iter{update}.npz"
+
+
+def src_over_tgt(counts: SplitRecord) -> float:
+    """Return how many source tokens stand beside a target token, ends of sentence counted."""
+    return (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
 
 
 def _windows(log: str) -> list[tuple[int, float]]:
@@ -103,7 +110,7 @@ def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Co
     training.write_text()
     counts = DataFolder.open(job.data).info.train
     # Marian's figure counts target words only, eos included.
-    both_sides = 1 + (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
+    both_sides = 1 + src_over_tgt(counts)
 
     def train(warmup: int, updates: int) -> Measurement:
         done = peak_memory.run(
@@ -111,7 +118,7 @@ def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Co
                 *("--no-reload", "--overwrite", "--learn-rate", "0.0001"),
                 *("--after", f"{warmup + updates}u", "--disp-freq", "1u"),
             ),
-            environment() | _ONE_THREAD,
+            environment() | ONE_THREAD,
         )
         timed = _windows(done.stderr)[warmup:]
         words, seconds = map(sum, zip(*timed, strict=True))

@@ -54,6 +54,8 @@ BEAM_SIZE = 4
 MARIAN_BATCH = 32  # lines
 FIRST_UPDATES = 5  # of a measurement of speed, which are not timed
 
+Test = tuple[list[str], list[str]]
+"""Source and reference."""
 Translate = Callable[[int, Path, Path], object]
 """Takes the update whose model is to translate, the input and the output."""
 
@@ -91,16 +93,17 @@ def test_learning_curve(tmp_path: Path) -> None:
         if updates < STRETCH or updates % STRETCH:
             pytest.fail(f"{variable}={updates}: take a multiple of {STRETCH}")
     python = find_python("NMT_BENCH_MARIAN", "pymarian")
+    test = corpora.newstest2013()
     work = Path(os.environ.get("NMT_BENCH_WORK", tmp_path))
     work.mkdir(exist_ok=True)
     data = work / "data"
     if not data.exists():
         corpora.europarl_whole(data)
 
-    learners = {f"nmt, {PRECISION}": learn(data, work / "nmt", tmp_path)}
+    learners = {f"nmt, {PRECISION}": learn(data, test, work / "nmt", tmp_path)}
     packages = ""
     if python:
-        learners["Marian, fp32"] = learn_by_marian(python, data, work / "marian", tmp_path)
+        learners["Marian, fp32"] = learn_by_marian(python, data, test, work / "marian", tmp_path)
         packages = f", pymarian {version(python, 'pymarian')}"
     curves = measured(learners)
     signatures = {one.signature for learner in learners.values() for one in learner.scores.values()}
@@ -110,9 +113,10 @@ def test_learning_curve(tmp_path: Path) -> None:
     assert all(max(one.bleu.values()) > 0 for one in curves.values())
 
 
-def learn(data: Path, run: Path, folder: Path) -> Learner:
+def learn(data: Path, test: Test, run: Path, scratch: Path) -> Learner:
     """Train `nmt`."""
     changes = {
+        "device": "cpu",
         "dropout": 0.1,
         "batch_tokens": BATCH_TOKENS,
         "warmup_updates": WARMUP,
@@ -133,23 +137,22 @@ def learn(data: Path, run: Path, folder: Path) -> Learner:
     tokens = sum(
         one["updates"] * one["tokens_per_second"] / one["updates_per_second"] for one in windows
     )
-    runs = folder / "runs"
+    runs = scratch / "nmt-speed"
     runs.mkdir()
     contender = contenders.nmt(Job(data, PRESET, BATCH_TOKENS), PRECISION, runs)
-    return Learner(scores_of(UPDATES, translate, run), tokens / updates, contender)
+    return Learner(scores_of(UPDATES, translate, test, run), tokens / updates, contender)
 
 
-def learn_by_marian(python: str, data: Path, folder: Path, scratch: Path) -> Learner:
+def learn_by_marian(python: str, data: Path, test: Test, folder: Path, scratch: Path) -> Learner:
     """Train Marian."""
     config = resolve_recipe("", "transformer", [("", preset_values(PRESET))]).model
     assert isinstance(config, TransformerConfig)
     # Marian counts the source side of a batch; `nmt` counts the larger one, here the target side.
-    counts = DataFolder.open(data).info.train
-    src, tgt = (side.tokens + counts.pairs for side in (counts.src, counts.tgt))
-    batch_tokens = round(BATCH_TOKENS * src / tgt)
+    src_over_tgt = marian.src_over_tgt(DataFolder.open(data).info.train)
+    batch_tokens = round(BATCH_TOKENS * src_over_tgt)
     training = marian.Training(python, folder, data, config, batch_tokens)
-    if not folder.exists():
-        folder.mkdir()
+    folder.mkdir(exist_ok=True)
+    if not training.vocabulary.exists():
         training.write_text()
     target_tokens = training.learn(PEER_UPDATES, STRETCH, LEARNING_RATE, WARMUP)
 
@@ -158,25 +161,27 @@ def learn_by_marian(python: str, data: Path, folder: Path, scratch: Path) -> Lea
             training.checkpoint(update), training.vocabulary, python, BEAM_SIZE
         ).time_command(source, output, MARIAN_BATCH)
 
-    speed = scratch / "marian"
+    speed = scratch / "marian-speed"
     speed.mkdir()
     return Learner(
-        scores_of(PEER_UPDATES, translate, folder),
-        target_tokens * (1 + src / tgt),
+        scores_of(PEER_UPDATES, translate, test, folder),
+        target_tokens * (1 + src_over_tgt),
         marian.marian(Job(data, PRESET, batch_tokens), config, python, speed),
     )
 
 
-def scores_of(updates: int, translate: Translate, folder: Path) -> dict[int, Score]:
-    """Return BLEU of newstest2013 by the models on the way to so many updates."""
-    sources, references = corpora.newstest2013("fr")
+def scores_of(updates: int, translate: Translate, test: Test, folder: Path) -> dict[int, Score]:
+    """Return BLEU of a test text by the models on the way to so many updates."""
+    sources, references = test
     source = folder / "newstest2013.en"
     source.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
     found = {}
     for update in range(STRETCH, updates + 1, STRETCH):
         output = folder / f"newstest2013-{update}.fr"
         if not output.exists():
-            translate(update, source, output)
+            partial = output.with_suffix(".partial")
+            translate(update, source, partial)
+            partial.rename(output)
         lines = output.read_text(encoding="utf-8").split("\n")[:-1]
         assert len(lines) == len(references), output
         found[update] = score(lines, [references])["bleu"]
@@ -212,7 +217,7 @@ def learning_table(curves: Mapping[str, Curve]) -> str:
         taken = spread([1000 * seconds for seconds in one.seconds])
         header += [f"{name}: BLEU", f"minutes, by {taken} ms an update"]
     rows = []
-    for update in range(STRETCH, max(UPDATES, PEER_UPDATES) + 1, STRETCH):
+    for update in sorted({update for one in curves.values() for update in one.bleu}):
         row = [f"{update:,}"]
         for one in curves.values():
             reached = update in one.bleu

@@ -13,14 +13,13 @@ from pathlib import Path
 from benchmarks import corpora
 from benchmarks.contenders import environment
 from benchmarks.machine import CORES
+from benchmarks.marian import ONE_THREAD
 from benchmarks.marian_weights import MAX_LENGTH
 
 ALPHA = 0.6
 """Of the length penalty length^ALPHA, which is the form that all systems have."""
 
 _WARMUP_LINES = 32 * CORES
-# Marian's threads are its own, and BLAS may not start more of them.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 Arguments = Callable[[Path, Path, int], list[str]]
 """Of the input, the output and the size of a batch: a command line."""
@@ -134,12 +133,12 @@ def marian(model: Path, vocabulary: Path, python: str, beam_size: int) -> Conten
 
     def command(source: Path, output: Path, batch: int) -> list[str]:
         files = ["--input", str(source), "--output", str(output)]
-        return [*_with(_ONE_THREAD, python), "-m", "pymarian", "decode", *arguments(batch), *files]
+        return [*_with(ONE_THREAD, python), "-m", "pymarian", "decode", *arguments(batch), *files]
 
     def loop(source: Path, output: Path, batch: int) -> list[str]:
         settings = arguments(batch)
         process = _process(python, "marian_process", source, output, _WARMUP_LINES, settings)
-        return [*_with(_ONE_THREAD, process[0]), *process[1:]]
+        return [*_with(ONE_THREAD, process[0]), *process[1:]]
 
     return Contender("Marian", "fp32", beam_size, command, loop, (16, 32, 64), "lines")
 

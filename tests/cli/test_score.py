@@ -209,6 +209,7 @@ def test_options_that_say_nothing_are_refused(reference: Path, hypothesis: Path)
         (("--seed", "1"), "--seed is for --confidence and --baseline"),
         (("--confidence", "95", "--trials", "50"), "--trials is for --baseline"),
         (("--sentences", "--confidence", "95"), "leave out --confidence"),
+        (("--sentences", "--baseline", reference, "--seed", "1"), "--seed is for --confidence"),
         (("--reference", "-"), "- is stdin, which only HYPOTHESIS can be here"),
         (("--source", "-"), "- is stdin, which only HYPOTHESIS can be here"),
     ):

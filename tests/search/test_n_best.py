@@ -73,7 +73,14 @@ def test_a_list_that_leaves_out_a_line_is_refused(missing: int) -> None:
         list(with_sources(entries, ["x", "y", "z"], "source"))
 
 
-@pytest.mark.parametrize("features", ["F0= -3.25", "LM0= -1e-05 Phrase= -1 2.5 0 Penalty= -3"])
+@pytest.mark.parametrize(
+    "features",
+    [
+        "F0= -3.25",
+        "LM0= -1e-05 Phrase= -1 2.5 0 Penalty= 1e+06",
+        "WordScores= -0.5 -1 ||| F0= -3 F1= 2",
+    ],
+)
 def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
     lines = [f"0 ||| a b ||| {features} ||| -1", f"0 |||  ||| {features} ||| -2"]
     assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -2.0)]
