@@ -159,7 +159,7 @@ def test_a_baseline_of_another_length_is_refused(nmt: Nmt, files: Files, tmp_pat
 
 
 def test_single_lines_have_a_row_each(nmt: Nmt, files: Files) -> None:
-    words = ("--sentences", "--baseline", files.old, "--metric", "bleu", "--metric", "ter", *FEW)
+    words = ("--sentences", "--baseline", files.old, "--metric", "bleu", "--metric", "ter")
     answer = nmt("score", files.reference, files.new, *words)
     (rows,) = tables(answer.stdout)
     assert [row["line"] for row in rows] == [str(number) for number in range(1, 41)]
@@ -192,9 +192,8 @@ def test_the_card_is_of_the_language_that_the_reference_ends_in(nmt: Nmt, files:
     ]
     for row in rows:
         assert row.keys() == {"metric", "score", "comparable with", "signature"}
-    found = scores(
-        nmt, files.reference, files.new, "--card", "--tgt", "fr", "--confidence", "95", *FEW
-    )
+    words = ("--card", "--tgt", "fr", "--confidence", "95", "--samples", "100")
+    found = scores(nmt, files.reference, files.new, *words)
     assert list(found) == ["bleu", "bleu-lowercase", "bleu-tokenised", "bleu-tokenised-lowercase"]
     assert "-fr|" in found["bleu-tokenised"]["signature"]
     assert "only for comparison" in found["bleu-tokenised"]["comparable_with"]
