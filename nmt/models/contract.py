@@ -7,6 +7,7 @@ of packed sentences.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,8 +54,9 @@ class DecoderState(Protocol):
         """
 
 
-Projection = Callable[[Tensor], Tensor]
-"""Of features (n, F) to logits."""
+Projection = Callable[[Tensor, Tensor], Tensor]
+"""Features (N, F) to logits (N, U) of U tokens, given which of them each of the B sentences is not
+to have: (B, U) bool. Those get -inf."""
 
 
 class Decoder(Protocol):
@@ -97,7 +99,9 @@ class Decoder(Protocol):
         """
 
     def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return what makes, like `project`, logits (n, U) of some tokens alone.
+        """Return what makes, like `project`, logits (N, U) of some tokens only.
+
+        The tokens that a sentence is not to have take no part in its hypotheses' probabilities.
 
         Args:
             tokens: (U,) int64 on the CPU.
@@ -185,4 +189,11 @@ class TranslationModel(nn.Module, ABC):
     def projection_onto(self, tokens: Tensor) -> Projection:
         """See `Decoder`."""
         rows = self.output_projection.detach()[tokens.to(self.output_projection.device)]  # (U, D)
-        return lambda features: linear(features, rows)
+
+        def project(features: Tensor, excluded: Tensor) -> Tensor:
+            logits = linear(features, rows)  # (N, U)
+            by_sentence = logits.view(len(excluded), -1, len(rows))  # (B, W, U)
+            by_sentence.masked_fill_(excluded[:, None], -math.inf)
+            return logits
+
+        return project

@@ -6,8 +6,7 @@ What follows has the mean of the probabilities that the models give it, each as 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -64,20 +63,33 @@ class Ensemble:
 
     def project(self, features: Tensor) -> Tensor:
         """Return the logarithms of mean probabilities (n, V) as logits."""
-        return self._mean([member.project for member in self.members], features)
+        parts = zip(self.members, self._split(features), strict=True)
+        return _mean([member.project(part) for member, part in parts])
 
     def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return what makes such logits (n, U) of some tokens alone."""
-        return partial(self._mean, [member.projection_onto(tokens) for member in self.members])
+        """Return what makes such logits (N, U) of some tokens only.
 
-    def _mean(self, projections: Sequence[Projection], features: Tensor) -> Tensor:
+        Each member's probabilities are those of the tokens that a sentence may have: another
+        sentence's tokens must not change the mean.
+        """
+        projections = [member.projection_onto(tokens) for member in self.members]
+
+        def project(features: Tensor, excluded: Tensor) -> Tensor:
+            parts = zip(projections, self._split(features), strict=True)
+            return _mean([of_member(part, excluded) for of_member, part in parts])
+
+        return project
+
+    def _split(self, features: Tensor) -> Iterator[Tensor]:
+        """Yield each member's part of the features."""
         widths = [member.output_projection.shape[1] for member in self.members]
-        parts = torch.split(features, widths, dim=1)
-        log_probs = [
-            project(part.contiguous()).float().log_softmax(dim=-1)
-            for project, part in zip(projections, parts, strict=True)
-        ]
-        return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(self.members))
+        return (part.contiguous() for part in torch.split(features, widths, dim=1))
+
+
+def _mean(logits: Sequence[Tensor]) -> Tensor:
+    """Return the logarithms of the mean of the probabilities that logits (n, V) stand for."""
+    log_probs = torch.stack([of_member.float().log_softmax(dim=-1) for of_member in logits])
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:

@@ -9,7 +9,6 @@ does not depend on the sentences beside it.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -171,9 +170,7 @@ class Chosen:
             features: (B * W, F), those of a sentence together; see `Decoder.step`.
             question: of these hypotheses; what it asks of is on their lists.
         """
-        logits = self._project(features)  # (B * W, U)
-        by_sentence = logits.view(len(self._others), -1, logits.shape[1])  # (B, W, U)
-        by_sentence.masked_fill_(self._others[:, None], -math.inf)
+        logits = self._project(features, self._others)  # (B * W, U)
         asked = np.searchsorted(self._tokens, question.asked)
         found = choose([logits], replace(question, asked=asked), barred_ids=self._barred)
         return replace(found, tokens=self._tokens[found.tokens])

@@ -15,7 +15,7 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError
 from nmt.models.contract import TranslationModel
 from nmt.models.ensemble import Ensemble
-from nmt.models.model_file import load_model
+from nmt.models.model_file import ModelCard, load_model
 from nmt.models.packed_weights import pack
 from nmt.search.engine import Found, Source
 from nmt.search.options import Sampling, SearchOptions
@@ -117,6 +117,18 @@ def test_an_ensemble_has_the_mean_of_its_members_on_the_list(
     assert_same(search(twice, shortlist=shortlist), search(model, shortlist=shortlist))
 
 
+def test_in_an_ensemble_a_sentence_does_not_depend_on_those_beside_it(
+    model: TranslationModel, card: ModelCard, shortlist: Shortlist
+) -> None:
+    torch.manual_seed(6)
+    other = card.build().eval()
+    with torch.no_grad():  # another model is sure of other tokens
+        other.output_projection.normal_()
+    ensemble = Ensemble([model, other])
+    together = search(ensemble, shortlist=shortlist)
+    assert_same(search(ensemble, shortlist=shortlist, batch_tokens=1), together)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("tie_embeddings", ["all", "none"])
 def test_a_packed_model_has_a_list_as_well(
@@ -125,9 +137,10 @@ def test_a_packed_model_has_a_list_as_well(
     model = load_model(model_file)[0].eval()
     if tie_embeddings == "none":
         model.output_projection = torch.nn.Parameter(model.output_projection.detach().clone())
-    expected = model.projection_onto(torch.arange(30))(torch.ones(2, 16))
+    excluded = torch.zeros(1, 30, dtype=torch.bool)
+    expected = model.projection_onto(torch.arange(30))(torch.ones(2, 16), excluded)
     pack(model, precision)
-    found = model.projection_onto(torch.arange(30))(torch.ones(2, 16))
+    found = model.projection_onto(torch.arange(30))(torch.ones(2, 16), excluded)
     torch.testing.assert_close(found, expected)
     for hypotheses in search(model, shortlist=shortlist):
         assert not isinstance(hypotheses, str)
