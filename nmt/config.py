@@ -142,7 +142,8 @@ class TrainingConfig:
     )
     best_metric: str = value(
         "loss",
-        "What the best checkpoints are best by: valid loss, or BLEU (needs validate_bleu).",
+        "What the best checkpoints are best by: smoothed valid loss, or BLEU (needs "
+        "validate_bleu).",
         choices=("loss", "bleu"),
     )
     save_every: int = value(

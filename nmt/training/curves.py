@@ -16,9 +16,9 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
 
     panels = [
         Panel(
-            "Loss",
+            "nll",
             (series("train", "nll"), series("valid", "nll")),
-            "negative log-likelihood, nats per token",
+            "unsmoothed negative log-likelihood, nats per token",
         ),
         Panel(
             "Perplexity",

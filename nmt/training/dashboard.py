@@ -9,8 +9,9 @@ from typing import Any
 Record = Mapping[str, Any]
 
 _TRAINING = {
-    "loss": "loss {:.3f}",
+    "nll": "nll {:.3f}",
     "perplexity": "perplexity {:.2f}",
+    "loss": "smoothed loss {:.3f}",
     "learning_rate": "learning rate {:.3g}",
     "grad_norm": "gradient {:.3f}",
 }
@@ -22,11 +23,12 @@ _SPEED = {
     "skipped_updates": "skipped updates {:,}",
 }
 _VALID = {
-    "loss": "loss {:.4f}",
+    "nll": "nll {:.4f}",
     "perplexity": "perplexity {:.3f}",
+    "loss": "smoothed loss {:.4f}",
     "bleu": "BLEU {:.2f}",
 }
-_HISTORY = {"loss": "valid loss", "bleu": "valid BLEU"}
+_HISTORY = {"nll": "valid nll", "bleu": "valid BLEU"}
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 40  # validations in a sparkline
 

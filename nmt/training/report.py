@@ -80,9 +80,10 @@ class Report:
         self._record(record)
         skipped = record["skipped_updates"]
         self.run.log(
-            f"update {record['update']:,} epoch {record['epoch']:.2f}: loss {record['loss']:.3f}, "
-            f"perplexity {record['perplexity']:.2f}, learning rate {record['learning_rate']:.3g}, "
-            f"gradient {record['grad_norm']:.3f}; {record['tokens_per_second']:,.0f} tokens/s, "
+            f"update {record['update']:,} epoch {record['epoch']:.2f}: nll {record['nll']:.3f}, "
+            f"perplexity {record['perplexity']:.2f} (smoothed loss {record['loss']:.3f}), "
+            f"learning rate {record['learning_rate']:.3g}, gradient {record['grad_norm']:.3f}; "
+            f"{record['tokens_per_second']:,.0f} tokens/s, "
             f"mfu {record['mfu']:.0%}, data wait {record['data_wait']:.1%}, padding "
             f"{record['padding']:.1%}"
             + (f"; {skipped} updates without a finite gradient passed over" if skipped else "")
@@ -103,9 +104,9 @@ class Report:
         self._record(record)
         bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
         self.run.log(
-            f"update {update:,} valid: loss {result.loss:.4f}, perplexity "
-            f"{result.perplexity:.3f}{bleu}{', the best so far' if improved else ''} "
-            f"({seconds:.1f} s)"
+            f"update {update:,} valid: nll {result.nll:.4f}, perplexity {result.perplexity:.3f} "
+            f"(smoothed loss {result.loss:.4f}){bleu}{', the best so far' if improved else ''}; "
+            f"{seconds:.1f} s"
         )
         for sample in result.samples:
             for label in ("source", "reference", "translation"):

@@ -17,7 +17,7 @@ def test_metrics_become_panels() -> None:
         {"kind": "start", "update": 150, "nll": 77.0},
         {"kind": "valid", "update": 200, "loss": 5.0, "nll": 4.5, "perplexity": 90.0},
     ]  # fmt: skip
-    names = ["Loss", "Perplexity", "Learning rate", "Speed", "Gradient norm"]
+    names = ["nll", "Perplexity", "Learning rate", "Speed", "Gradient norm"]
     picture = ElementTree.fromstring(curves_from_metrics(records))
     assert titles(picture) == ["Learning curves", *names]
     assert not any("77" in text for text in texts(picture))

@@ -10,6 +10,7 @@ from nmt.training.dashboard import rows, sparkline
 TRAIN: dict[str, Any] = {
     "update": 1200,
     "loss": 3.4567,
+    "nll": 2.5133,
     "perplexity": 12.345,
     "learning_rate": 3.4e-4,
     "grad_norm": 0.8534,
@@ -20,8 +21,8 @@ TRAIN: dict[str, Any] = {
 SAMPLE = {"line": 2, "source": "one", "reference": "eins", "translation": "zwei"}
 
 
-def valid(update: int, loss: float, **more: Any) -> dict[str, Any]:
-    return {"update": update, "loss": loss, "perplexity": math.exp(loss), **more}
+def valid(update: int, nll: float, **more: Any) -> dict[str, Any]:
+    return {"update": update, "loss": nll + 1, "nll": nll, "perplexity": math.exp(nll), **more}
 
 
 def test_before_the_first_figures_there_is_nothing() -> None:
@@ -30,7 +31,11 @@ def test_before_the_first_figures_there_is_nothing() -> None:
 
 def test_training_figures_are_those_that_the_record_has() -> None:
     assert rows(TRAIN, [], None) == [
-        ("training", "loss 3.457, perplexity 12.35, learning rate 0.00034, gradient 0.853"),
+        (
+            "training",
+            "nll 2.513, perplexity 12.35, smoothed loss 3.457, learning rate 0.00034, "
+            "gradient 0.853",
+        ),
         ("speed", "31,234 tokens/s, padding 3.4%, skipped updates 0"),
     ]
     more = TRAIN | {"mfu": 0.4123, "data_wait": 0.0013, "nonsense": 7}
@@ -43,9 +48,12 @@ def test_training_figures_are_those_that_the_record_has() -> None:
 def test_the_last_validation_the_best_and_the_history_are_shown() -> None:
     records = [valid(1000, 4.0), valid(2000, 3.0), valid(3000, 3.5, bleu=20.5)]
     assert rows({}, records, 2000) == [
-        ("last valid", "update 3,000: loss 3.5000, perplexity 33.115, BLEU 20.50"),
-        ("best valid", "update 2,000: loss 3.0000, perplexity 20.086"),
-        ("valid loss", "█▁▅ 4 to 3.5"),
+        (
+            "last valid",
+            "update 3,000: nll 3.5000, perplexity 33.115, smoothed loss 4.5000, BLEU 20.50",
+        ),
+        ("best valid", "update 2,000: nll 3.0000, perplexity 20.086, smoothed loss 4.0000"),
+        ("valid nll", "█▁▅ 4 to 3.5"),
     ]
 
 

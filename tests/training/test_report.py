@@ -77,8 +77,8 @@ def test_training_figures_go_to_metrics_and_log(
     report.trained(figures(1_200))
     assert metrics(tmp_path) == [figures(1_200)]
     line = (
-        "update 1,200 epoch 0.50: loss 4.500, perplexity 70.10, learning rate 0.001, gradient "
-        "2.000; 12,346 tokens/s, mfu 62%, data wait 0.1%, padding 3.0%"
+        "update 1,200 epoch 0.50: nll 4.250, perplexity 70.10 (smoothed loss 4.500), learning rate "
+        "0.001, gradient 2.000; 12,346 tokens/s, mfu 62%, data wait 0.1%, padding 3.0%"
     )
     assert log_of(tmp_path) == ["starting: a model", line]
     assert capsys.readouterr().err.splitlines() == [f"nmt: {line}"]
@@ -114,8 +114,8 @@ def test_a_validation_is_on_record_with_its_samples(
         ],
     }
     assert log_of(tmp_path)[1:] == [
-        "update 2,000 valid: loss 1.5000, perplexity 1.000, BLEU 33.30 (nrefs:1), the best so far "
-        "(2.5 s)",
+        "update 2,000 valid: nll 0.0000, perplexity 1.000 (smoothed loss 1.5000), BLEU 33.30 "
+        "(nrefs:1), the best so far; 2.5 s",
         "valid line 4 source: one two",
         "valid line 4 reference: zwei eins",
         r"valid line 4 translation: zwei\u2028zwei",
@@ -129,7 +129,9 @@ def test_a_validation_is_on_record_with_its_samples(
 def test_without_samples_nothing_is_said_of_them(report: Report, tmp_path: Path) -> None:
     report.validated(ValidationResult(1.5, 0.0, None, None), False, seconds=0.1)
     assert metrics(tmp_path)[0].keys() == {"kind", "update", "loss", "nll", "perplexity"}
-    assert log_of(tmp_path)[1:] == ["update 0 valid: loss 1.5000, perplexity 1.000 (0.1 s)"]
+    assert log_of(tmp_path)[1:] == [
+        "update 0 valid: nll 0.0000, perplexity 1.000 (smoothed loss 1.5000); 0.1 s"
+    ]
 
 
 def points(folder: Path) -> int:
@@ -174,15 +176,15 @@ def test_slow_drawing_takes_a_hundredth_of_the_time(
 def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.record({"kind": "train"} | figures(5))
-    run.record({"kind": "valid", "update": 7, "loss": 2.0, "perplexity": 9.0})
-    run.record({"kind": "valid", "update": 14, "loss": 3.0, "perplexity": 9.5})
+    run.record({"kind": "valid", "update": 7, "loss": 2.0, "nll": 1.5, "perplexity": 4.5})
+    run.record({"kind": "valid", "update": 14, "loss": 3.0, "nll": 2.5, "perplexity": 12.2})
     report = Report(run, recipe().training, Progress(update=20, best=[(2.0, 7)]))
     report.started("a model")
     assert log_of(tmp_path) == ["going on at update 20: a model"]
     assert report._view.rows == [
-        ("last valid", "update 14: loss 3.0000, perplexity 9.500"),
-        ("best valid", "update 7: loss 2.0000, perplexity 9.000"),
-        ("valid loss", "▁█ 2 to 3"),
+        ("last valid", "update 14: nll 2.5000, perplexity 12.200, smoothed loss 3.0000"),
+        ("best valid", "update 7: nll 1.5000, perplexity 4.500, smoothed loss 2.0000"),
+        ("valid nll", "▁█ 1.5 to 2.5"),
     ]
 
 
@@ -215,9 +217,9 @@ def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) ->
     for shown in (
         "30/30",
         "updates/s",
-        f"update 28: loss {last['loss']:.4f}, perplexity {last['perplexity']:.3f}",
+        f"update 28: nll {last['nll']:.4f}, perplexity {last['perplexity']:.3f}",
         "best valid",
-        "valid loss",
+        "valid nll",
         last["samples"][0]["source"],
         last["samples"][1]["reference"],
         "gradient",
