@@ -54,7 +54,7 @@ DOORS = {
 
 MODELS_THAT_SEARCH_MAY_SEE = (
     *("contract", "registry", "model_file", "ensemble"),
-    *("device", "allocator", "out_of_memory", "packed_weights", "ctranslate2_export"),
+    *("device", "allocator", "out_of_memory", "packed_weights", "ctranslate2_manifest"),
     "tensor_file",
 )
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""

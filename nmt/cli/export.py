@@ -11,7 +11,7 @@ from nmt.cli.options import Quiet
 
 EXAMPLE = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8\n\n"
-    "nmt translate fast --engine ctranslate2 --length-penalty-form power < news.en > news.de\n\n"
+    "nmt translate fast --length-penalty-form power < news.en > news.de\n\n"
     "nmt export shortlist data/wmt14 wmt14.shortlist\n\n"
     "nmt translate averaged.safetensors --shortlist wmt14.shortlist < news.en > news.de"
 )
@@ -64,8 +64,8 @@ def export(
     """Write a model for another engine, or a shortlist for ours.
 
     CTranslate2 (the extra `nmt[ctranslate2]`) is an engine in C++ for CPUs and GPUs. What is
-    written can be used by its own programs, and by `nmt translate --engine ctranslate2`, with the
-    same reading and writing of lines as ever. The folder appears when it is complete; an earlier
+    written can be used by its own programs, and by `nmt translate OUT`, with the same reading and
+    writing of lines as ever. The folder appears when it is complete; an earlier
     export of that name is replaced.
 
     A shortlist says of which target tokens a sentence's translation may be made: the likeliest

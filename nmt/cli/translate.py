@@ -43,7 +43,11 @@ _TEXT, _MACHINE, _JOB = "Text", "Machine", "Unattended"
 def translate(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL_OR_RUN", help="A model file, or a run folder: its best."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A model file, a run folder (its best model), or what `nmt export ctranslate2` "
+            "has written.",
+        ),
     ],
     inputs: Annotated[
         list[str] | None,
@@ -174,14 +178,6 @@ def translate(
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=_MACHINE)
     ] = "auto",
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="torch|ctranslate2",
-            help="ctranslate2: MODEL is what `nmt export ctranslate2` has written.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = "torch",
     precision: Annotated[
         str | None,
         typer.Option(
@@ -216,7 +212,7 @@ def translate(
             max=1_000_000_000,
             help="Source tokens at work at a time, padding counted; halved by itself where memory "
             "is short.",
-            show_default="4096 on a CPU, 16384 on a GPU; ctranslate2: 2048 for each worker",
+            show_default="4096 on a CPU, 16384 on a GPU; 2048 for each worker of an export",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -269,7 +265,6 @@ def translate(
         models=(model, *(ensemble or [])),
         shortlist=shortlist,
         options=options,
-        engine=engine,
         precision=precision,
         alignment=alignment,
         split=split,
@@ -303,7 +298,7 @@ def translate(
             encoding=Encoding.find(encoding),
             strict=strict,
             prefixes=prefixes,
-            form=_form(form, n_best, scores, alignment, engine),
+            form=_form(form, n_best, scores, alignment),
             pool_lines=pool_lines,
             shard=Shard.parse(shard),
             attention=attention,
@@ -348,7 +343,7 @@ def _sampling(
     return None
 
 
-def _form(form: str, n_best: int | None, scores: bool, alignment: bool, engine: str) -> str:
+def _form(form: str, n_best: int | None, scores: bool, alignment: bool) -> str:
     """Return the name of the form in which lines are written."""
     from nmt.errors import UsageError, did_you_mean
 
@@ -357,8 +352,6 @@ def _form(form: str, n_best: int | None, scores: bool, alignment: bool, engine: 
     if form == "jsonl":
         if scores:
             raise UsageError("--scores is for text; jsonl has them")
-        if engine == "ctranslate2":
-            raise UsageError("--format jsonl: ctranslate2 has no scores of tokens; use torch")
         return form
     given = {"n-best": n_best is not None, "scores": scores, "alignment": alignment}
     chosen = [name for name, is_given in given.items() if is_given]

@@ -1,7 +1,6 @@
 """Models for CTranslate2, a fast engine that only translates, by its public converter classes.
 
-An export is a folder: CTranslate2's own files, `card.safetensors` (a model file without weights,
-for the vocabularies and limits) and `export.json`, which holds the checksum of all others.
+See `ctranslate2_manifest` for what an export is.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder, write_text
 from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
+from nmt.models.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.models.feed_forward import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 from nmt.models.positions import Positions
@@ -30,9 +30,6 @@ from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
 
-MANIFEST, CARD = "export.json", "card.safetensors"
-_MODEL = "model.bin"  # of CTranslate2
-_FORMAT_VERSION = 1
 # It takes no formula for positions, but a table: for twice the longest source, and so much more.
 _MORE_POSITIONS = 512
 _ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
@@ -49,55 +46,6 @@ _OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
 }
 # A logit that is never taken. As a bias it costs nothing, and fp16 can hold it.
 _BARRED = -1e4
-
-
-@dataclass(frozen=True)
-class Export:
-    """What an export says of itself."""
-
-    model: str  # checksum of the model file that it was made of
-    quantization: str
-    positions: int  # tokens of the longest source or translation, begin or end counted
-    files: dict[str, str]  # SHA-256 of all others by their names
-
-    @classmethod
-    def open(cls, folder: Path) -> Export:
-        """Read an export's manifest, and compare all files with it.
-
-        Raises:
-            DataError: if the folder is none, or has been altered.
-        """
-        path = folder / MANIFEST
-        try:
-            content = json.loads(path.read_bytes())
-            found = content.pop("format") if isinstance(content, dict) else None
-            if found != _FORMAT_VERSION:
-                raise DataError(f"{path}: has format {found}, and this nmt reads {_FORMAT_VERSION}")
-            export = cls(**content)
-            types = {name: type(value) for name, value in content.items()}
-            if types != {"model": str, "quantization": str, "positions": int, "files": dict}:
-                raise ValueError
-            if not {CARD, _MODEL} <= export.files.keys():
-                raise ValueError
-            changed = [
-                name
-                for name, checksum in export.files.items()
-                if Path(name).name != name or sha256_file(folder / name) != checksum
-            ]
-        except FileNotFoundError as error:
-            raise DataError(
-                f"{error.filename}: there is no such file; copy the whole folder, or export again"
-            ) from None
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
-        if changed:
-            raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
-        return export
-
-
-def is_export(path: Path) -> bool:
-    """Tell whether a path is the folder of an export, or what is left of one."""
-    return any((path / name).is_file() for name in (MANIFEST, _MODEL))
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
@@ -136,7 +84,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
             positions=positions,
             files={name: sha256_file(temporary / name) for name in names},
         )
-        content = {"format": _FORMAT_VERSION} | asdict(export)
+        content = {"format": FORMAT_VERSION} | asdict(export)
         write_text(temporary / MANIFEST, json.dumps(content, indent=2) + "\n")
         for name in names:
             with (temporary / name).open("rb") as written:
@@ -179,7 +127,7 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
         )
     config = model.config
     if unknown := _not_expressed(config):
-        raise UsageError(f"{path}: CTranslate2 has nothing like {unknown[0]}; use --engine torch")
+        raise UsageError(f"{path}: CTranslate2 has nothing like {unknown[0]}")
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),
         config.num_heads,

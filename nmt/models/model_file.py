@@ -20,6 +20,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
+from nmt.models.ctranslate2_manifest import is_export
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only
 from nmt.models.tensor_file import TensorFile, write_tensors
@@ -184,6 +185,8 @@ def find_model(path: Path) -> Path:
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
             return path / name
+    if is_export(path):
+        raise NMTError(f"{path}: is a CTranslate2 export; give the model file that it was made of")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 

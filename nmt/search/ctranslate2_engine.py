@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.models.ctranslate2_export import CARD, Export
+from nmt.models.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import ModelReader
 from nmt.search.engine import Engine, Hypothesis, Source, room
 from nmt.search.options import SearchOptions
@@ -71,8 +71,8 @@ class CTranslate2Engine(Engine):
         """
         if any(source.prefix for source in sources):
             raise UsageError(
-                "ctranslate2 has no scores of translations that begin with a prefix; use the "
-                "engine torch"
+                "a CTranslate2 export has no scores of translations that begin with a prefix; "
+                "give the model file instead"
             )
         retried: list[int] = []
         for number, found in self._pass(sources, order, budget, on_step, alike=False):
@@ -245,12 +245,15 @@ def load(
 def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
     """Refuse what CTranslate2 cannot express."""
     if options.sampling is not None:
-        raise UsageError("--engine ctranslate2 draws no samples that can be repeated by line")
+        raise UsageError(
+            "a CTranslate2 export draws no samples that can be repeated; give the model file "
+            "instead"
+        )
     if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
         raise UsageError(
-            "--engine ctranslate2 knows one length penalty alone: add --length-penalty-form power"
+            "a CTranslate2 export knows one length penalty only: add --length-penalty-form power"
         )
     if options.max_tokens == 0:
-        raise UsageError("--engine ctranslate2: --max-tokens must be 1 or more")
+        raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
     if not set(options.barred_ids) <= set(vocabulary.barred_ids):
-        raise UsageError("ctranslate2 bars no tokens but those that an export bars")
+        raise UsageError("CTranslate2 bars no tokens but those that an export bars")

@@ -41,11 +41,12 @@ class Job:
 
     def __post_init__(self) -> None:
         # Before any work is done; the engine itself would refuse it, too.
-        if (self.prefixes or self.attention) and self.setup.engine == "ctranslate2":
-            raise UsageError(
-                "--engine ctranslate2 has no scores of translations that begin with --prefixes, "
-                "and no --attention; use --engine torch"
-            )
+        if self.prefixes:
+            self.setup.refuse_export("has no scores of translations that begin with --prefixes")
+        if self.attention:
+            self.setup.refuse_export("has no --attention")
+        if self.form == "jsonl":
+            self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
 
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
         """Translate what cannot be read or written twice.

@@ -258,7 +258,9 @@ class Translator:
             NMTError: if there is nothing to be drawn.
         """
         if self.aligner is None:
-            raise UsageError("this engine tells nothing of its attention; use the engine torch")
+            raise UsageError(
+                "a CTranslate2 export has no attention to draw; give the model file instead"
+            )
         sources = self._sources(self._pieces([line]), [prefix])
         (found,) = self.engine.search(sources[:1]) or ["the line is blank"]
         if isinstance(found, str):

@@ -72,7 +72,7 @@ class Translators:
         """
         chosen = choose_device(device)
         count = _number_of(workers, chosen, threads)
-        if setup.engine == "ctranslate2":
+        if setup.is_export:
             translator = load_export(
                 setup.models[0],
                 setup.options,

@@ -22,7 +22,6 @@ def load(
         options=SearchOptions(
             beam_size=int(beam_size), length_penalty=float(alpha), length_penalty_form="power"
         ),
-        engine=engine,
         shortlist=Path(shortlist) if shortlist else None,
         precision=precision if engine == "torch" else None,
     )

@@ -72,7 +72,7 @@ def nmt(
 ) -> Contender:
     """Return `nmt translate` as it is; with the engine ctranslate2, of an export."""
     search = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
-    search += ["--length-penalty-form", "power", "--engine", engine]
+    search += ["--length-penalty-form", "power"]
     # An export has its own.
     search += ["--precision", precision] if engine == "torch" else []
     search += ["--shortlist", str(shortlist)] if shortlist else []

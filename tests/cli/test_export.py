@@ -34,26 +34,29 @@ def test_an_export_translates_as_its_model_does(
     done = nmt("export", "ctranslate2", model_file, tmp_path / "fast")
     assert (done.status, done.stdout) == (0, "")
     words = ("--input", text, *QUICK, "--beam-size", "1")
-    fast = nmt("translate", tmp_path / "fast", *words, "--engine", "ctranslate2")
+    fast = nmt("translate", tmp_path / "fast", *words)
     assert fast.status == 0
     assert len(fast.stdout.splitlines()) == len(LINES)
     assert fast.stdout.splitlines()[1] == ""
     for more, message in (
-        ((), "is an export; add --engine ctranslate2"),
-        (("--engine", "ctranslate2", "--beam-size", "4"), "--length-penalty-form power"),
-        (("--engine", "ctranslate2", "--prefixes"), "--prefixes"),
-        (("--engine", "ctranslate2", "--attention", "a.svg"), "--attention"),
-        (("--engine", "ctranslate2", "--max-tokens", "0"), "--max-tokens must be 1 or more"),
-        (("--engine", "ctranslate2", "--alignment"), "no alignments"),
-        (("--engine", "ctranslate2", "--format", "jsonl"), "no scores of tokens"),
-        (("--engine", "ctranslate2", "--precision", "int8"), "its own precision"),
-        (("--engine", "ctranslate2", "--sample"), "samples"),
-        (("--engine", "ctranslate2", "--ensemble", model_file), "ensembles"),
-        (("--engine", "ctranslate2", "--shortlist", model_file), "knows no shortlists"),
+        (("--beam-size", "4"), "--length-penalty-form power"),
+        (("--prefixes",), "--prefixes"),
+        (("--attention", "a.svg"), "--attention"),
+        (("--max-tokens", "0"), "--max-tokens must be 1 or more"),
+        (("--alignment",), "no alignments"),
+        (("--format", "jsonl"), "no log-probabilities of tokens"),
+        (("--precision", "int8"), "leave out --precision"),
+        (("--sample",), "samples"),
+        (("--ensemble", model_file), "fast is a CTranslate2 export, which cannot join an ensemble"),
+        (("--shortlist", model_file), "takes no shortlist"),
     ):
         refused = nmt("translate", tmp_path / "fast", *words, *more)
         assert (refused.status, refused.stdout) == (2, "")
         assert message in refused.stderr
+    # Other commands need the weights.
+    refused = nmt("score", text, "--source", text, "--model", tmp_path / "fast")
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "fast: is a CTranslate2 export; give the model file" in refused.stderr
 
 
 @pytest.mark.parametrize(

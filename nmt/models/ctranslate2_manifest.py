@@ -1,0 +1,67 @@
+"""What an export for CTranslate2 says of itself.
+
+An export is a folder: CTranslate2's own files, `card.safetensors` (a model file without weights,
+for the vocabularies and limits) and `export.json`, which holds the checksum of all others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.errors import DataError
+from nmt.files import sha256_file
+
+MANIFEST, CARD = "export.json", "card.safetensors"
+FORMAT_VERSION = 1
+_MODEL = "model.bin"  # of CTranslate2
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export says of itself."""
+
+    model: str  # checksum of the model file that it was made of
+    quantization: str
+    positions: int  # tokens of the longest source or translation, begin or end counted
+    files: dict[str, str]  # SHA-256 of all others by their names
+
+    @classmethod
+    def open(cls, folder: Path) -> Export:
+        """Read an export's manifest, and compare all files with it.
+
+        Raises:
+            DataError: if the folder is none, or has been altered.
+        """
+        path = folder / MANIFEST
+        try:
+            content = json.loads(path.read_bytes())
+            found = content.pop("format") if isinstance(content, dict) else None
+            if found != FORMAT_VERSION:
+                raise DataError(f"{path}: has format {found}, and this nmt reads {FORMAT_VERSION}")
+            export = cls(**content)
+            types = {name: type(value) for name, value in content.items()}
+            if types != {"model": str, "quantization": str, "positions": int, "files": dict}:
+                raise ValueError
+            if not {CARD, _MODEL} <= export.files.keys():
+                raise ValueError
+            changed = [
+                name
+                for name, checksum in export.files.items()
+                if Path(name).name != name or sha256_file(folder / name) != checksum
+            ]
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{error.filename}: there is no such file; copy the whole folder, or export again"
+            ) from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise DataError(f"{path}: damaged: it is not an export's; export it again") from None
+        if changed:
+            raise DataError(f"{folder / changed[0]}: damaged: its checksum is not {MANIFEST}'s")
+        return export
+
+
+def is_export(path: Path) -> bool:
+    """Tell whether a path is the folder of an export, or what is left of one."""
+    return any((path / name).is_file() for name in (MANIFEST, _MODEL))
