@@ -53,6 +53,16 @@ def read_toml(path: Path) -> dict[str, object]:
     return values
 
 
+def noted_preset(path: Path) -> str:
+    """Return the preset that a run folder's config.toml notes; nothing without such a file."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return ""  # whoever needs the file says what is wrong with it
+    run = document.get("run")
+    return str(run.get("preset", "")) if isinstance(run, dict) else ""
+
+
 def _keys(section: str) -> set[str]:
     classes = MODEL_CONFIGS.values() if section == "model" else (TrainingConfig,)
     return {spec.name for cls in classes for spec in dataclasses.fields(cls)}

@@ -197,6 +197,14 @@ class LiveView:
         return Group(bar, rows)
 
 
+def duration(seconds: float) -> str:
+    """Write a time in the largest unit of which there are at least two: 2.5 hours, 95 minutes."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
 def printable(text: str) -> str:
     """Show controls and odd spaces by their codes, so that they do nothing to a terminal."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -32,8 +32,13 @@ def train(
         Path, typer.Option("--out", metavar="RUN", help="The run folder to make or to go on with.")
     ],
     model: Annotated[
-        str, typer.Option("--model", help="A preset of the registry (see `nmt models`).")
-    ] = "transformer_base",
+        str | None,
+        typer.Option(
+            "--model",
+            help="A preset of the registry (see `nmt models`).",
+            show_default="the run's, or what fits data and machine",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -151,6 +156,8 @@ def train(
     from nmt.config_text import parse_overrides, read_toml
     from nmt.models.registry import find_preset, preset_values
 
+    values_of_file = read_toml(config) if config else {}
+    overrides = parse_overrides(assignments or [])
     shorthand = {
         "max_updates": max_updates,
         "batch_tokens": batch_tokens,
@@ -159,15 +166,19 @@ def train(
         "device": device,
         "seed": seed,
     }
+    given = {key: value for key, value in shorthand.items() if value is not None}
+    if model is None:
+        asked = (values_of_file | overrides | given).get("device", "auto")
+        model = _choose_preset(data, out, config, init_from, device=str(asked))
     architecture = find_preset(model).architecture
     recipe = resolve_recipe(
         model,
         architecture,
         [
             (model, preset_values(model)),
-            *([(str(config), read_toml(config))] if config else []),
-            ("--set", parse_overrides(assignments or [])),
-            ("command line", {key: value for key, value in shorthand.items() if value is not None}),
+            *([(str(config), values_of_file)] if config else []),
+            ("--set", overrides),
+            ("command line", given),
         ],
     )
     if dry_run:
@@ -184,3 +195,33 @@ def train(
     from nmt.training.launch import launch
 
     launch(recipe, data, out, init_from, deadline=deadline, verify_resume=verify_resume)
+
+
+def _choose_preset(
+    data: Path, out: Path, config: Path | None, init_from: Path | None, *, device: str
+) -> str:
+    """Return the preset of the run that goes on or is repeated, or else one that fits, and say so.
+
+    Raises:
+        DataError: if there is no data folder.
+        UsageError: for weights of a model whose preset is not known.
+    """
+    from nmt import console
+    from nmt.config_text import noted_preset
+    from nmt.data.manifest import read_info
+    from nmt.models.presets import FEW_PAIRS, preset_for
+
+    noted = noted_preset(out / "config.toml") or (noted_preset(config) if config else "")
+    if noted:
+        return noted
+    if init_from is not None:
+        raise UsageError(f"--init-from {init_from} also needs --model: the preset of that model")
+    pairs = read_info(data).train.pairs
+    gpu = device == "cuda"
+    if device == "auto" and pairs >= FEW_PAIRS:
+        import torch
+
+        gpu = torch.cuda.is_available()
+    name, reason = preset_for(pairs, gpu=gpu)
+    console.notice(f"no --model given: taking {name}, because {reason}")
+    return name

@@ -200,3 +200,22 @@ PRESETS: dict[str, Preset] = {
     name: preset for family in FAMILIES.values() for name, preset in family.items()
 }
 """All of them, by name."""
+
+FEW_PAIRS = 100_000
+_MANY_PAIRS = 1_000_000
+
+
+def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
+    """Return the preset that fits the data and the machine, and the reason.
+
+    Args:
+        pairs: in the training data.
+        gpu: whether a GPU trains; below FEW_PAIRS it makes no difference.
+    """
+    if pairs < FEW_PAIRS:
+        return "transformer_low_resource", f"the data has only {pairs:,} pairs"
+    if not gpu:
+        return "transformer_small", "there is no GPU to train on"
+    if pairs < _MANY_PAIRS:
+        return "transformer_small", f"the data has only {pairs:,} pairs"
+    return "transformer_base", f"the data has {pairs:,} pairs, and there is a GPU"

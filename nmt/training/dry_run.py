@@ -135,7 +135,7 @@ def dry_run(
         ("time an update", f"{1 / figures.updates_per_second:,.3g} s"),
         (
             "time of all updates",
-            _duration(recipe.training.max_updates / figures.updates_per_second),
+            console.duration(recipe.training.max_updates / figures.updates_per_second),
         ),
     ]
 
@@ -206,10 +206,3 @@ def _memory_rows(optimizer: Optimizer, micro_batch: int) -> list[Row]:
     held = optimizer.held_bytes() | {"largest micro-batch": micro_batch}
     rows = [(f"memory: {name}", megabytes(size)) for name, size in held.items()]
     return [*rows, ("memory, expected", megabytes(sum(held.values())))]
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.0f} seconds"

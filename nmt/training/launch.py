@@ -69,7 +69,7 @@ def launch(
                 elif not run.exists:
                     raise UsageError(f"{run.path}: no run to verify; train one first")
                 run.lock()
-        _check_same(data, device, ranks)
+        _check_same(recipe, data, device, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
         recipe = settle(recipe, data, run, initial, ranks)
         if verify_resume:
@@ -208,12 +208,14 @@ def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     return InitialModel(str(init_from), model_checksum(init_from))
 
 
-def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
-    """Refuse copies of the data, or kinds of device, that differ between machines."""
+def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: Ranks) -> None:
+    """Refuse copies of the data, kinds of device or presets that differ between machines."""
     if len(set(ranks.gather(device.type))) > 1:
         raise UsageError("some processes have a GPU and others have none; give --device cpu")
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise UsageError(f"{data.path}: not the same data folder on all machines; copy one to all")
+    if len(set(ranks.gather(recipe.preset))) > 1:  # where the run folder is on one of them only
+        raise UsageError("the processes have chosen different presets; give --model")
 
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:

@@ -18,6 +18,7 @@ from nmt.training.run_folder import RunFolder
 from nmt.training.tensorboard import TensorBoard
 from nmt.training.validation import ValidationResult
 
+_PACE_SECONDS = 10.0  # after which the log says how long the run is going to take
 _CURVES_SECONDS = 60.0
 _CURVES_SHARE = 0.01  # of the time, at most, goes into drawing curves
 
@@ -47,6 +48,8 @@ class Report:
         self._train: dashboard.Record = {}
         self._valid: list[dashboard.Record] = []
         self._draw_at = 0.0
+        self._marks: list[tuple[int, float]] = []
+        """Update and time at the start and after the first update, until the pace is told."""
 
     def __enter__(self) -> Self:
         self._view.__enter__()
@@ -64,12 +67,15 @@ class Report:
     def advance(self) -> None:
         """Count one update."""
         self._view.advance()
+        if self._marks:
+            self._tell_pace()
 
     def started(self, description: str) -> None:
         """Say that the run starts, or goes on where it was."""
         update = self.progress.update
         verb = f"going on at update {update:,}" if update else "starting"
         self.run.log(f"{verb}: {description}")
+        self._marks = [(update, time.monotonic())]
         self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
         self._open_tensorboard()
         self._draw_at = time.monotonic() + _CURVES_SECONDS
@@ -122,6 +128,7 @@ class Report:
         self.run.record({"kind": "event", "update": self.progress.update, "went_back": why})
         self._valid = [one for one in self._valid if one["update"] <= self.progress.update]
         self._view.go_back(self.progress.update)
+        self._marks.clear()
         self._close_tensorboard()
         self._open_tensorboard()
         self._show()
@@ -134,6 +141,26 @@ class Report:
             f"finished at update {self.progress.update:,} ({reason}) after "
             f"{self.progress.seconds / 60:.1f} minutes; model: "
             f"{self.run.path / model}.safetensors"
+        )
+
+    def _tell_pace(self) -> None:
+        """Say once, early, how long the run is going to take.
+
+        The first update also waits for its data, and counts only where there is no other.
+        """
+        update, now = self.progress.update, time.monotonic()
+        if len(self._marks) == 1:
+            self._marks.append((update, now))
+        start, first = self._marks
+        left = self.config.max_updates - update
+        if now - start[1] < _PACE_SECONDS or not left:
+            return
+        since, at = first if update > first[0] else start
+        seconds = (now - at) / (update - since)
+        self._marks.clear()
+        self.run.log(
+            f"update {update:,}: {seconds:,.3g} s an update, so {left:,} more will take about "
+            f"{console.duration(left * seconds)}; validating and saving come on top"
         )
 
     def _record(self, record: dashboard.Record) -> None:

@@ -15,7 +15,7 @@ from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.dropout import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
-from nmt.models.presets import FAMILIES, PRESETS
+from nmt.models.presets import FAMILIES, PRESETS, preset_for
 from nmt.models.registry import preset_values
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
@@ -62,6 +62,20 @@ def loss_of(model: TranslationModel, recipe: Recipe) -> Tensor:
     return smoothed_cross_entropy(model(BATCH), model.output_projection, BATCH.targets, smoothing)[
         0
     ]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "gpu", "name"),
+    [
+        (29_000, False, "transformer_low_resource"),
+        (29_000, True, "transformer_low_resource"),
+        (300_000, True, "transformer_small"),
+        (4_500_000, False, "transformer_small"),
+        (4_500_000, True, "transformer_base"),
+    ],
+)
+def test_a_preset_is_suggested_by_pairs_and_device(pairs: int, gpu: bool, name: str) -> None:
+    assert preset_for(pairs, gpu=gpu)[0] == name
 
 
 def test_a_preset_belongs_to_one_family() -> None:

@@ -134,6 +134,29 @@ def test_without_samples_nothing_is_said_of_them(report: Report, tmp_path: Path)
     ]
 
 
+def test_the_log_soon_tells_how_long_the_run_will_take(
+    report: Report, tmp_path: Path, clock: Clock
+) -> None:
+    # The first update waits for its data; the others take 2.5 seconds. 30 is the last.
+    for seconds in (6.0, 2.5, 2.5, 2.5):
+        clock.now += seconds
+        report.progress.update += 1
+        report.advance()
+    assert log_of(tmp_path)[1:] == [
+        "update 3: 2.5 s an update, so 27 more will take about 68 seconds; validating and saving "
+        "come on top"
+    ]
+
+
+def test_the_first_update_tells_it_where_it_takes_long(
+    report: Report, tmp_path: Path, clock: Clock
+) -> None:
+    clock.now += 600
+    report.progress.update += 1
+    report.advance()
+    assert "update 1: 600 s an update, so 29 more will take about 4.8 hours" in log_of(tmp_path)[1]
+
+
 def points(folder: Path) -> int:
     """How many points of training loss curves.svg shows; 0 without it."""
     path = folder / "curves.svg"

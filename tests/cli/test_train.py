@@ -1,0 +1,69 @@
+"""`nmt train` without --model: which preset it takes, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_training import prepare_toy, recipe
+
+from nmt.config import Recipe
+from nmt.training import launch as launch_module
+from nmt.training.run_folder import InitialModel, RunFolder
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
+    """The recipes that were to be trained, which nothing here is."""
+    recipes: list[Recipe] = []
+    monkeypatch.setattr(launch_module, "launch", lambda one, *_, **__: recipes.append(one))
+    return recipes
+
+
+def test_without_a_preset_one_that_fits_is_taken_and_named(
+    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+) -> None:
+    answer = nmt("train", data, "--out", tmp_path / "run", "--set", "dropout=0.2")
+    assert [one.preset for one in trained] == ["transformer_low_resource"]
+    assert answer.status == 0
+    assert answer.stderr == (
+        "nmt: no --model given: taking transformer_low_resource, because the data has only 300 "
+        "pairs\n"
+    )
+
+
+def test_a_run_that_goes_on_keeps_its_preset(
+    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    run.write_config(recipe(), "data", InitialModel(), ranks=1)
+    assert nmt("train", data, "--out", run.path).stderr == ""
+    assert [one.preset for one in trained] == ["transformer_tiny"]
+
+
+def test_a_run_s_configuration_brings_its_preset(
+    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    run.write_config(recipe(), "data", InitialModel(), ranks=1)
+    nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
+    assert trained == [recipe()]
+
+
+def test_weights_of_another_model_need_its_preset(
+    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+) -> None:
+    answer = nmt("train", data, "--out", tmp_path / "run", "--init-from", tmp_path / "model")
+    assert (answer.status, trained) == (2, [])
+    assert "also needs --model" in answer.stderr
