@@ -5,8 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What pip is asked for; README.md tells of builds.
 TORCH ?= torch==2.13.0
-# Real parallel text for tests, recipes and benchmarks; README.md tells what it holds.
-export NMT_DATA ?= $(abspath ../shared/data)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo multi30k wmt14 test test-slow lint bench profile clean

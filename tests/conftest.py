@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from benchmarks import corpora
 
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need real text, so that `-m real_text` finds them."""
+    for item in items:
+        if "real_text" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_text")
+
+
+@pytest.fixture(scope="session")
+def real_text() -> Callable[[str], Path]:
+    """Find the folder of a corpus in NMT_DATA, or skip the test."""
+    return corpora.real_text
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,10 +10,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
 from nmt.config_text import explanation
@@ -76,11 +75,9 @@ def test_every_local_link_of_the_readme_leads_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_tour_runs_as_it_is_written(tmp_path: Path) -> None:
+def test_the_tour_runs_as_it_is_written(real_text: Callable[[str], Path], tmp_path: Path) -> None:
     """Every command of the tour, with text and training cut short, in an empty folder."""
-    text = Path(os.environ.get("NMT_DATA", "")) / "multi30k"
-    if not text.is_dir():
-        pytest.skip("the tour needs NMT_DATA, a folder that holds multi30k/")
+    text = real_text("multi30k")
     (tmp_path / "multi30k").mkdir()
     for path in text.glob("*.gz"):
         length = 6_000 if path.name.startswith("train") else 60

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -166,10 +167,9 @@ def test_an_unknown_model_is_refused_with_those_there_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mirror(real_text: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The mirror of a rehearsal, which has a work folder to itself."""
-    if not (Path(os.environ.get("NMT_DATA", "")) / "wmt-news").is_dir():
-        pytest.skip("a rehearsal needs NMT_DATA, the folder that its text is made of")
+    real_text("wmt-news")
     work = tmp_path_factory.mktemp("wmt14")
     run("rehearsal", "REHEARSE=", f"WORK={work}", *MACHINE)
     return work / "mirror"
@@ -201,9 +201,11 @@ def test_a_mirror_is_laid_out_as_the_archives_are(mirror: Path) -> None:
         }
 
 
-def test_a_mirror_made_again_is_the_same(mirror: Path, tmp_path: Path) -> None:
-    catalogue = read_catalogue(WMT14 / "wmt14.toml")
-    make_mirror(catalogue, Path(os.environ["NMT_DATA"]), tmp_path, train_lines=300, news_lines=20)
+def test_a_mirror_made_again_is_the_same(
+    real_text: Callable[[str], Path], mirror: Path, tmp_path: Path
+) -> None:
+    catalogue, data = read_catalogue(WMT14 / "wmt14.toml"), real_text("wmt-news").parent
+    make_mirror(catalogue, data, tmp_path, train_lines=300, news_lines=20)
     for path in mirror.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 

@@ -112,9 +112,11 @@ def write_training_text(data: DataFolder, prefix: Path) -> None:
 
 
 def real_text(name: str) -> Path:
-    folder = Path(os.environ.get("NMT_DATA", "")) / name
-    if not folder.is_dir():
-        pytest.skip(f"needs NMT_DATA, a folder that holds {name}/")
+    """Return the folder of a corpus in NMT_DATA; skip the test if it is not there."""
+    data = os.environ.get("NMT_DATA")
+    folder = Path(data or "") / name
+    if not (data and folder.is_dir()):
+        pytest.skip(f"needs real text: set NMT_DATA to a folder that holds {name}/")
     return folder
 
 

@@ -9,7 +9,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -255,14 +255,6 @@ def test_tokenised_output_is_warned_about(tmp_path: Path) -> None:
     assert run("score", "--tokenize", "none", reference, tokenised).stderr == ""
 
 
-needs_data = pytest.mark.skipif(
-    not os.environ.get("NMT_DATA"),
-    reason="NMT_DATA is unset: set it to the folder with wmt-news/ and wmt13-outputs/",
-)
-DATA = Path(os.environ.get("NMT_DATA", ""))
-
-
-@needs_data
 @pytest.mark.parametrize(
     ("system", "target", "published"),
     [
@@ -272,24 +264,25 @@ DATA = Path(os.environ.get("NMT_DATA", ""))
         ("bergamot-base-memory", "fr", 34.25),
     ],
 )
-def test_published_bleu_of_real_systems(system: str, target: str, published: float) -> None:
-    reference = DATA / f"wmt-news/newstest2013.en-{target}.{target}.gz"
-    hypothesis = DATA / f"wmt13-outputs/newstest2013.en-{target}.{system}.{target}.gz"
+def test_published_bleu_of_real_systems(
+    real_text: Callable[[str], Path], system: str, target: str, published: float
+) -> None:
+    reference = real_text("wmt-news") / f"newstest2013.en-{target}.{target}.gz"
+    hypothesis = real_text("wmt13-outputs") / f"newstest2013.en-{target}.{system}.{target}.gz"
     ours = scores(reference, hypothesis, "--metric", "bleu")["bleu"]
     assert ours["score"] == pytest.approx(published, abs=0.005)
     assert_equal_to_sacrebleu(ours, sacrebleu_scores(reference, hypothesis)["BLEU"])
 
 
-@needs_data
-def test_all_metrics_of_a_real_system_are_sacrebleus(tmp_path: Path) -> None:
+def test_all_metrics_of_a_real_system_are_sacrebleus(
+    real_text: Callable[[str], Path], tmp_path: Path
+) -> None:
     # The first 500 lines: chrF and TER of all 3,000 take ten seconds each way.
     reference, hypothesis = (
-        write(
-            tmp_path / name, gzip.decompress((DATA / path).read_bytes()).decode().split("\n")[:500]
-        )
-        for name, path in (
-            ("ref", "wmt-news/newstest2013.en-de.de.gz"),
-            ("hyp", "wmt13-outputs/newstest2013.en-de.google.de.gz"),
+        write(tmp_path / path.name, gzip.decompress(path.read_bytes()).decode().split("\n")[:500])
+        for path in (
+            real_text("wmt-news") / "newstest2013.en-de.de.gz",
+            real_text("wmt13-outputs") / "newstest2013.en-de.google.de.gz",
         )
     )
     ours = scores(reference, hypothesis)
@@ -298,12 +291,12 @@ def test_all_metrics_of_a_real_system_are_sacrebleus(tmp_path: Path) -> None:
         assert_equal_to_sacrebleu(ours[name], theirs[label])
 
 
-@needs_data
-def test_line_separators_inside_real_lines_do_not_split_them() -> None:
-    reference = DATA / "wmt-news/newstest2009.en-de.de.gz"
+def test_line_separators_inside_real_lines_do_not_split_them(
+    real_text: Callable[[str], Path],
+) -> None:
+    news = real_text("wmt-news")
+    reference = news / "newstest2009.en-de.de.gz"
     assert "\x85" in gzip.decompress(reference.read_bytes()).decode()
     assert scores(reference, reference, "--metric", "bleu")["bleu"]["score"] == pytest.approx(100)
-    source = (
-        DATA / "wmt-news/newstest2009.en-de.en.gz"
-    )  # holds none, so the two agree only if unsplit
+    source = news / "newstest2009.en-de.en.gz"  # holds none, so the two agree only if unsplit
     scores(reference, source, "--metric", "bleu")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,24 +102,16 @@ def test_intervals_have_a_column_of_their_own(nmt: Nmt, files: Files) -> None:
     assert tables(other.stdout)[0][0]["90 % interval"] != row["90 % interval"]
 
 
-@pytest.mark.skipif(
-    not os.environ.get("NMT_DATA"),
-    reason="NMT_DATA is unset: set it to the folder with wmt-news/ and wmt13-outputs/",
-)
 def test_p_values_of_real_systems_are_those_of_the_sacrebleu_command(
-    nmt: Nmt, tmp_path: Path
+    real_text: Callable[[str], Path], nmt: Nmt, tmp_path: Path
 ) -> None:
+    outputs = real_text("wmt13-outputs")
     reference, new, old = (
-        write(
-            tmp_path / Path(place).stem,
-            gzip.decompress((Path(os.environ["NMT_DATA"]) / place).read_bytes())
-            .decode()
-            .split("\n")[:300],
-        )
-        for place in (
-            "wmt-news/newstest2013.en-de.de.gz",
-            "wmt13-outputs/newstest2013.en-de.google.de.gz",
-            "wmt13-outputs/newstest2013.en-de.bergamot-base-memory.de.gz",
+        write(tmp_path / path.stem, gzip.decompress(path.read_bytes()).decode().split("\n")[:300])
+        for path in (
+            real_text("wmt-news") / "newstest2013.en-de.de.gz",
+            outputs / "newstest2013.en-de.google.de.gz",
+            outputs / "newstest2013.en-de.bergamot-base-memory.de.gz",
         )
     )
     metrics = ("--metric", "bleu", "--metric", "chrf")

@@ -7,7 +7,6 @@ import errno
 import gzip
 import io
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -620,11 +619,10 @@ def test_training_text_of_which_nothing_is_left_says_where_it_went(
     assert not options.out.exists()
 
 
-@pytest.mark.skipif(
-    "NMT_DATA" not in os.environ, reason="NMT_DATA does not name a folder with multi30k/ in it"
-)
-def test_multi30k_is_prepared_without_loss(tmp_path: Path) -> None:
-    corpus = Path(os.environ["NMT_DATA"]) / "multi30k"
+def test_multi30k_is_prepared_without_loss(
+    real_text: Callable[[str], Path], tmp_path: Path
+) -> None:
+    corpus = real_text("multi30k")
     folder = prepare(
         PrepareOptions(
             out=tmp_path / "data",

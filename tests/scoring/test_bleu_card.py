@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -119,10 +119,6 @@ def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
         bleu_card([REFERENCES], lang)
 
 
-@pytest.mark.skipif(
-    not os.environ.get("NMT_DATA"),
-    reason="NMT_DATA is unset: set it to the folder with wmt-news/ and wmt13-outputs/",
-)
 @pytest.mark.parametrize(
     ("lang", "published", "tokenised", "compounds"),
     # sacreBLEU: as published. The others: what tokenizer.perl -l LANG (as of 2017), the scripts'
@@ -130,14 +126,17 @@ def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
     [("de", 28.09, 28.0271, 28.4452), ("fr", 34.25, 35.2067, None)],
 )
 def test_figures_of_a_real_system_are_those_of_the_perl_scripts(
-    lang: str, published: float, tokenised: float, compounds: float | None
+    real_text: Callable[[str], Path],
+    lang: str,
+    published: float,
+    tokenised: float,
+    compounds: float | None,
 ) -> None:
-    data = Path(os.environ["NMT_DATA"])
     reference, hypothesis = (
-        gzip.decompress((data / name).read_bytes()).decode().split("\n")[:-1]
-        for name in (
-            f"wmt-news/newstest2013.en-{lang}.{lang}.gz",
-            f"wmt13-outputs/newstest2013.en-{lang}.bergamot-base-memory.{lang}.gz",
+        gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+        for path in (
+            real_text("wmt-news") / f"newstest2013.en-{lang}.{lang}.gz",
+            real_text("wmt13-outputs") / f"newstest2013.en-{lang}.bergamot-base-memory.{lang}.gz",
         )
     )
     result = figures(hypothesis, [reference], lang)
