@@ -92,7 +92,8 @@ class Workers(Generic[Item, Result]):
                 if not isinstance(item, Pause):
                     with _no_interrupts():
                         waiting.append((item, self._pool.submit(_work, item)))
-                while waiting and (isinstance(item, Pause) or len(waiting) >= self._ahead):
+                is_due = isinstance(item, Pause)
+                while waiting and (is_due or len(waiting) >= self._ahead or waiting[0][1].done()):
                     yield _next(waiting)
             while waiting:
                 yield _next(waiting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
@@ -18,7 +19,8 @@ from nmt.data.workers import PAUSE, Pause
 from nmt.errors import DataError, UsageError
 
 _BLOCK = 1 << 20  # bytes read at a time
-_PATIENCE = 0.05  # seconds that a pool waits for more input before it is answered
+_PATIENCE = 0.05  # seconds without input after which a pool is answered
+_LONGEST_WAIT = 0.5  # seconds that a pool's first line waits for others, where they keep coming
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class LineReader:
     def pools(self, max_lines: int) -> Iterator[list[Line] | Pause]:
         """Yield pools of up to `max_lines` lines, and a pause where the input falls silent."""
         pool: list[Line] = []
+        begun = 0.0
         for chunk in self._chunks:
             if isinstance(chunk, Pause):
                 if pool:
@@ -73,10 +76,16 @@ class LineReader:
                     pool = []
                 yield chunk
                 continue
-            pool.extend(self._lines_of(chunk))
-            while len(pool) >= max_lines:
-                yield pool[:max_lines]
-                pool = pool[max_lines:]
+            for line in self._lines_of(chunk):
+                if not pool:
+                    begun = time.monotonic()
+                pool.append(line)
+                if len(pool) == max_lines:
+                    yield pool
+                    pool = []
+            if pool and time.monotonic() - begun >= _LONGEST_WAIT:
+                yield pool
+                pool = []
         if any(self._rest):
             pool.append(self._line(b"".join(self._rest), b""))
             self._rest = []
@@ -130,7 +139,14 @@ def pipe_chunks(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes | Pause]
             "--input, or make the text UTF-8 first, with iconv"
         )
     descriptor = stream.fileno()
-    while block := os.read(descriptor, _BLOCK):
-        yield block
+    while True:
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
             yield PAUSE
+            select.select([descriptor], [], [])
+        try:
+            block = os.read(descriptor, _BLOCK)
+        except BlockingIOError:  # it does not block, and another process was faster
+            continue
+        if not block:
+            return
+        yield block

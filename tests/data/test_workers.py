@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_few_items_are_taken_ahead() -> None:
     results = map_in_order(square, items, workers=2)
     next(results)
     assert next(items) <= 6
+
+
+def test_a_result_that_is_there_is_not_held_back_while_items_come() -> None:
+    def items() -> Iterator[int]:
+        for number in range(4, 3_000):
+            yield number
+            time.sleep(0.01)
+
+    with Workers(refuse, 1) as workers:
+        workers._ahead = 3_000
+        coming = items()
+        assert next(workers.map(coming)) == (4, 4)
+        assert next(coming, None) is not None
 
 
 @pytest.mark.parametrize("workers", [1, 2])

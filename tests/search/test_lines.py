@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -232,6 +233,34 @@ def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:
             os.close(writing)
         (last,) = without_pauses(pools)
         assert [line.text for line in last] == ["half a li"]
+
+
+def test_lines_that_keep_coming_are_answered_after_half_a_second() -> None:
+    now = 0.0
+
+    def a_line_every_30_ms() -> Iterator[bytes | Pause]:
+        nonlocal now
+        for number in range(100):
+            now += 0.03
+            yield b"line %d\n" % number
+
+    reader = LineReader(a_line_every_30_ms(), name="news", encoding=Encoding.find("utf-8"))
+    with mock.patch.object(lines_module.time, "monotonic", lambda: now):
+        pools = without_pauses(reader.pools(1_000))
+    assert sum(map(len, pools)) == 100
+    assert max(map(len, pools)) <= 0.5 / 0.03 + 2
+
+
+def test_a_pipe_that_does_not_block_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(reading, "rb") as stream, ThreadPoolExecutor() as executor:
+        pools = executor.submit(lambda: without_pauses(reader_of(stream).pools(1_000)))
+        time.sleep(0.2)  # it finds nothing first
+        os.write(writing, b"a line")
+        os.close(writing)
+        ((line,),) = pools.result(timeout=60)
+        assert line.text == "a line"
 
 
 def test_pools_hold_at_most_so_many_lines() -> None:
