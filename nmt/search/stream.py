@@ -66,7 +66,7 @@ def translate_stream(
 ) -> None:
     """Translate all lines of `reader` in order.
 
-    A line that has no translation is written as an empty one.
+    A line that has no translation is written as an empty one; as a space, if it has no end.
 
     Args:
         translate: the pools of lines.
@@ -99,7 +99,8 @@ def translate_stream(
             rendered = [
                 text.encode() for text in render(counts.skipped + counts.lines, translation)
             ]
-            output += (line.end or b"\n").join(rendered) + line.end
+            # A last line without its end would disappear if nothing stood in it.
+            output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)
             counts.add(line, translation)
         if counts.failed_lines == counts.lines > 1:

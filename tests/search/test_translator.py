@@ -341,6 +341,22 @@ def test_a_stream_ends_its_lines_as_the_input_does(vocabulary: Vocabulary, data:
     assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\n ", b"a\n "),
+        (b"a\n\t", b"a\n "),
+        (b" ", b" "),
+        (b"a\n\n", b"a\n\n"),
+        (b"a\n\r", b"a\n "),
+    ],
+)
+def test_a_last_line_that_is_blank_and_has_no_end_keeps_its_place(
+    vocabulary: Vocabulary, data: bytes, expected: bytes
+) -> None:
+    assert stream(copier(vocabulary)[0], data)[0] == expected
+
+
 def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary)
     long = b"the cat sees the dog and " * 5
