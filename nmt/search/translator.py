@@ -316,17 +316,22 @@ class Translator:
         return sources
 
     def _joined(self, parts: list[list[_Part] | str], pieces: list[Piece]) -> Translation:
-        """Join the n-th best hypotheses of a line's pieces to its n-th best translation."""
+        """Join the hypotheses of a line's pieces to its translations.
+
+        Of a beam, those with the best sums of scores. Of samples, the n-th of each piece to the
+        n-th of the line: the best sums would be no random draws.
+        """
         if not pieces:
             return BLANK
         errors = [part for part in parts if isinstance(part, str)]
         if errors:
             return Translation("", -math.inf, -math.inf, (), (), len(pieces), error=errors[0])
         found = [part for part in parts if not isinstance(part, str)]
-        best, *others = (
-            self._translation(ranked, pieces)
-            for ranked in zip(*found, strict=False)  # as many as every piece has
-        )
+        if self.engine.options.sampling is None:
+            joined = _best_sums(found, self.engine.options.n_best)
+        else:
+            joined = list(zip(*found, strict=False))  # as many as every piece has
+        best, *others = (self._translation(parts, pieces) for parts in joined)
         return replace(best, others=tuple(others))
 
     def _translation(self, parts: Sequence[_Part], pieces: list[Piece]) -> Translation:
@@ -369,3 +374,25 @@ class _Part:
     hypothesis: Hypothesis
     text: str
     attention: Floats | None  # (T, S)
+
+
+def _best_sums(found: Sequence[Sequence[_Part]], count: int) -> list[tuple[_Part, ...]]:
+    """Choose a hypothesis of each piece: the `count` choices with the highest sums of scores.
+
+    The best comes first. Of equal sums, the one whose first differing hypothesis ranks higher.
+
+    Args:
+        found: of each piece its hypotheses, best first.
+        count: fewer are returned if there are fewer choices.
+    """
+    best: list[tuple[float, tuple[_Part, ...]]] = [(0.0, ())]
+    for hypotheses in found:
+        # Of two lists in order, the sum of ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
+        # are no lower, so that few pairs can be among the best.
+        sums = [
+            (total + part.hypothesis.score, (*chosen, part))
+            for rank, (total, chosen) in enumerate(best, start=1)
+            for part in hypotheses[: count // rank]
+        ]
+        best = sorted(sums, key=lambda one: -one[0])[:count]
+    return [chosen for _, chosen in best]

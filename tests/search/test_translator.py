@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -175,14 +176,20 @@ def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:
     assert [t.score for t in found.n_best] == sorted((t.score for t in found.n_best), reverse=True)
 
 
-def test_a_translation_in_pieces_adds_their_scores(vocabulary: Vocabulary) -> None:
-    translator, _ = copier(vocabulary, n_best=2)
+def test_translations_in_pieces_have_the_highest_sums_of_their_scores(
+    vocabulary: Vocabulary,
+) -> None:
+    translator, _ = copier(vocabulary, beam_size=5, n_best=5)
     line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
     cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
     assert len(cut) > 1
     alone = translator.translate(vocabulary.decode([piece.ids for piece in cut]))
-    for rank, whole in enumerate(translator.translate([line])[0].n_best):
-        pieces = [found.n_best[rank] for found in alone]
+    # All choices of a hypothesis of each piece, the highest sums first, equal ones by ranks.
+    choices = list(itertools.product(*(found.n_best for found in alone)))
+    choices.sort(key=lambda pieces: -sum(piece.score for piece in pieces))
+    found = translator.translate([line])[0].n_best
+    assert len(found) == 5
+    for whole, pieces in zip(found, choices, strict=False):
         assert whole.text == " ".join(piece.text for piece in pieces)
         assert whole.tokens == tuple(token for piece in pieces for token in piece.tokens)
         joined = tuple(log_prob for piece in pieces for log_prob in piece.token_log_probs)
