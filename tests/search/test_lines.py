@@ -245,7 +245,7 @@ def test_lines_that_keep_coming_are_answered_after_half_a_second() -> None:
             yield b"line %d\n" % number
 
     reader = LineReader(a_line_every_30_ms(), name="news", encoding=Encoding.find("utf-8"))
-    with mock.patch.object(lines_module.time, "monotonic", lambda: now):
+    with mock.patch("nmt.search.lines.time.monotonic", lambda: now):
         pools = without_pauses(reader.pools(1_000))
     assert sum(map(len, pools)) == 100
     assert max(map(len, pools)) <= 0.5 / 0.03 + 2
