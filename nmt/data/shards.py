@@ -11,13 +11,18 @@ All pairs of a shard are of one corpus, whose number the header has. A shard is 
 opened with mmap: ranks share its pages, any pair is reached at once, and opening costs no copy. The
 header carries a CRC of itself, the offsets and the line numbers, because they are believed
 afterwards; the token ids are covered by the SHA-256 in `dataset.json`.
+
+Python's own `mmap` keeps a file descriptor for each map, and a process may have about a thousand:
+the system's `mmap` needs none, so a folder can have any number of shards.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import struct
+import weakref
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -155,7 +160,7 @@ def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
 class Shard:
     """One shard, memory-mapped: pairs by index, without copying."""
 
-    def __init__(self, path: Path, content: mmap.mmap) -> None:
+    def __init__(self, path: Path, content: memoryview) -> None:
         header, crc = _parse(path, content)
         self.path = path
         self._token_bytes, self.corpus = header.token_bytes, header.corpus
@@ -175,7 +180,7 @@ class Shard:
         self._src: Ids = take(_IDS[self._token_bytes], header.src_tokens)
         self._tgt: Ids = take(_IDS[self._token_bytes], header.tgt_tokens)
         # The checksum has touched them all; what is used comes back from the page cache.
-        content.madvise(mmap.MADV_DONTNEED)
+        _forget_pages(content)
 
     @classmethod
     def open(cls, path: Path) -> Shard:
@@ -191,7 +196,7 @@ class Shard:
                     f"{path}: {size} bytes are too few for a shard, whose header alone has "
                     f"{_BODY_AT}; {_AGAIN}"
                 )
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            content = _map(path, file.fileno(), size)
         return cls(path, content)
 
     def __len__(self) -> int:
@@ -274,6 +279,33 @@ class Shard:
 
 _AGAIN = "run `nmt prepare` again into a new folder"
 
+_C = ctypes.CDLL(None, use_errno=True)
+_C.mmap.restype = ctypes.c_void_p
+_C.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    ctypes.c_ssize_t,  # off_t
+)
+_C.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_C.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _map(path: Path, descriptor: int, size: int) -> memoryview:
+    """Map a file for reading while anything refers to it; the descriptor may be closed."""
+    address = _C.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address == _MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))
+    content = (ctypes.c_ubyte * size).from_address(address)
+    unmap = weakref.finalize(content, _C.munmap, address, size)
+    unmap.atexit = False  # the system does it, and threads may still be reading
+    return memoryview(content).cast("B").toreadonly()
+
+
+def _forget_pages(content: memoryview) -> None:
+    address = np.frombuffer(content, np.uint8).ctypes.data
+    _C.madvise(address, len(content), mmap.MADV_DONTNEED)
+
 
 @dataclass(frozen=True)
 class _Header:
@@ -285,9 +317,9 @@ class _Header:
     corpus: int
 
 
-def _parse(path: Path, content: mmap.mmap) -> tuple[_Header, int]:
+def _parse(path: Path, content: memoryview) -> tuple[_Header, int]:
     """Return the header and the CRC, once they make sense."""
-    raw = content[: _HEADER.size]
+    raw = bytes(content[: _HEADER.size])
     magic, version, token_bytes, pairs, src_tokens, tgt_tokens, corpus = _HEADER.unpack(raw)
     (crc,) = _CRC.unpack_from(content, _HEADER.size)
     if magic != _MAGIC:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import gzip
 import io
+import itertools
 import json
 import re
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
 from nmt.data.shards import ShardBuilder
 from nmt.data.split_writer import SplitWriter
+from nmt.data.stream import Cut, Position, updates_from
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 
@@ -648,3 +652,32 @@ def test_multi30k_is_prepared_without_loss(
     lines = valid.decode().split("\n")[:-1]
     single_spaced = [re.sub(" +", " ", line).strip(" ") for line in lines]
     assert folder.tgt_vocabulary.decode(ids) == single_spaced
+
+
+@contextlib.contextmanager
+def room_for_files(count: int) -> Iterator[None]:
+    """Let this process open so many more files at once."""
+    taken = {int(path.name) for path in Path("/dev/fd").iterdir()}
+    free = (number for number in itertools.count() if number not in taken)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, count, None)), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
+    options: PrepareOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_LINES", 2)
+    with room_for_files(20):
+        folder = prepare(changed(options, shard_pairs=1))
+        assert len(folder.info.train.shards) == 30
+        opened = DataFolder.open(options.out, verify=True)
+        assert [text_of(opened, n) for n in range(60)] == pairs(60)
+        updates = updates_from(Position(), opened.train, Cut(100), batch_tokens=100, seed=1)
+        visited: list[int] = []
+        while len(visited) < 120:
+            visited += next(updates).pairs.tolist()
+        assert sorted(visited) == sorted([*range(60), *range(60)])
