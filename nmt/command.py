@@ -6,7 +6,6 @@ or cron can tell what happened.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from nmt import console
-from nmt.errors import DISK_IS_FULL, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped
+from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped, describe
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -54,17 +53,9 @@ def exit_status(command: Callable[[], None]) -> int:
         # The reader has seen enough (`| head`), and nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        console.error(_describe(error))
+        console.error(describe(error))
         return EXIT_FAILED
     except MemoryError:
         console.error("out of memory; make the batches smaller")
         return EXIT_FAILED
     return EXIT_DONE
-
-
-def _describe(error: OSError) -> str:
-    if error.filename is None:
-        return str(error.strerror or error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{error.filename}: {DISK_IS_FULL}"
-    return f"{error.filename}: {error.strerror}"

@@ -7,6 +7,7 @@ after `nmt: error:` and never shows a traceback for it.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 EXIT_DONE = 0
@@ -40,6 +41,14 @@ class Stopped(NMTError):
     exit_status = EXIT_STOPPED
 
 
+class HeldOff(Stopped):
+    """Another process holds a lock, so that nothing was begun."""
+
+
+class WorkerDied(NMTError):
+    """A process that does the work has been killed; the others stop with it."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
     names = sorted(known)
@@ -47,3 +56,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if nearest:
         return f"; did you mean {nearest[0]!r}?"
     return f"; known: {', '.join(names)}"
+
+
+def describe(error: NMTError | OSError) -> str:
+    """Return what to say of an error in one line."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.filename is None:
+        return str(error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.filename}: {DISK_IS_FULL}"
+    return f"{error.filename}: {error.strerror}"

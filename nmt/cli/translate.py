@@ -59,7 +59,7 @@ def translate(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE|FOLDER",
             help="Where to write; a file appears when it is complete, compressed if its name says "
@@ -170,8 +170,9 @@ def translate(
         str,
         typer.Option(
             metavar="I/N",
-            help="Translate the I-th of N parts of the input's lines alone, for job arrays, each "
-            "to an output of its own; one behind the other they are that of the whole.",
+            help="Translate only the I-th of N parts of a file's lines, for job arrays; "
+            "concatenate the outputs in order. Needs --input FILE, since a pipe cannot be counted "
+            "first; without --output a part goes to stdout.",
             rich_help_panel=_JOB,
         ),
     ] = "1/1",
@@ -236,11 +237,12 @@ def translate(
     With --input and --output, what has been done is kept beside the output: a job that was stopped
     or killed goes on where it was when the same command is run again, and one that was finished,
     for the same input, model and options, ends at once. The last line on stderr is a summary in
-    JSON. A line that cannot be translated is left empty, and the exit status is 1.
+    JSON. A line that cannot be translated is left empty, and the exit status is 1. Of several
+    files, one that fails, such as a picture, is named and the others go on: exit status 1, or 75
+    if nothing failed but other jobs hold some of them.
     """
-    from nmt import console
     from nmt.data.corpus import Encoding
-    from nmt.errors import EXIT_FAILED, DataError, UsageError
+    from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
     from nmt.search.deadline import deadline as until
     from nmt.search.files import find_files
     from nmt.search.job import Job
@@ -269,7 +271,8 @@ def translate(
         alignment=alignment,
         split=split,
     )
-    files = find_files(inputs or [], output)
+    also_read = [*setup.models, *([shortlist] if shortlist else []), *([lock] if lock else [])]
+    files = find_files(inputs or [], output, also_read)
     if deadline is not None and not files:
         raise UsageError(
             "--deadline needs --input and --output with files: what comes through a pipe cannot "
@@ -306,21 +309,16 @@ def translate(
         if talks:
             converse(job)
             return
-        done: list[Counts] = []
-        failed = False
-        for source, target in files:
-            try:
-                done.append(job.translate_file(source, target))
-            except DataError as error:
-                if len(files) == 1:
-                    raise
-                console.error(str(error))  # which is no reason to leave out the other files
-                failed = True
-        if not files:
-            done = [job.translate_pipe(Path(inputs[0]) if inputs else None, output)]
+        if files:
+            done, status = job.translate_files(files)
+        else:
+            status = EXIT_DONE
+            source = Path(inputs[0]) if inputs else None
+            done = [job.translate_pipe(source, Path(output) if output is not None else None)]
     _summarize(done)
-    if failed or any(counts.failed_lines for counts in done):
-        raise typer.Exit(EXIT_FAILED)
+    if any(counts.failed_lines for counts in done):
+        status = EXIT_FAILED
+    raise typer.Exit(status)
 
 
 def _sampling(

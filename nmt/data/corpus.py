@@ -21,6 +21,7 @@ from pathlib import Path
 from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
+_START_BYTES = 1 << 16
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -222,6 +223,54 @@ _OPENERS: dict[str, Callable[[_Watched], Iterator[bytes]]] = {
     ".bz2": _open_bz2,
     ".zst": _open_zstd,
 }
+
+
+# What files that are no text begin with. Compressed ones are such where the name does not say so.
+_MAGIC = {
+    b"\x1f\x8b": "gzip; give it a name that ends in .gz",
+    b"\xfd7zXZ\0": "xz; give it a name that ends in .xz",
+    b"BZh91AY&SY": "bzip2; give it a name that ends in .bz2",
+    b"\x28\xb5\x2f\xfd": "zstd; give it a name that ends in .zst",
+    b"PK\x03\x04": "a zip archive, or a document that is one inside",
+    b"%PDF-": "a PDF",
+    b"\x89PNG\r\n\x1a\n": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"\x7fELF": "a program",
+    b"SQLite format 3\0": "a database",
+    b"\x93NUMPY": "a NumPy array",
+}
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+
+
+def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
+    """Pass the text of a file on, unless its start shows that it is none.
+
+    Raises:
+        DataError: saying what it is, or seems to be.
+    """
+    first = next(chunks, b"")
+    start = first[:_START_BYTES]
+    found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    if start[8:10] == b'{"' and start[4:8] == bytes(4):  # behind the length of that JSON
+        found = "safetensors, such as a model"
+    if found:
+        raise DataError(f"{path}: not text but {found}")
+    if encoding.by_line and start.startswith(_UTF16_BOMS):
+        raise DataError(f"{path}: not {encoding.name} text but UTF-16; pass --encoding utf-16")
+    # Not text: more than 30 %, and more than 64, of the first 65,536 bytes are invalid or control
+    # characters, such as NUL. Of models and pictures about 45 % are. Of Czech in ISO 8859-2 that is
+    # read as UTF-8 12 % are: that is translated, and so is text with some NULs in it.
+    name = encoding.name if encoding.by_line else "utf-8"
+    strange = len(start) - len(start.translate(None, _CONTROLS))
+    strange += start.decode(name, "replace").count("\ufffd")
+    if strange > max(64, 0.3 * len(start)):
+        raise DataError(
+            f"{path}: does not look like {encoding.name} text: {strange / len(start):.0%} of its "
+            "start is control characters or invalid; pass --encoding if it is text"
+        )
+    yield first
+    yield from chunks
 
 
 def _check_start(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, Generic, Self, TypeVar
 
-from nmt.errors import NMTError
+from nmt.errors import WorkerDied
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ def _deaths_named() -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool:
-        raise NMTError(
+        raise WorkerDied(
             "a worker process has died, most likely for lack of memory; try fewer --workers"
         ) from None
 

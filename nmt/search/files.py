@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nmt.errors import DataError, UsageError
 
 
-def find_files(inputs: Sequence[str], output: Path | None) -> list[tuple[Path, Path]]:
+def find_files(
+    inputs: Sequence[str], output: str | None, also_read: Sequence[Path] = ()
+) -> list[tuple[Path, Path]]:
     """Return which files are to be translated to which; none where a pipe or device is among them.
+
+    Args:
+        inputs: files, folders and globs, as they were typed.
+        output: a file or folder, as it was typed: a slash at its end says that it is a folder.
+        also_read: models and other files of the job, and folders of them, which no output may
+            replace.
 
     Raises:
         UsageError: if there is nothing to read, or no place to write to.
@@ -20,35 +29,51 @@ def find_files(inputs: Sequence[str], output: Path | None) -> list[tuple[Path, P
     if inputs and not sources:
         raise UsageError(f"--input {' '.join(inputs)}: there are no files")
     if sources != [Path(given) for given in inputs[:1]]:
-        if output is None or output.is_file():
-            raise UsageError("several inputs need a folder to write to: --output FOLDER")
-        for source in sources:
-            if source.exists() and not source.is_file():
-                raise UsageError(f"{source}: several inputs must be files, which can be read twice")
-        twice = [path.name for path in sources if [p.name for p in sources].count(path.name) > 1]
-        if twice:
-            raise UsageError(f"--input: two files have the name {twice[0]}, and so would outputs")
-        output.mkdir(exist_ok=True)
-        return [(source, _other(source, output / source.name)) for source in sources]
+        return _several(sources, output, also_read)
     if sources and not sources[0].exists():
         raise DataError(f"{sources[0]}: No such file or directory")
     if output is None:
         return []
-    if output.is_dir():
+    target = Path(output)
+    if target.is_dir():
         if not sources:
             raise UsageError(f"{output}: is a folder; name a file for what comes through a pipe")
-        output /= sources[0].name
-    if not output.parent.is_dir():
-        raise UsageError(f"{output.parent}: no such folder")
-    if not (sources and sources[0].is_file()) or (output.exists() and not output.is_file()):
+        target /= sources[0].name
+    elif output.endswith("/"):
+        raise UsageError(f"{output}: no such folder; make it, or leave out the slash for a file")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target.parent}: no such folder")
+    _refuse_replacing([*sources, *also_read], [target])
+    if not (sources and sources[0].is_file()) or (target.exists() and not target.is_file()):
         return []
-    return [(sources[0], _other(sources[0], output))]
+    return [(sources[0], target)]
+
+
+def _several(
+    sources: Sequence[Path], output: str | None, also_read: Sequence[Path]
+) -> list[tuple[Path, Path]]:
+    if output is None or (Path(output).exists() and not Path(output).is_dir()):
+        raise UsageError("several inputs need a folder to write to: --output FOLDER")
+    folder = Path(output)
+    if not folder.parent.is_dir():
+        raise UsageError(f"{folder.parent}: no such folder")
+    for source in sources:
+        if source.exists() and not source.is_file():
+            raise UsageError(f"{source}: several inputs must be files, which can be read twice")
+    name, count = Counter(source.name for source in sources).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"--input: two files have the name {name}, and so would outputs")
+    files = [(source, folder / source.name) for source in sources]
+    _refuse_replacing([*sources, *also_read], [target for _, target in files])
+    folder.mkdir(exist_ok=True)
+    return files
 
 
 def _expanded(given: str) -> list[Path]:
     path = Path(given)
     if path.is_dir():
-        files = [entry for entry in path.iterdir() if entry.is_file()]
+        # A link to nothing is among them, so that it is told of.
+        files = [entry for entry in path.iterdir() if entry.is_file() or not entry.exists()]
         return sorted(entry for entry in files if not entry.name.startswith("."))
     if path.exists() or not glob.has_magic(given):
         return [path]
@@ -56,7 +81,23 @@ def _expanded(given: str) -> list[Path]:
     return sorted(match for match in matches if match.is_file())
 
 
-def _other(source: Path, output: Path) -> Path:
-    if output.exists() and output.samefile(source):
-        raise UsageError(f"{output}: the output would replace the input")
-    return output
+def _refuse_replacing(read: Iterable[Path], written: Iterable[Path]) -> None:
+    """Refuse outputs that are a file to be read, also by a link.
+
+    Raises:
+        UsageError: naming the first of them.
+    """
+    kept: dict[tuple[int, int], Path] = {}
+    for path in read:
+        for file in path.iterdir() if path.is_dir() else [path]:
+            if file.is_file():
+                kept[_identity(file)] = file
+    for path in written:
+        if path.is_file() and (replaced := kept.get(_identity(path))):
+            which = "the input" if replaced == path else replaced
+            raise UsageError(f"{path}: the output would replace {which}; choose another --output")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino

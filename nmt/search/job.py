@@ -5,16 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt import __version__, console
 from nmt.data.compressed import is_compressed
-from nmt.data.corpus import Encoding, read_chunks
+from nmt.data.corpus import Encoding, read_chunks, refuse_binary
 from nmt.data.workers import Pause
-from nmt.errors import DataError, UsageError
+from nmt.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    DataError,
+    HeldOff,
+    NMTError,
+    Stopped,
+    UsageError,
+    WorkerDied,
+    describe,
+)
 from nmt.files import atomic_writer, naming, write_text
 from nmt.search.journal import Journal
 from nmt.search.lines import LineReader, pipe_chunks
@@ -25,7 +37,7 @@ from nmt.search.stream import Counts, translate_stream
 from nmt.search.translators import Pool, Translators
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Job:
     """How text is read, translated and written."""
 
@@ -38,6 +50,7 @@ class Job:
     pool_lines: int  # that are translated, and noted as done, together
     shard: Shard  # which of a file's lines are translated
     attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
+    _is_starting: bool = field(default=False, init=False)  # translators, and has not succeeded
 
     def __post_init__(self) -> None:
         # Before any work is done; the engine itself would refuse it, too.
@@ -85,13 +98,47 @@ class Job:
                 self._translate(chunks, str(source), counts, write, total=end - first)
                 return counts
             if self.shard.count > 1:
-                raise UsageError("--shard needs --input FILE: the lines of a pipe have no number")
+                raise UsageError(
+                    "--shard needs --input FILE: the lines of a pipe cannot be counted first"
+                )
             if source is None and sys.stdin is None:
                 raise UsageError("stdin is closed; name an --input")
             stream = sys.stdin.buffer if source is None else source.open("rb")
             chunks, counts = pipe_chunks(leaving.enter_context(stream), self.encoding), Counts()
             self._translate(chunks, str(source or "stdin"), counts, write, total=None)
             return counts
+
+    def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:
+        """Translate files one after the other; of several, one that fails does not stop the others.
+
+        Args:
+            files: each to be read, and where its translation is to be written.
+
+        Returns:
+            The counts of those that are translated, and the exit status: `EXIT_FAILED` if a file
+            has failed; else `EXIT_STOPPED` if other jobs are at work on some.
+
+        Raises:
+            NMTError: if the only file fails, or what fails would fail for any other.
+        """
+        done: list[Counts] = []
+        status = EXIT_DONE
+        _ = self._identity  # a model that cannot be read is no file's fault
+        for source, output in files:
+            try:
+                done.append(self.translate_file(source, output))
+            except (NMTError, OSError) as error:
+                held_off = isinstance(error, HeldOff)
+                ends_all = isinstance(error, Stopped | WorkerDied) and not held_off
+                if len(files) == 1 or ends_all or self._is_starting:
+                    raise
+                if held_off:
+                    console.warning(str(error))
+                    status = status or EXIT_STOPPED
+                else:
+                    console.error(describe(error))
+                    status = EXIT_FAILED
+        return done, status
 
     def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, from where a job that was stopped had come to.
@@ -106,13 +153,12 @@ class Job:
             The counts of all of the file, also of what an earlier job has done.
 
         Raises:
-            Stopped: if another job is at work on the output.
+            HeldOff: if another job is at work on the output.
         """
         with Journal(output) as journal:
             first, end = self._lines(source)
-            identity = self._identity()
-            _check_shard(output, journal.job(), identity)
-            rest = journal.begin(identity, lambda: self._chunks(source, first, end))
+            _check_shard(output, journal.job(), self._identity)
+            rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
             counts = Counts(**({"skipped": first} | journal.reached.counts))
             if rest is None:
                 console.notice(f"{output}: translated already")
@@ -130,6 +176,7 @@ class Job:
             journal.finish()
         return counts
 
+    @cached_property
     def _identity(self) -> dict[str, Any]:
         """Return all that what is written depends on besides the source, as JSON has it."""
         identity = self.setup.identity() | {
@@ -149,7 +196,8 @@ class Job:
             DataError: if the file cannot be read.
         """
         try:
-            total = count_lines(read_chunks(source, self.encoding, any_bytes=True))
+            chunks = read_chunks(source, self.encoding, any_bytes=True)
+            total = count_lines(refuse_binary(source, chunks, self.encoding))
         except OSError as error:
             raise DataError(f"{source}: {error.strerror or error}") from None
         return self.shard.lines(total)
@@ -175,7 +223,9 @@ class Job:
             lines_read=counts.skipped + counts.lines,
         )
         first: list[tuple[str, str]] = []
+        self._is_starting = True
         translators = self.translators()  # before the bar: threads do not survive a fork
+        self._is_starting = False
         with console.progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:

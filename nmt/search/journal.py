@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
-from nmt.errors import Stopped
+from nmt.errors import HeldOff
 from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder
 
 _FORMAT_VERSION = 1
@@ -43,15 +43,15 @@ class Reached:
 
 
 def lock(file: BinaryIO, path: Path) -> None:
-    """Lock an open file until it is closed, also by the death of this process.
+    """Hold an open file locked until it is closed, also by the death of this process.
 
     Raises:
-        Stopped: if another process holds it.
+        HeldOff: if another process does.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Stopped(f"{path}: another job is at work; run the same command again later") from None
+        raise HeldOff(f"{path}: another job is at work; run the same command again later") from None
 
 
 class Journal:
@@ -61,7 +61,7 @@ class Journal:
         """Open and lock it.
 
         Raises:
-            Stopped: if another job is at work on the file.
+            HeldOff: if another job is at work on the file.
         """
         self.output = output.resolve()  # behind a symbolic link, the file itself is replaced
         self.reached = Reached()
@@ -232,7 +232,7 @@ def open_locked(path: Path, output: Path) -> BinaryIO:
     """Open a file to append to and read, made if need be, and lock it until it is closed.
 
     Raises:
-        Stopped: another process holds it; this and errors of the system name `output`.
+        HeldOff: another process holds it; this and errors of the system name `output`.
     """
     while True:
         try:
