@@ -118,7 +118,7 @@ def test_an_output_that_is_a_link_to_another_input_is_refused_before_anything_st
 def test_an_output_does_not_replace_the_model(
     nmt: Nmt, model_file: Path, folder: Path, tmp_path: Path, through: str
 ) -> None:
-    model = shutil.copy(model_file, tmp_path / "model")
+    model = Path(shutil.copy(model_file, tmp_path / "model"))
     source = ("--input", folder / "a") if through == "file" else ()
     answer = nmt("translate", model, *source, "--output", model, *QUICK)
     assert (answer.status, model.read_bytes()) == (2, model_file.read_bytes())
