@@ -44,6 +44,7 @@ DOORS = {
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
+    "langcodes": "nmt/data/languages.py",
     "ctranslate2.Translator": "nmt/search/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/models/ctranslate2_export.py",
     "tensorboard": "",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt import console
+from nmt.data.characters import known_scripts
 from nmt.data.cleaning import Cleaner
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
@@ -76,6 +77,13 @@ class Inputs:
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
         """Return the rules for the training text."""
+        settings = self.settings
+        for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang)):
+            if "script" not in settings.keep and not known_scripts(lang):
+                console.notice(
+                    f"--{side} {lang}: the script of this language is not known, so the rule "
+                    "`script` does not judge that side"
+                )
         hashes = np.unique(np.concatenate([text.long_sources for text in held_out]))
         return Cleaner.of(self.settings, held_out=hashes)
 

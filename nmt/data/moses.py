@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from nmt.data.languages import primary_language
 from nmt.data.manifest import Settings
 
 if TYPE_CHECKING:
@@ -129,8 +130,3 @@ def abbreviations(lang: str) -> Abbreviations:
             word, mark, _ = line.partition("#NUMERIC_ONLY#")
             found[bool(mark)].add(word.strip())
     return Abbreviations(always=frozenset(found[False]), before_digit=frozenset(found[True]))
-
-
-def primary_language(lang: str) -> str:
-    """Return a language without script or country: pt of pt_BR."""
-    return lang.replace("_", "-").split("-")[0].lower()

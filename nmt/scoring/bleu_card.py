@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from nmt.data.moses import PlainMoses, primary_language
+from nmt.data.languages import primary_language
+from nmt.data.moses import PlainMoses
 from nmt.errors import UsageError
 from nmt.scoring.compounds import split_compounds
 from nmt.scoring.metrics import Measure, References, Variant, bleu_variant

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.data.moses import primary_language
+from nmt.data.languages import primary_language
 from nmt.data.vocabulary import Vocabulary
 from nmt.search.sentences import CLOSING, STOPS, WIDE_CLOSING, WIDE_STOPS
 
@@ -16,9 +16,8 @@ _WIDE_CLAUSE_ENDS = "，、；："
 _NEVER_FIRST = STOPS + WIDE_STOPS + _CLAUSE_ENDS + _WIDE_CLAUSE_ENDS + WIDE_CLOSING
 _INSIDE_CHARACTER = re.compile("<0x[89AB].>")  # of UTF-8 bytes all but the first are such
 
-# Primary languages, in two letters and three.
-_WITHOUT_SPACES = {"ja", "jpn", "zh", "zho", "cmn", "yue"}
-_WORDS_WITHOUT_SPACES = _WITHOUT_SPACES | {"th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
+_WITHOUT_SPACES = {"ja", "zh", "yue"}
+_WORDS_WITHOUT_SPACES = _WITHOUT_SPACES | {"th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
 def test_each_language_has_its_own_script() -> None:
     assert judge("hello", "Привет", langs="en ru") is None
     assert judge("Привет", "hello", langs="en ru") == "script"
-    assert judge("Привет", "你好", langs="tlh vo") is None  # of which we know no script
+    assert judge("Привет", "hello", langs="eng deu_Latn") == "script"
+    assert judge("Привет", "你好", langs="tlh xx") is None  # of which we know no script
 
 
 @pytest.mark.parametrize(

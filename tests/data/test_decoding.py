@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data.blocks import Block, read_blocks
-from nmt.data.characters import CONTROL, FOREIGN, SIGN, SPACE, classes_for, scripts_of
+from nmt.data.characters import CONTROL, FOREIGN, SIGN, SPACE, classes_for, known_scripts
 from nmt.data.corpus import Encoding, ParallelText, read_lines
 from nmt.data.decoding import BlockDecoder, decode_side, show_line
 
@@ -108,14 +108,35 @@ def test_letters_of_other_scripts_are_foreign(language: str, script: str) -> Non
 
 
 def test_languages_with_several_scripts_are_at_home_in_each() -> None:
-    assert scripts_of("ja") == ("Han", "Kana")
     assert not any(classes_for("ja")[ord(c)] & FOREIGN for c in "日本のカナ")
     assert not any(classes_for("sr")[ord(c)] & FOREIGN for c in "jaја")
 
 
-@pytest.mark.parametrize("code", ["pt_BR", "pt-br", "PT"])
-def test_a_country_behind_the_language_makes_no_difference(code: str) -> None:
-    assert scripts_of(code) == ("Latin",)
+@pytest.mark.parametrize(
+    ("code", "scripts"),
+    [
+        *((code, "Latn") for code in ("pt_BR", "pt-br", "PT", "eng", "ger", "deu", "de.tok")),
+        *((code, "Cyrl") for code in ("rus_Cyrl", "ukr", "uz_Cyrl", "khk", "sr-Cyrl")),
+        *((code, "Hani") for code in ("zh-TW", "zho_Hans", "cmn", "yue_Hant")),
+        *((code, "Hani Kana") for code in ("ja", "jpn", "jpn_Jpan")),
+        *((code, "Arab") for code in ("arb_Arab", "fa", "pes", "kas_Arab")),
+        ("kor_Hang", "Hang"),
+        ("ko", "Hang Hani"),
+        ("srp", "Cyrl Latn"),
+        ("srp_Latn", "Latn"),
+        ("iw", "Hebr"),
+        *(
+            (code, "")
+            for code in ("tlh", "xx", "zgh", "german", "2de", "en_core", "en-1", "bpe.de")
+        ),
+    ],
+)
+def test_a_code_of_any_standard_tells_the_script(code: str, scripts: str) -> None:
+    assert " ".join(known_scripts(code)) == scripts
+    letters = {"Latn": "a", "Cyrl": "ж", "Hani": "中", "Kana": "の", "Arab": "ش", "Hebr": "ש"}
+    for script, letter in letters.items():
+        foreign = bool(scripts) and script not in scripts.split()
+        assert bool(classes_for(code)[ord(letter)] & FOREIGN) == foreign
 
 
 def test_bad_lines_are_shown_by_their_bytes() -> None:

@@ -6,7 +6,8 @@ import pytest
 import sacremoses
 
 from nmt.data.manifest import Settings
-from nmt.data.moses import Moses, abbreviations, moses_rules, primary_language
+from nmt.data.languages import primary_language
+from nmt.data.moses import Moses, abbreviations, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
 LINE = "„Das ist“, sagte Dr. Müller, „3,5 % von 1.000 Euro.“"
@@ -42,7 +43,7 @@ def test_rules_are_for_each_language_by_its_code() -> None:
     assert moses_rules(Settings(src_lang="en", tgt_lang="de")) == (None, None)
 
 
-@pytest.mark.parametrize("lang", ["de", "pt_BR", "EN-us", "xx"])
+@pytest.mark.parametrize("lang", ["de", "pt_BR", "EN-us", "deu_Latn", "xx"])
 def test_abbreviations_are_those_of_the_language_and_of_english(lang: str) -> None:
     lists = sacremoses.NonbreakingPrefixes()
     lines = {*lists.words(primary_language(lang)), *lists.words("en")}

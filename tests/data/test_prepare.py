@@ -681,3 +681,16 @@ def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
         while len(visited) < 120:
             visited += next(updates).pairs.tolist()
         assert sorted(visited) == sorted([*range(60), *range(60)])
+
+
+def test_a_language_without_a_known_script_is_told_of(
+    options: PrepareOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lang in ("eng_Latn", "tlh"):
+        for name in ("train", "valid"):
+            text = options.out.parent.parent / f"{name}.en"
+            text.with_suffix(f".{lang}").write_bytes(text.read_bytes())
+        prepare(changed(dataclasses.replace(options, out=options.out / lang), src_lang=lang))
+        said = capsys.readouterr().err
+        unknown = "--src tlh: the script of this language is not known, so the rule `script`"
+        assert said.count("the script of") == said.count(unknown) == (lang == "tlh")

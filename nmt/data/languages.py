@@ -1,0 +1,68 @@
+"""Language codes: the only door to langcodes.
+
+A code is of BCP 47 (de, pt-BR, zh-Hans), ISO 639 (deu, cmn) or with a script as NLLB has it
+(rus_Cyrl). What follows a dot or an at sign, as in de.tok, says nothing of the language.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_CODE = re.compile(r"[A-Za-z0-9_-]*")
+_TWO_SCRIPTS = {
+    "sr": ("Cyrl", "Latn"),
+    "ku": ("Latn", "Arab"),
+    "ks": ("Arab", "Deva"),
+    "sd": ("Arab", "Deva"),
+    "crh": ("Cyrl", "Latn"),
+    "lad": ("Hebr", "Latn"),
+}
+"""CLDR knows only one likely script of each language."""
+
+
+@cache
+def primary_language(code: str) -> str:
+    """Return a language without script or country, in two letters if it has them.
+
+    For example pt of pt_BR, de of deu and zh of cmn_Hans.
+    """
+    first = _tag(code).split("-")[0].lower()
+    if len(first) == 2:  # most codes, for which loading langcodes would take 0.1 s
+        return first
+    from langcodes import Language
+    from langcodes.tag_parser import LanguageTagError
+
+    try:
+        language = Language.get(first).prefer_macrolanguage().language
+    except LanguageTagError:
+        return first
+    return language or first
+
+
+@cache
+def scripts_of(code: str) -> tuple[str, ...]:
+    """Return the ISO 15924 codes of a language's scripts, such as Latn; none if not known.
+
+    It is the one that the code names, else what the language is mostly written in, by CLDR.
+    """
+    from langcodes import Language
+    from langcodes.data_dicts import LIKELY_SUBTAGS
+    from langcodes.tag_parser import LanguageTagError
+
+    try:
+        language = Language.get(_tag(code)).prefer_macrolanguage()
+    except LanguageTagError:
+        return ()
+    if language.script:
+        return (language.script,)
+    if language.language in _TWO_SCRIPTS:
+        return _TWO_SCRIPTS[language.language]
+    if language.language not in LIKELY_SUBTAGS:  # `maximize` would answer as for English
+        return ()
+    return (language.maximize().script or "",)
+
+
+def _tag(code: str) -> str:
+    found = _CODE.match(code)
+    return found[0].replace("_", "-").strip("-") if found else ""
