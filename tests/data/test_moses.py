@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sacremoses
 
-from nmt.data.manifest import Settings
 from nmt.data.languages import primary_language
+from nmt.data.manifest import Settings
 from nmt.data.moses import Moses, abbreviations, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
