@@ -47,7 +47,7 @@ class Job:
     strict: bool  # whether a line that is not in the encoding is an error
     prefixes: bool  # whether lines say what their translations begin with
     form: str  # of what is written for a line: see `RENDERS`
-    pool_lines: int  # that are translated, and noted as done, together
+    pool_lines: int  # that are translated, and noted as done, together, at most
     shard: Shard  # which of a file's lines are translated
     attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
     _is_starting: bool = field(default=False, init=False)  # translators, and has not succeeded

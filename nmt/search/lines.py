@@ -7,10 +7,11 @@ counted.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -65,10 +66,17 @@ class LineReader:
         self._chunks = chunks
         self._rest: list[bytes] = []  # what has been read of a line whose end has not
 
-    def pools(self, max_lines: int) -> Iterator[list[Line] | Pause]:
-        """Yield pools of up to `max_lines` lines, and a pause where the input falls silent."""
+    def pools(
+        self, max_lines: int, max_bytes: Callable[[], float] = lambda: math.inf
+    ) -> Iterator[list[Line] | Pause]:
+        """Yield pools of lines, and a pause where the input falls silent.
+
+        Args:
+            max_lines: of a pool.
+            max_bytes: asked for each pool; the line that exceeds it is the pool's last.
+        """
         pool: list[Line] = []
-        begun = 0.0
+        begun, size, limit = 0.0, 0, 0.0
         for chunk in self._chunks:
             if isinstance(chunk, Pause):
                 if pool:
@@ -78,9 +86,10 @@ class LineReader:
                 continue
             for line in self._lines_of(chunk):
                 if not pool:
-                    begun = time.monotonic()
+                    begun, size, limit = time.monotonic(), 0, max_bytes()
                 pool.append(line)
-                if len(pool) == max_lines:
+                size += len(line.raw)
+                if len(pool) == max_lines or size > limit:
                     yield pool
                     pool = []
             if pool and time.monotonic() - begun >= _LONGEST_WAIT:

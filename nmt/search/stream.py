@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,45 @@ from nmt.search.translators import Pool
 
 TranslatePools = Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]]
 """Pools of lines to their translations, in order."""
+
+
+_POOL_SECONDS = 5.0  # that a pool should take; an estimate may be wrong by a factor of two
+_FIRST_BYTES = 2_000  # of the first pools, before anything is known: some 20 lines
+_MOST_GROWTH = 16  # from one pool to the next
+_HALF_LIFE = 10.0  # seconds after which what was measured counts half
+
+
+class Pace:
+    """How large pools may be, so that finished lines are written every few seconds.
+
+    The larger a pool, the better lines of one length can be found to go together; but a pool that
+    is not finished when a job is stopped has to be done again.
+    """
+
+    def __init__(self) -> None:
+        self.max_bytes = float(_FIRST_BYTES)
+        self._bytes = self._seconds = (
+            0.0  # done, and the time it took; what is long ago counts less
+        )
+        self._last_end = -math.inf
+
+    def finish(self, size: int, started: float) -> None:
+        """Learn that a pool is done.
+
+        Args:
+            size: bytes of its lines that are not blank.
+            started: when it was handed out. Several may be under way.
+        """
+        now = time.monotonic()
+        seconds = now - max(started, self._last_end)
+        self._last_end = now
+        if not size:
+            return
+        weight = 0.5 ** (seconds / _HALF_LIFE)
+        self._seconds = weight * self._seconds + seconds
+        self._bytes = weight * self._bytes + size
+        in_time = _POOL_SECONDS * self._bytes / max(self._seconds, 1e-9)
+        self.max_bytes = min(in_time, _MOST_GROWTH * max(self.max_bytes, size))
 
 
 @dataclass
@@ -75,25 +115,27 @@ def translate_stream(
             written, and what has been counted with it.
         counts: of the lines before these; counted on.
         render: makes what is written for a line.
-        pool_lines: lines that are translated together.
+        pool_lines: lines that are translated together, at most: see `Pace`.
 
     Raises:
         NMTError: if no line of the first pool has a translation; or if not as many lines went out
             as came in, which would be an error of ours.
     """
-    taken: deque[list[Line]] = deque()
+    pace = Pace()
+    taken: deque[tuple[list[Line], float]] = deque()  # pools, and when they were handed out
 
     def texts() -> Iterator[Pool | Pause]:
-        for pool in reader.pools(pool_lines):
+        for pool in reader.pools(pool_lines, lambda: pace.max_bytes):
             if isinstance(pool, Pause):
                 yield pool
             else:
-                taken.append(pool)
+                taken.append((pool, time.monotonic()))
                 yield [(line.text, line.prefix) for line in pool]
 
     started = time.monotonic() - counts.seconds
     for found in translate(texts()):
-        pool = taken.popleft()
+        pool, handed_out = taken.popleft()
+        pace.finish(sum(len(line.raw) for line in pool if line.text.strip()), handed_out)
         output = bytearray()
         for line, translation in zip(pool, found, strict=True):
             rendered = [

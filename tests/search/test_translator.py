@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +26,8 @@ from nmt.search.pieces import split_ids
 from nmt.search.render import Render, render_n_best, render_scored, render_text
 from nmt.search.stream import Counts, translate_stream
 from nmt.search.translation import BLANK, Translation
-from nmt.search.translator import Translator
+from nmt.search.translator import POOL_LINES, Translator
+from nmt.search.translators import Pool
 
 CPU = torch.device("cpu")
 LIMIT = 20  # source tokens of a piece, as the model file says
@@ -364,6 +367,52 @@ def test_a_last_line_that_is_blank_and_has_no_end_keeps_its_place(
     assert stream(copier(vocabulary)[0], data)[0] == expected
 
 
+class Clock:
+    """Time, and a translation that takes some."""
+
+    def __init__(self, seconds_each: float, ahead: int) -> None:
+        self.now = 0.0
+        self.seconds_each = seconds_each  # of a byte
+        self.ahead = ahead  # pools that are taken before the first is done
+        self.written: list[tuple[float, int]] = []  # when, and how many lines by then
+
+    def __call__(self, pools: Iterable[Pool | Pause]) -> Iterator[list[Translation]]:
+        taken = deque[Pool]()
+        coming = (pool for pool in pools if not isinstance(pool, Pause))
+        while True:
+            taken.extend(itertools.islice(coming, self.ahead - len(taken)))
+            if not taken:
+                return
+            pool = taken.popleft()
+            self.now += self.seconds_each * sum(len(line) + 1 for line, _ in pool)
+            yield [replace(BLANK, text="x")] * len(pool)
+
+    def write(self, _read: bytes, _written: bytes, counts: Counts) -> None:
+        self.written.append((self.now, counts.lines))
+
+
+@pytest.mark.parametrize("ahead", [1, 6])
+@pytest.mark.parametrize("lines_per_second", [1, 10, 100, 2_000])
+def test_lines_are_written_at_least_every_10_seconds(
+    monkeypatch: pytest.MonkeyPatch, lines_per_second: int, ahead: int
+) -> None:
+    clock = Clock(0.01 / lines_per_second, ahead)  # lines of 100 bytes
+    monkeypatch.setattr("nmt.search.stream.time.monotonic", lambda: clock.now)
+    text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
+    reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
+    translate_stream(
+        clock, reader, clock.write, Counts(), render=render_text, pool_lines=POOL_LINES
+    )
+    times, lines = zip((0.0, 0), *clock.written, strict=True)
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    # The first pools are made before it is known how fast the model is.
+    assert max(waits[ahead:]) <= 10
+    assert max(waits) <= 25
+    pools = [after - before for before, after in itertools.pairwise(lines)]
+    assert lines[-1] == 40_000
+    assert max(pools) >= min(POOL_LINES, 3 * lines_per_second)
+
+
 def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
     translator, _ = copier(vocabulary)
     long = b"the cat sees the dog and " * 5
@@ -403,7 +452,7 @@ def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         LineReader,
         "pools",
-        lambda self, n: (pool[:1] for pool in list(pools(self, n)) if pool),  # type: ignore[index]
+        lambda self, *limits: (pool[:1] for pool in list(pools(self, *limits)) if pool),  # type: ignore[index]
     )
     with pytest.raises(NMTError, match="3 lines came in, 1 went out"):
         stream(translator, b"a\nb\nc\n")
