@@ -19,7 +19,7 @@ from nmt.config import (
 from nmt.config_text import format_toml, parse_overrides, read_toml
 from nmt.errors import DataError, UsageError
 from nmt.model_config import TransformerConfig
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 
 
 def resolve(*layers: Layer) -> Recipe:

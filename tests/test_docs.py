@@ -18,8 +18,8 @@ from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
 from nmt.config_text import explanation
 from nmt.data.rules import RULES
 from nmt.model_config import MODEL_CONFIGS
-from nmt.models.presets import FAMILIES
-from nmt.models.registry import count_parameters, preset_values
+from nmt.models.presets import FAMILIES, preset_values
+from nmt.models.registry import count_parameters
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

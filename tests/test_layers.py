@@ -64,6 +64,13 @@ VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "
 
 HEAVY = ("torch", "numpy", "sentencepiece", "sacrebleu")
 
+WITHOUT_TORCH = (
+    *("nmt.data.folder", "nmt.data.prepare", "nmt.models.model_file", "nmt.models.presets"),
+    *("nmt.scoring.metrics", "nmt.search.prompt", "nmt.training.run_folder"),
+)
+"""Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
+journal, locks and finished jobs need is behind `nmt.search.prompt`."""
+
 
 def place(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
@@ -217,6 +224,43 @@ def test_names_say_what_a_module_is() -> None:
         if VAGUE_NAMES & {part.strip("_") for part in path.relative_to(ROOT).with_suffix("").parts}
     ]
     check(faults, f"a module is named after its concept, never {', '.join(sorted(VAGUE_NAMES))}")
+
+
+def loaded_with(path: Path) -> Iterator[str]:
+    """Yield the names that a module imports when it is loaded itself."""
+    waiting: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                yield str(node.module)
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                pass
+            case ast.FunctionDef():
+                pass  # not run yet
+            case _:
+                children = ast.iter_child_nodes(node)
+                waiting += [child for child in children if isinstance(child, ast.stmt)]
+
+
+def test_torch_is_loaded_only_where_it_computes() -> None:
+    files = {module_name(path): path for path in SOURCES}
+    faults = []
+    for name in WITHOUT_TORCH:
+        ways = {name: name}  # each module that is loaded, and by way of which others
+        waiting = [name]
+        while waiting:
+            module = waiting.pop()
+            for other in loaded_with(files[module]):
+                if within(other, "torch"):
+                    faults.append(f"{ways[module]} loads torch")
+                elif other in files and other not in ways:
+                    ways[other] = f"{ways[module]} -> {other}"
+                    waiting.append(other)
+    check(faults, f"{', '.join(WITHOUT_TORCH)} load no torch; import it inside functions")
 
 
 def test_the_command_line_starts_light() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from nmt.config import resolve_recipe
 from nmt.data.manifest import read_info
-from nmt.models.registry import find_preset, preset_values
+from nmt.models.presets import find_preset, preset_values
 
 ROOT = Path(__file__).parents[1]
 WMT14 = ROOT / "examples" / "wmt14"

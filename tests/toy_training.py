@@ -29,7 +29,7 @@ from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
 from nmt.models.model_file import ModelReader
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.training.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.distributed import Ranks

@@ -92,7 +92,7 @@ def needs_of(name: str, precision: str) -> Needs:
     from nmt.data.batches import LengthSums
     from nmt.data.prepare import BYTES_A_BYTE, BYTES_A_PAIR
     from nmt.models.flops import training_flops
-    from nmt.models.registry import preset_values
+    from nmt.models.presets import preset_values
     from nmt.training.disk_space import Need
     from nmt.training.memory import optimizer_without_values
 

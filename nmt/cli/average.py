@@ -37,7 +37,8 @@ def average(
     """
     from nmt import console
     from nmt.errors import UsageError
-    from nmt.training.average import average_models, select_checkpoints
+    from nmt.models.model_file import model_checksum
+    from nmt.training.run_folder import RunFolder
 
     if last is not None and best is not None:
         raise UsageError("--last and --best exclude each other")
@@ -45,12 +46,20 @@ def average(
     if count is not None:
         if len(paths) != 1:
             raise UsageError("--last and --best take one run folder")
-        paths = select_checkpoints(paths[0], role, count)
+        if not RunFolder(paths[0]).exists:
+            raise UsageError(f"{paths[0]}: not a run folder (it has no config.toml)")
     elif len(paths) < 2 or any(path.is_dir() for path in paths):
         raise UsageError("give one run folder with --last or --best, or two or more model files")
     if not out.parent.is_dir():
         raise UsageError(f"{out.parent}: no such folder")
     if out.exists() and not out.is_file():
         raise UsageError(f"{out}: is not a regular file; choose another --out")
+    if count is None:
+        for path in paths:
+            model_checksum(path)  # what is missing is told of before torch is loaded
+    from nmt.training.average import average_models, select_checkpoints
+
+    if count is not None:
+        paths = select_checkpoints(paths[0], role, count)
     average_models(paths, out)
     console.notice(f"{out}: the mean of {', '.join(path.name for path in paths)}")

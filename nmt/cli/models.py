@@ -75,7 +75,7 @@ def models(
 
 def _resolve(preset: str) -> Recipe:
     from nmt.config import resolve_recipe
-    from nmt.models.registry import find_preset, preset_values
+    from nmt.models.presets import find_preset, preset_values
 
     architecture = find_preset(preset).architecture
     return resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
@@ -84,7 +84,7 @@ def _resolve(preset: str) -> Recipe:
 def _show(name: str, *sizes: int) -> None:
     from nmt.cli.model_figures import model_figures
     from nmt.config_text import format_toml
-    from nmt.models.registry import find_preset
+    from nmt.models.presets import find_preset
 
     recipe = _resolve(name)
     figures = model_figures(recipe, *sizes)
@@ -124,8 +124,7 @@ def _side_by_side(a: dict[str, str], b: dict[str, str]) -> list[tuple[str, str, 
 
 def _list(vocab_size: int) -> None:
     from nmt import console
-    from nmt.models.presets import FAMILIES
-    from nmt.models.registry import count_parameters
+    from nmt.models.presets import BODY_PARAMETERS, FAMILIES
 
     rows: list[tuple[str, str, str, str]] = []
     ends = []
@@ -134,8 +133,7 @@ def _list(vocab_size: int) -> None:
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"
             differs = f"{parent}: {changes}" if changes else parent
-            recipe = _resolve(name)
-            count = count_parameters(recipe.architecture, recipe.model, vocab_size, vocab_size)
+            count = BODY_PARAMETERS[name] + vocab_size * _resolve(name).model.d_model
             rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
         ends.append(len(rows) - 1)
     console.print_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -154,7 +155,8 @@ def train(
     started = time.monotonic()
     from nmt.config import resolve_recipe
     from nmt.config_text import parse_overrides, read_toml
-    from nmt.models.registry import find_preset, preset_values
+    from nmt.data.manifest import read_info
+    from nmt.models.presets import find_preset, preset_values
 
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
@@ -181,6 +183,8 @@ def train(
             ("command line", given),
         ],
     )
+    if "WORLD_SIZE" not in os.environ:  # else a process would leave others waiting
+        read_info(data)  # no data folder: told of before torch is loaded
     if dry_run:
         from nmt import console
         from nmt.training.dry_run import dry_run as try_training

@@ -243,6 +243,7 @@ def translate(
     """
     from nmt.data.corpus import Encoding
     from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
+    from nmt.models.device import check_device
     from nmt.search.deadline import deadline as until
     from nmt.search.files import find_files
     from nmt.search.job import Job
@@ -253,6 +254,7 @@ def translate(
     from nmt.search.shard import Shard
     from nmt.search.translators import Translators
 
+    check_device(device)
     options = SearchOptions(
         beam_size=beam_size,
         n_best=n_best or 1,

@@ -1,7 +1,8 @@
 """The one file that translates: weights, configuration and vocabularies together.
 
 Checkpoints, averaged models and the models of a run folder are all of this format. It needs
-neither the data folder nor the recipe that it came from.
+neither the data folder nor the recipe that it came from. What a file says of its model is read
+without torch.
 """
 
 from __future__ import annotations
@@ -9,21 +10,20 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from nmt.config import model_config_from
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.model_config import ModelConfig
-from nmt.models.contract import TranslationModel
 from nmt.models.ctranslate2_manifest import is_export
-from nmt.models.registry import build_model
-from nmt.models.shapes_only import shapes_only
 from nmt.models.tensor_file import TensorFile, write_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nmt.models.contract import TranslationModel
 
 KIND = "a model file"
 FORMAT_VERSION = 2
@@ -61,6 +61,8 @@ class ModelCard:
 
     def build(self) -> TranslationModel:
         """Build the model with fresh weights."""
+        from nmt.models.registry import build_model
+
         return build_model(
             self.architecture, self.config, len(self.src_vocabulary), len(self.tgt_vocabulary)
         )
@@ -165,11 +167,9 @@ def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabu
 
 
 def _read_vocabulary(file: TensorFile, name: str, moses: Moses | None) -> Vocabulary:
-    model = file.read(name)
-    if model.dtype != torch.uint8:
-        raise DataError(f"{file.path}: damaged: {name} holds {model.dtype}, not bytes")
+    model = file.read_bytes(name)
     try:
-        return Vocabulary(model.numpy().tobytes(), moses)
+        return Vocabulary(model, moses)
     except DataError as error:
         raise DataError(f"{file.path}: damaged: {name}: {error}") from None
 
@@ -196,7 +196,22 @@ def model_checksum(path: Path) -> str:
     Raises:
         NMTError: if there is no model.
     """
-    return TensorFile(find_model(path), kind=KIND, version=FORMAT_VERSION).checksum
+    return _open(find_model(path)).checksum
+
+
+def read_card(path: Path) -> ModelCard:
+    """Read, without torch, what a model file says of its weights.
+
+    Raises:
+        DataError: see `ModelReader`.
+    """
+    file = _open(path)
+    file.verify()
+    return _read_card(file)
+
+
+def _open(path: Path) -> TensorFile:
+    return TensorFile(path, kind=KIND, version=FORMAT_VERSION, framework="numpy")
 
 
 def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
@@ -205,6 +220,8 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     Raises:
         DataError: if the file is damaged or its weights are not those of its configuration.
     """
+    from nmt.models.shapes_only import shapes_only
+
     reader = ModelReader(find_model(path))
     with shapes_only():  # no time is spent on weights that are replaced
         model = reader.card.build()
@@ -223,11 +240,15 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
 
 def _assign(model: TranslationModel, weights: dict[str, Tensor]) -> None:
     """Put weights in the place of a model's parameters, keeping tied ones tied."""
-    replaced = {id(p): torch.nn.Parameter(weights[n]) for n, p in model.named_parameters()}
+    from torch.nn import Parameter
+
+    replaced = {id(p): Parameter(weights[n]) for n, p in model.named_parameters()}
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, replaced[id(parameter)])
 
 
 def _bytes_tensor(data: bytes) -> Tensor:
+    import torch
+
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)

@@ -35,7 +35,6 @@ from nmt.models.relative_attention import RelativePositions
 
 _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
 
-PRECISIONS = ("fp32", "bf16", "int8")
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ROWS = 64  # for about so many rows oneDNN lays a weight out; it serves all numbers well
@@ -53,7 +52,7 @@ def pack(model: TranslationModel, precision: str) -> None:
 
     Args:
         model: in fp32, on the CPU; from now on it can only translate.
-        precision: one of `PRECISIONS`.
+        precision: one of a CPU's `device.PRECISIONS`.
 
     Raises:
         UsageError: if this torch or this CPU has no products of that precision.

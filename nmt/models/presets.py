@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nmt.config_values import Value
+from nmt.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,44 @@ PRESETS: dict[str, Preset] = {
 }
 """All of them, by name."""
 
+BODY_PARAMETERS = {
+    "transformer_base": 44_101_632,
+    "transformer_big": 176_283_648,
+    "transformer_big_en_fr": 176_283_648,
+    "transformer_small": 5_520_384,
+    "transformer_low_resource": 5_520_384,
+    "transformer_tiny": 922_624,
+    "transformer_modern": 44_105_728,
+    "transformer_modern_small": 5_533_952,
+    "transformer_deep_shallow": 46_211_072,
+    "transformer_relative": 44_152_320,
+    "transformer_local": 44_101_632,
+    "transformer_base_heads1": 44_101_632,
+    "transformer_base_heads4": 44_101_632,
+    "transformer_base_heads16": 44_101_632,
+    "transformer_base_heads32": 44_101_632,
+    "transformer_base_dk16": 37_023_744,
+    "transformer_base_dk32": 39_383_040,
+    "transformer_base_layers2": 14_700_544,
+    "transformer_base_layers4": 29_401_088,
+    "transformer_base_layers8": 58_802_176,
+    "transformer_base_dmodel256": 17_344_512,
+    "transformer_base_dmodel1024": 125_927_424,
+    "transformer_base_dff1024": 31_506_432,
+    "transformer_base_dff4096": 69_292_032,
+    "transformer_base_dropout0": 44_101_632,
+    "transformer_base_dropout0.2": 44_101_632,
+    "transformer_base_smoothing0": 44_101_632,
+    "transformer_base_smoothing0.2": 44_101_632,
+    "transformer_base_learned_positions": 45_150_208,
+    "conv_seq2seq": 57_195_520,
+    "conv_seq2seq_small": 5_382_656,
+    "rnn_attention": 44_077_568,
+    "rnn_attention_small": 5_253_376,
+}
+"""Parameters of a preset's model besides its tokens' vectors, d_model for each token: counted here,
+since building models to count them takes torch, and that takes seconds."""
+
 FEW_PAIRS = 100_000
 _MANY_PAIRS = 1_000_000
 
@@ -219,3 +258,21 @@ def preset_for(pairs: int, *, gpu: bool) -> tuple[str, str]:
     if pairs < _MANY_PAIRS:
         return "transformer_small", f"the data has only {pairs:,} pairs"
     return "transformer_base", f"the data has {pairs:,} pairs, and there is a GPU"
+
+
+def find_preset(name: str) -> Preset:
+    """Return a preset by its name.
+
+    Raises:
+        UsageError: naming the nearest preset.
+    """
+    if name not in PRESETS:
+        raise UsageError(f"unknown model {name!r}{did_you_mean(name, PRESETS)}")
+    return PRESETS[name]
+
+
+def preset_values(name: str) -> dict[str, Value]:
+    """Return all that a preset and its ancestors set."""
+    preset = find_preset(name)
+    inherited = preset_values(preset.parent) if preset.parent else {}
+    return inherited | dict(preset.changes)

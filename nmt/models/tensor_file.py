@@ -2,6 +2,8 @@
 
 safetensors holds no code and no pickle, so a file from a stranger can be opened. What it lacks is
 a checksum: a SHA-256 over the header and all tensors stands in the file's metadata.
+
+Header and arrays are read without torch, which takes seconds to load.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from nmt.errors import DataError, NMTError
 from nmt.files import atomic_path, check_room
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def write_tensors(
@@ -30,6 +34,8 @@ def write_tensors(
     version: int,
 ) -> None:
     """Write a file whole or not at all; `kind` and `version` say what it is to `TensorFile`."""
+    from safetensors.torch import save_file
+
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(header, sort_keys=True)
     metadata = {
@@ -52,8 +58,17 @@ def write_tensors(
 class TensorFile:
     """An open file: its header, and tensors read one at a time."""
 
-    def __init__(self, path: Path, *, kind: str, version: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        kind: str,
+        version: int,
+        framework: Literal["pt", "numpy"] = "pt",
+    ) -> None:
         """Open and check the header.
+
+        framework: what is read: tensors, or arrays; the latter without torch.
 
         Raises:
             DataError: if the file is missing, cut short, of another kind or of another version.
@@ -62,7 +77,7 @@ class TensorFile:
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         try:
-            self._file = cast(Any, safe_open(path, framework="pt"))
+            self._file = cast(Any, safe_open(path, framework=framework))
         except SafetensorError as error:
             raise DataError(f"{path}: damaged, or not a file that nmt wrote ({error})") from None
         metadata = self._file.metadata() or {}
@@ -88,10 +103,19 @@ class TensorFile:
 
     def read(self, name: str) -> Tensor:
         """Read one tensor."""
-        if name not in self.names:
-            raise DataError(f"{self.path}: damaged: it lacks {name!r}")
-        tensor: Tensor = self._file.get_tensor(name)
+        tensor: Tensor = self._get(name)
         return tensor
+
+    def read_bytes(self, name: str) -> bytes:
+        """Read a tensor of bytes.
+
+        Raises:
+            DataError: if it holds anything else.
+        """
+        found = self._get(name)
+        if _type_of(found) != "torch.uint8":
+            raise DataError(f"{self.path}: damaged: {name} holds {_type_of(found)}, not bytes")
+        return bytes(_content(found))
 
     def verify(self) -> None:
         """Compare the checksum.
@@ -102,13 +126,34 @@ class TensorFile:
         if _checksum(self._header_text, self._read_all()) != self.checksum:
             raise DataError(f"{self.path}: damaged: its checksum does not match its content")
 
-    def _read_all(self) -> Iterator[tuple[str, Tensor]]:
-        return ((name, self.read(name)) for name in self.names)
+    def _get(self, name: str) -> Any:
+        if name not in self.names:
+            raise DataError(f"{self.path}: damaged: it lacks {name!r}")
+        try:
+            return self._file.get_tensor(name)
+        except (AttributeError, TypeError):  # no type of NumPy's
+            raise DataError(f"{self.path}: damaged: {name!r} has an unknown type") from None
+
+    def _read_all(self) -> Iterator[tuple[str, Tensor | NDArray[Any]]]:
+        return ((name, self._get(name)) for name in self.names)
 
 
-def _checksum(header: str, tensors: Iterator[tuple[str, Tensor]]) -> str:
+def _checksum(header: str, tensors: Iterator[tuple[str, Tensor | NDArray[Any]]]) -> str:
     digest = hashlib.sha256(header.encode())
     for name, tensor in tensors:
-        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        digest.update(f"\n{name} {_type_of(tensor)} {tuple(tensor.shape)}\n".encode())
+        digest.update(_content(tensor))
     return digest.hexdigest()
+
+
+def _type_of(tensor: Tensor | NDArray[Any]) -> str:
+    """Return torch's name of a type, which NumPy's is the end of: `torch.float32`."""
+    return f"torch.{str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _content(tensor: Tensor | NDArray[Any]) -> memoryview:
+    if isinstance(tensor, np.ndarray):
+        return tensor.reshape(-1).view(np.uint8).data
+    import torch
+
+    return tensor.flatten().view(torch.uint8).numpy().data

@@ -13,11 +13,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from nmt.models.contract import AttentionWeights
 from nmt.svg import FAINT, PALETTE, document, legible, text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nmt.models.contract import AttentionWeights
 
 THRESHOLD = 0.05
 """A smaller weight has no line: most weights are, and hardly anyone would see them."""

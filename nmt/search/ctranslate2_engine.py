@@ -19,7 +19,7 @@ from typing import Any
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.models.ctranslate2_manifest import CARD, Export
-from nmt.models.model_file import ModelReader
+from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, room
 from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
@@ -179,6 +179,20 @@ def _batches(
         yield batch
 
 
+def count_gpus() -> int:
+    """Return the GPUs that CTranslate2 can use."""
+    count: int = _ctranslate2().get_cuda_device_count()
+    return count
+
+
+def _ctranslate2() -> Any:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
+    return ctranslate2
+
+
 def load(
     folder: Path,
     options: SearchOptions,
@@ -204,11 +218,8 @@ def load(
         UsageError: if CTranslate2 is not installed, or has no such options or no such type here.
         DataError: if the export is damaged.
     """
-    try:
-        import ctranslate2
-    except ImportError:
-        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
-    export, card = Export.open(folder), ModelReader(folder / CARD).card
+    ctranslate2 = _ctranslate2()
+    export, card = Export.open(folder), read_card(folder / CARD)
     longest = options.longest(card.max_src_tokens)
     if longest >= export.positions:
         raise UsageError(

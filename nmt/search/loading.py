@@ -11,10 +11,10 @@ import torch
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
-from nmt.models.device import DTYPES, choose_device
+from nmt.models.device import PRECISIONS, choose_device, dtype_of
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.model_file import load_model
-from nmt.models.packed_weights import PRECISIONS, pack
+from nmt.models.packed_weights import pack
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     Raises:
         UsageError: naming the nearest one.
     """
-    known = tuple(DTYPES) if device.type == "cuda" else PRECISIONS
+    known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
     if precision not in known:
         raise UsageError(
             f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
@@ -81,6 +81,6 @@ def check_precision(precision: str, device: torch.device) -> None:
 def _make_ready(model: TranslationModel, device: torch.device, precision: str) -> None:
     model.eval()
     if device.type == "cuda":
-        model.to(device=device, dtype=DTYPES[precision])
+        model.to(device=device, dtype=dtype_of(precision))
     else:
         pack(model, precision)

@@ -1,5 +1,7 @@
 """Lines in, translations out: subwords, pieces of what is too long, an engine, text again.
 
+Nothing here needs torch but to load a model that does: CTranslate2 starts without.
+
 What a line's translation is does not depend on the lines beside it: batches only decide how fast
 it comes, to rounding.
 """
@@ -12,17 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
-from nmt.models.contract import TranslationModel
-from nmt.models.ensemble import Ensemble
-from nmt.search.alignment import Aligner, Alignment, Floats
+from nmt.search.alignment import Alignment, Floats
 from nmt.search.attention_picture import draw_attention
 from nmt.search.engine import Engine, Found, Hypothesis, Source
-from nmt.search.loading import load_models
 from nmt.search.options import SearchOptions
 from nmt.search.pieces import (
     WORD_START,
@@ -32,9 +30,15 @@ from nmt.search.pieces import (
     translated_separator,
 )
 from nmt.search.sentences import Sentence, split_sentences
-from nmt.search.shortlist import Shortlist
-from nmt.search.torch_engine import TorchEngine
 from nmt.search.translation import BLANK, Translation
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.models.contract import TranslationModel
+    from nmt.models.ensemble import Ensemble
+    from nmt.search.aligner import Aligner
+    from nmt.search.shortlist import Shortlist
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -107,6 +111,10 @@ class Translator:
             alignment: whether translations are to have alignments; an ensemble's are the first
                 model's.
         """
+        from nmt.models.ensemble import Ensemble
+        from nmt.search.aligner import Aligner
+        from nmt.search.torch_engine import TorchEngine
+
         options = options or SearchOptions()
         barred_ids = tuple({*options.barred_ids, *tgt_vocabulary.barred_ids})
         engine = TorchEngine(
@@ -158,6 +166,9 @@ class Translator:
             DataError: if a file is missing, damaged or of another version.
             UsageError: if the device has no such precision, or models do not belong together.
         """
+        from nmt.search.loading import load_models
+        from nmt.search.shortlist import Shortlist
+
         loaded = load_models(path, device=device, precision=precision)
         vocabularies = loaded.src_vocabulary, loaded.tgt_vocabulary
         listed = None if shortlist is None else Shortlist.open(Path(shortlist), *vocabularies)

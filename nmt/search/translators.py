@@ -16,14 +16,12 @@ from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from typing import Self
 
-import torch
-
 from nmt.data.workers import PAUSE, Pause, Workers
 from nmt.errors import UsageError
 from nmt.models.allocator import keep_freed_memory
-from nmt.models.device import choose_device
+from nmt.models.device import choose_device, gpus_of
+from nmt.search.ctranslate2_engine import count_gpus
 from nmt.search.ctranslate2_engine import load as load_export
-from nmt.search.loading import check_precision
 from nmt.search.setup import Setup
 from nmt.search.translation import BLANK, Translation
 from nmt.search.translator import Translator
@@ -70,19 +68,27 @@ class Translators:
         Raises:
             UsageError: if workers are no number, or there are not as many GPUs.
         """
-        chosen = choose_device(device)
-        count = _number_of(workers, chosen, threads)
+        _check_workers(workers)
         if setup.is_export:
+            gpus = gpus_of(device, count_gpus)
+            count = _number_of(workers, gpus, threads)
             translator = load_export(
                 setup.models[0],
                 setup.options,
-                device=chosen.type,
+                device="cuda" if gpus else "cpu",
                 workers=count,
                 threads=threads or max(1, _cores() // count),
                 batch_tokens=batch_tokens,
                 split=setup.split,
             )
             return cls(translator, None, count)  # it has workers of its own
+        chosen = choose_device(device)
+        import torch  # which takes seconds, and the answers above need none
+
+        from nmt.search.loading import check_precision
+
+        gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
+        count = _number_of(workers, gpus, threads)
         precision = setup.precision or "fp32"
         check_precision(precision, chosen)
         load = partial(
@@ -189,6 +195,8 @@ class _OnCpu:
     threads: int
 
     def __call__(self, lines: Pool) -> Found:
+        import torch
+
         torch.set_num_threads(self.threads)
         return _translate(self.translator, lines)
 
@@ -203,6 +211,8 @@ class _OnGpu:
 
     def __call__(self, lines: Pool) -> Found:
         if not self.translator:
+            import torch
+
             with self.taken.get_lock():
                 number, self.taken.value = self.taken.value, self.taken.value + 1
             device = torch.device("cuda", number)
@@ -218,14 +228,16 @@ def _translate(
     return translator.translate(lines, prefixes, on_progress=on_progress)
 
 
-def _number_of(workers: str, device: torch.device, threads: int | None) -> int:
-    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
-    if workers == "auto":
-        return gpus or max(1, _cores() // (threads or 1))
-    if not (workers.isdecimal() and 1 <= int(workers) <= _MOST_WORKERS):
+def _check_workers(workers: str) -> None:
+    if workers != "auto" and not (workers.isdecimal() and 1 <= int(workers) <= _MOST_WORKERS):
         raise UsageError(
             f"--workers {workers!r} is neither auto nor a number from 1 to {_MOST_WORKERS}"
         )
+
+
+def _number_of(workers: str, gpus: int, threads: int | None) -> int:
+    if workers == "auto":
+        return gpus or max(1, _cores() // (threads or 1))
     if gpus and int(workers) > gpus:
         raise UsageError(f"--workers {workers}: this machine has {gpus} GPUs, and each has one")
     return int(workers)

@@ -56,11 +56,9 @@ def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
     """Return a run's newest (role `update`) or best (role `best`) checkpoints.
 
     Raises:
-        UsageError: if the folder holds no run, or fewer checkpoints than asked for.
+        UsageError: if the run has fewer checkpoints than asked for.
     """
     folder = RunFolder(run)
-    if not folder.exists:
-        raise UsageError(f"{run}: no run folder (it has no config.toml)")
     found = checkpoints_of(folder, role)
     if role == "best":
         metric = folder.best_metric()

@@ -19,7 +19,7 @@ from nmt.data.permutation import Indices
 from nmt.data.stream import Cut, Position, Update
 from nmt.errors import NMTError, UsageError
 from nmt.files import megabytes
-from nmt.models.device import DTYPES
+from nmt.models.device import dtype_of
 from nmt.models.out_of_memory import memory_errors
 from nmt.training.disk_space import Need
 from nmt.training.distributed import Ranks
@@ -115,7 +115,7 @@ def dry_run(
         recipe.training, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes
     )
     flops = trainer.flops(found.lengths) / found.updates
-    rate = matrix_product_rate(device, DTYPES[recipe.training.precision])
+    rate = matrix_product_rate(device, dtype_of(recipe.training.precision))
     figures = _try(trainer, largest, rate)
     return [
         ("preset", recipe.preset),

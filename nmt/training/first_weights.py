@@ -10,7 +10,7 @@ from nmt.config import Recipe, TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.models.contract import TranslationModel
-from nmt.models.device import DTYPES
+from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, model_checksum
 from nmt.models.tied import first_few
 from nmt.training.distributed import Ranks
@@ -64,7 +64,7 @@ def first_weights(
         if ranks.is_first and warm_from is not None:
             remarks += warm_start(model, card, warm_from)
     frozen = freeze(model, config.freeze)
-    weights = FlatWeights(model, DTYPES[config.precision])
+    weights = FlatWeights(model, dtype_of(config.precision))
     if frozen:
         trained, count = len(weights.trainable), len(weights.master)
         remarks.append(

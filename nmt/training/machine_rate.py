@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.models.device import DTYPES
+from nmt.models.device import dtype_of
 from nmt.models.linear import onednn_product
 from nmt.training.distributed import Ranks
 
@@ -46,7 +46,7 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
     """Return the FLOP/s of all ranks together, and a warning if fp32 were faster, or nothing."""
-    rate = matrix_product_rate(device, DTYPES[precision])
+    rate = matrix_product_rate(device, dtype_of(precision))
     total: float = sum(ranks.gather(rate))
     plain = matrix_product_rate(device, torch.float32) if precision != "fp32" else 0.0
     if rate >= plain:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from nmt.config import Recipe
 from nmt.data.batches import Batch
-from nmt.models.device import DTYPES
+from nmt.models.device import dtype_of
 from nmt.models.dropout import forget_masks
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only
@@ -38,7 +38,7 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
     content, and what is alive is added up. It runs as on a CPU: the fused attention of GPUs keeps
     no scores and needs less. What a matrix product takes inside is not seen.
     """
-    dtype = DTYPES[recipe.training.precision]
+    dtype = dtype_of(recipe.training.precision)
     forget_masks(torch.device("meta"))  # those of an earlier call, which would not be counted
     with torch.device("meta"):
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes).to(dtype)
@@ -66,7 +66,7 @@ def optimizer_without_values(recipe: Recipe, vocabulary_sizes: tuple[int, int]) 
     """Return all vectors that training keeps, which have sizes and no content."""
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
-        weights = FlatWeights(model, DTYPES[recipe.training.precision])
+        weights = FlatWeights(model, dtype_of(recipe.training.precision))
         return Optimizer(weights, recipe.training, recipe.model.d_model)
 
 

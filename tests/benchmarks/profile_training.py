@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from nmt.config import resolve_recipe
 from nmt.config_text import parse_overrides
 from nmt.data.stream import Update
-from nmt.models.registry import find_preset, preset_values
+from nmt.models.presets import find_preset, preset_values
 from nmt.training import launch
 from nmt.training.meter import Window
 from nmt.training.trainer import Trainer

@@ -33,7 +33,7 @@ from benchmarks.report import publish, spread, table
 from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 
 pytestmark = [
     pytest.mark.benchmark,

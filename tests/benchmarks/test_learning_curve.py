@@ -34,7 +34,7 @@ from benchmarks.report import publish, publish_picture, spread, table
 from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 from nmt.plot import Panel, Series, draw_curves
 from nmt.scoring.metrics import Score, score
 

@@ -20,7 +20,7 @@ from benchmarks.textbook import Textbook, tokens_per_second
 from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 
 
 def main(data: str, preset: str, device: str, precision: str, *counts: str) -> None:

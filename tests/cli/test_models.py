@@ -15,8 +15,8 @@ from pairs import batch_of
 from nmt.config import Recipe, resolve_recipe
 from nmt.config_text import format_toml, read_toml
 from nmt.files import megabytes
-from nmt.models.presets import FAMILIES, PRESETS
-from nmt.models.registry import ARCHITECTURES, count_parameters, preset_values
+from nmt.models.presets import BODY_PARAMETERS, FAMILIES, PRESETS, preset_values
+from nmt.models.registry import ARCHITECTURES, count_parameters
 from nmt.training.memory import micro_batch_bytes
 
 Nmt = Callable[..., Any]
@@ -63,6 +63,16 @@ def test_the_table_lists_every_preset(nmt: Nmt) -> None:
     by_name = {row[0]: row[1:] for row in rows}
     assert by_name["transformer_base"][1:] == ["class defaults", "63.0M"]
     assert by_name["transformer_big"][1].startswith("transformer_base: d_model=1024, d_ff=4096")
+
+
+@pytest.mark.parametrize("vocab_size", [1_000, 37_000])
+def test_the_table_counts_what_the_models_have(nmt: Nmt, vocab_size: int) -> None:
+    _, *rows = rows_in(nmt("models", "--vocab-size", str(vocab_size)).stdout)
+    counts = {
+        name: BODY_PARAMETERS[name] + vocab_size * resolved(name).model.d_model for name in PRESETS
+    }
+    assert counts == {name: parameters(name, vocab_size) for name in PRESETS}
+    assert {row[0]: row[3] for row in rows} == {n: f"{c / 1e6:.1f}M" for n, c in counts.items()}
 
 
 def test_a_terminal_shows_lines_between_families(nmt: Nmt, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,7 +289,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--sample", "--top-p", "1.5"], 2, "top-p is 1.5"),
         (["--min-tokens", "9", "--max-tokens", "3"], 2, "min-tokens is 9 and max-tokens 3"),
         (["--shard", "9/8"], 2, "--shard 9/8: is not I/N, such as 3/8"),
-        (["--precision", "fp23"], 2, "unknown precision 'fp23' on cpu; did you mean 'fp32'?"),
+        (["--precision", "fp23"], 2, "unknown precision 'fp23'; did you mean 'fp32'?"),
         (["--device", "cudda"], 2, "unknown device 'cudda'; did you mean 'cuda'?"),
         (["--length-penalty", "inf"], 2, "length penalty is inf"),
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),

@@ -15,8 +15,7 @@ from nmt.model_config import ModelConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.dropout import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
-from nmt.models.presets import FAMILIES, PRESETS, preset_for
-from nmt.models.registry import preset_values
+from nmt.models.presets import FAMILIES, PRESETS, preset_for, preset_values
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer

@@ -12,7 +12,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from nmt.errors import DataError, NMTError
-from nmt.models import tensor_file
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 TENSORS = {
@@ -169,7 +168,7 @@ def test_a_failed_write_leaves_the_earlier_file_and_nothing_else(
         file.write_bytes(b"half of it")
         raise failure
 
-    monkeypatch.setattr(tensor_file, "save_file", fail)
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
     with pytest.raises(expected):
         write_tensors(path, {}, {}, kind="a test file", version=3)
     assert path.read_bytes() == before

@@ -14,13 +14,8 @@ from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
-from nmt.search.alignment import (
-    Aligner,
-    Alignment,
-    align_words,
-    between_tokens,
-    pharaoh,
-)
+from nmt.search.aligner import Aligner, between_tokens
+from nmt.search.alignment import Alignment, align_words, pharaoh
 from nmt.search.engine import Ids
 
 # Rows of the states that predict two tokens and eos, columns of three tokens and eos.

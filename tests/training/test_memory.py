@@ -12,7 +12,7 @@ from toy_training import recipe
 from nmt.config_values import Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
-from nmt.models.device import DTYPES
+from nmt.models.device import dtype_of
 from nmt.models.registry import build_model, count_parameters
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.freezing import freeze
@@ -31,7 +31,7 @@ def test_weights_take_what_their_vectors_take(values: dict[str, Value]) -> None:
     asked = recipe(**values)
     model = build_model("transformer", asked.model, *SIZES)
     freeze(model, asked.training.freeze)
-    weights = FlatWeights(model, DTYPES[asked.training.precision])
+    weights = FlatWeights(model, dtype_of(asked.training.precision))
     optimizer = Optimizer(weights, asked.training, asked.model.d_model)
     held = [*optimizer.vectors().values(), weights.gradient]
     parameters = list(model.parameters())
@@ -64,7 +64,7 @@ def test_what_weights_take_is_known_before_there_are_any(
 def test_a_micro_batch_takes_what_the_profiler_sees(data: Path, precision: str) -> None:
     asked = recipe(precision=precision, d_model=64, d_ff=128)
     batch = collate(*DataFolder.open(data).train.rows(np.arange(40)))
-    model = build_model("transformer", asked.model, *SIZES).to(DTYPES[precision])
+    model = build_model("transformer", asked.model, *SIZES).to(dtype_of(precision))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     with torch.profiler.profile(profile_memory=True) as profiler:

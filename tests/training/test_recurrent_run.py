@@ -18,7 +18,7 @@ import nmt
 from nmt.config import resolve_recipe
 from nmt.config_values import Value
 from nmt.errors import Stopped
-from nmt.models.registry import preset_values
+from nmt.models.presets import preset_values
 from nmt.training.launch import launch
 
 OWN: dict[str, Value] = {"d_hidden": 32, "micro_batch_tokens": 400, "max_updates": 16}

@@ -1,0 +1,90 @@
+"""What torch is not needed for is answered before it is loaded, which takes seconds."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# Runs commands one after the other in a process that cannot load torch.
+PROGRAM = """
+import contextlib, io, json, sys
+sys.modules["torch"] = None
+from nmt.cli import main
+answers = []
+for words in json.load(sys.stdin):
+    sys.argv = ["nmt", *words]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as end:
+            answers.append((end.code, said.getvalue()))
+        except ImportError as error:
+            answers.append((None, f"{words}: {error}"))
+print(json.dumps(answers))
+"""
+
+
+def test_what_needs_no_torch_loads_none(
+    nmt: Callable[..., Any], model_file: Path, tmp_path: Path
+) -> None:
+    text, done, held, run = (tmp_path / name for name in ("in", "done", "held", "run"))
+    text.write_text("the cat\n")
+    run.mkdir()
+    files = ("--input", text, "--output")
+    finished = ("translate", model_file, *files, done)
+    assert nmt(*finished, "--workers", "1").status == 0
+    cases: list[tuple[tuple[str | Path, ...], int, str]] = [
+        (finished, 0, "translated already"),
+        (("translate", model_file, *files, held), 75, "held: another job is at work"),
+        (
+            ("translate", model_file, "--lock", tmp_path / "lock"),
+            75,
+            "lock: another job is at work",
+        ),
+        (("translate", tmp_path / "none.safetensors"), 1, "none.safetensors: no such file"),
+        (("translate", run), 1, "run: no model in this folder"),
+        (("translate", text), 1, "in: damaged, or not a file that nmt wrote"),
+        (("translate", model_file, "--precision", "fp23"), 2, "unknown precision"),
+        (("translate", model_file, "--device", "gpu"), 2, "unknown device 'gpu'"),
+        (("translate", model_file, "--shortlist", run), 1, "run: no such file"),
+        (("translate", model_file, "--input", tmp_path / "none"), 1, "No such file"),
+        (("train", run, "--out", run, "--model", "transformer_tiny"), 1, "run: this is no data"),
+        (("train", run, "--out", run, "--model", "bert"), 2, "unknown model 'bert'"),
+        (
+            ("train", run, "--out", run, "--model", "conv_seq2seq", "--set", "x=1"),
+            2,
+            "unknown key 'x'",
+        ),
+        (("average", text, run / "none", "--out", run / "out"), 1, "in: damaged, or not a file"),
+        (("average", run, "--last", "2", "--out", run / "out"), 2, "run: not a run folder"),
+        (("models",), 0, ""),
+        (("score", text, text), 0, ""),
+        (("data", run), 1, "run: this is no data folder"),
+    ]
+    if find_spec("ctranslate2") is not None:
+        export = tmp_path / "export"
+        assert nmt("export", "ctranslate2", model_file, export).status == 0
+        search = ("--length-penalty-form", "power", "--max-extra-tokens", "3", "--threads", "1")
+        cases.append((("translate", export, *files, tmp_path / "out", *search), 0, "lines_out"))
+    job = (tmp_path / ".held.journal").open("ab")
+    lock = (tmp_path / "lock").open("ab")
+    with job, lock:
+        for file in (job, lock):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=json.dumps([[str(word) for word in words] for words, _, _ in cases]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    for (words, status, message), (found, said) in zip(cases, json.loads(ran.stdout), strict=True):
+        assert found == status, f"{words}: {said}"
+        assert message in said
