@@ -9,6 +9,7 @@ holds it. This module knows nothing of torch.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from nmt.model_config import MODEL_CONFIGS, ModelConfig
 
 Layer = tuple[str, Mapping[str, object]]
 """Where values come from, as the user knows it, and the values by key."""
+
+
+_MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +84,9 @@ class TrainingConfig:
     )
     matmul: str = value(
         "auto",
-        "Library of fp32 matrix products on CPUs; auto: the faster of the two here, found by "
-        "timing and kept when the run goes on.",
-        choices=("auto", "torch", "onednn"),
+        "Library of fp32 matrix products on CPUs: torch, onednn, or auto for the faster one of "
+        "each kind of product, found by timing and kept when the run goes on. "
+        "onednn:forward,weight leaves the kind input to torch, and so on.",
     )
     label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
@@ -166,6 +170,8 @@ class TrainingConfig:
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""
         found = []
+        if not _MATMUL.fullmatch(self.matmul):
+            found.append(f"matmul cannot be {self.matmul!r}: give auto, torch or onednn")
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
         return found

@@ -1,29 +1,39 @@
 """Matrix products of models, by whichever of the CPU's two libraries is faster here.
 
 torch hands fp32 products to MKL, which leaves AMD's AVX-512 units idle; oneDNN, also inside torch,
-then is twice as fast. On CPUs without AVX-512 MKL leads. So both are timed, and the recipe's
-`matmul` notes the choice. oneDNN's operator is a private one of torch: where it is missing, or
-gives other results, torch's own way remains. The weights of a model that only translates may be
-packed (`packed_weights`).
+then is twice as fast. Elsewhere either may lead, and not for all kinds of product. So both are
+timed on the shapes of the model, for each kind, and the recipe's `matmul` notes the choice.
+oneDNN's operator is a private one of torch: where it is missing, or gives other results, torch's
+own way remains. The weights of a model that only translates may be packed (`packed_weights`).
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
+Kind = Literal["forward", "input", "weight"]
+"""A product of a linear layer: its output, or the gradient of its input or of its weight."""
+
+_KINDS: tuple[Kind, ...] = ("forward", "input", "weight")
+
 
 @dataclass
 class _Choice:
-    library: str = "torch"
-    any_packed: bool = False  # which, unlike a dictionary, is nothing to a compiler
+    """Of flags, which unlike a dictionary or a set are nothing to a compiler."""
+
+    forward: bool = False  # by oneDNN, and so on
+    input: bool = False
+    weight: bool = False
+    any_packed: bool = False
 
 
 _choice = _Choice()
@@ -35,8 +45,13 @@ _packed = WeakTensorKeyDictionary()
 
 
 def use_library(name: str) -> None:
-    """Let this process compute fp32 products on CPUs by `torch` or by `onednn`."""
-    _choice.library = name
+    """Let this process compute fp32 products on CPUs by `torch` or by `onednn`.
+
+    `onednn:forward,weight` leaves the gradients of inputs to torch, and so on.
+    """
+    library, _, kinds = name.partition(":")
+    for kind in _KINDS:
+        setattr(_choice, kind, library == "onednn" and (not kinds or kind in kinds.split(",")))
 
 
 def use_packed(weight: Tensor, product: Product) -> None:
@@ -45,8 +60,8 @@ def use_packed(weight: Tensor, product: Product) -> None:
     _choice.any_packed = True
 
 
-def _onednn_serves(x: Tensor) -> bool:
-    return _choice.library == "onednn" and x.dtype == torch.float32 and x.device.type == "cpu"
+def _is_fp32_on_cpu(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu"
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -60,9 +75,10 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     return product
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Return a (n, m) b (m, k); without a gradient."""
-    return onednn_product(a, b.t()) if _onednn_serves(a) else a @ b
+def matmul(a: Tensor, b: Tensor, kind: Kind) -> Tensor:
+    """Return a (n, m) b (m, k), which is a product of that kind; without a gradient."""
+    by_onednn = getattr(_choice, kind) and _is_fp32_on_cpu(a)
+    return onednn_product(a, b.t()) if by_onednn else a @ b
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -70,7 +86,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if _choice.any_packed and weight in _packed:
         packed: Product = _packed[weight]
         return packed(x, bias)
-    if not _onednn_serves(x):
+    some = _choice.forward or _choice.input or _choice.weight
+    if not (some and _is_fp32_on_cpu(x)):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])  # (n, i)
     product: Tensor = _OneDNNLinear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
@@ -78,12 +95,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class _OneDNNLinear(torch.autograd.Function):
-    """F.linear on two dimensions; its three products go through oneDNN."""
+    """F.linear on two dimensions; of its three products some or all go through oneDNN."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return onednn_product(x, weight, bias)
+        return (onednn_product if _choice.forward else F.linear)(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -91,50 +108,85 @@ class _OneDNNLinear(torch.autograd.Function):
         gradient = gradients[0].contiguous()  # (n, o)
         wanted = ctx.needs_input_grad
         return (
-            onednn_product(gradient, weight.t()) if wanted[0] else None,
-            onednn_product(gradient.t(), x.t()) if wanted[1] else None,
+            matmul(gradient, weight, "input") if wanted[0] else None,
+            matmul(gradient.t(), x, "weight") if wanted[1] else None,
             gradient.sum(0) if wanted[2] else None,
         )
 
 
-def fastest_library(width: int) -> str:
-    """Return the library whose three products of a linear layer take less time here.
+_TIMED_WORK = 1 << 29
+"""Multiply-adds of a product that is timed, where it has over 256 rows: 10 ms of two fast cores."""
 
-    oneDNN must also agree with torch to rounding. It takes some tenths of a second.
+_TIMING_SECONDS = 0.7
+
+
+def fastest_library(weights: Mapping[tuple[int, int], int], rows: int) -> str:
+    """Return what `use_library` takes: the library that takes less time here, for each kind.
+
+    oneDNN must also agree with torch to rounding. It takes about a second, or some where the
+    vocabulary is large.
 
     Args:
-        width: D, of the model.
+        weights: how many there are of each shape (o, i).
+        rows: n, the tokens of a micro-batch.
     """
-    random = torch.Generator().manual_seed(0)
-    rows, wider = max(256, (1 << 20) // width), 2 * width  # about as many tokens as are at work
-    x, weight, gradient = (
-        torch.randn(shape, generator=random)
-        for shape in ((rows, width), (wider, width), (rows, wider))
-    )
-
-    def by_torch() -> list[Tensor]:
-        return [F.linear(x, weight), gradient @ weight, gradient.t() @ x]
-
-    def by_onednn() -> list[Tensor]:
-        return [
-            onednn_product(x, weight),
-            onednn_product(gradient, weight.t()),
-            onednn_product(gradient.t(), x.t()),
-        ]
-
+    torchs, onednns = dict.fromkeys(_KINDS, 0.0), dict.fromkeys(_KINDS, 0.0)
     try:
-        pairs = zip(by_torch(), by_onednn(), strict=True)
-        agree = all(torch.allclose(a, b, rtol=1e-4, atol=1e-3) for a, b in pairs)
+        for shape, count in weights.items():
+            for kind, (by_torch, by_onednn) in _seconds_a_row(
+                shape, rows, _TIMING_SECONDS / len(weights)
+            ).items():
+                torchs[kind] += count * by_torch
+                onednns[kind] += count * by_onednn
     except (AttributeError, RuntimeError):
         return "torch"
     # A choice that changes with the weather would be none: oneDNN has to win clearly.
-    return "onednn" if agree and 1.1 * _shortest(by_onednn) < _shortest(by_torch) else "torch"
+    kinds = [kind for kind in _KINDS if 1.1 * onednns[kind] < torchs[kind]]
+    if len(kinds) == len(_KINDS):
+        return "onednn"
+    return f"onednn:{','.join(kinds)}" if kinds else "torch"
 
 
-def _shortest(work: Callable[[], object], repetitions: int = 5) -> float:
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+def _seconds_a_row(
+    shape: tuple[int, int], rows: int, budget: float
+) -> dict[Kind, tuple[float, float]]:
+    """Return the seconds by torch and by oneDNN for a token, of each kind of product.
+
+    Args:
+        shape: of the weight.
+        rows: n; large products are timed with fewer.
+        budget: seconds to spend, unless two rounds take longer.
+
+    Raises:
+        AttributeError, RuntimeError: if oneDNN has no such product, or a wrong one.
+    """
+    o, i = shape
+    n = min(rows, max(256, _TIMED_WORK // (o * i)))
+    random = torch.Generator().manual_seed(0)
+    x, weight, gradient = (torch.randn(size, generator=random) for size in ((n, i), (o, i), (n, o)))
+    operands: dict[Kind, tuple[Tensor, Tensor]] = {  # a and b of a b^T
+        "forward": (x, weight),
+        "input": (gradient, weight.t()),
+        "weight": (gradient.t(), x.t()),
+    }
+    seconds: dict[Kind, tuple[float, float]] = {}
+    started = time.perf_counter()
+    for round in range(5):
+        if round >= 2 and time.perf_counter() - started > budget:
+            break
+        for kind, (a, b) in operands.items():  # both in turn: what else goes on here slows both
+            expected, by_torch = _timed(F.linear, a, b)
+            found, by_onednn = _timed(onednn_product, a, b)
+            if not round and not torch.allclose(expected, found, rtol=1e-4, atol=1e-3):
+                raise RuntimeError("oneDNN's product is not torch's")
+            before = seconds.get(kind, (math.inf, math.inf))
+            seconds[kind] = min(before[0], by_torch / n), min(before[1], by_onednn / n)
+    return seconds
+
+
+def _timed(
+    product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor
+) -> tuple[Tensor, float]:
+    started = time.perf_counter()
+    result = product(a, b)
+    return result, time.perf_counter() - started

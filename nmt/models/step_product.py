@@ -50,5 +50,5 @@ class _WithGradientOf(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         products = gradients[0]  # (T, N, O)
-        for_weight = matmul(products.flatten(0, 1).t(), torch.cat(ctx.inputs))  # (O, I)
+        for_weight = matmul(products.flatten(0, 1).t(), torch.cat(ctx.inputs), "weight")  # (O, I)
         return (products if ctx.needs_input_grad[0] else None), for_weight, None

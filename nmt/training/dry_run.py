@@ -99,7 +99,7 @@ def dry_run(
     device, data = open_data(recipe, data_path, ranks)
     run.check()
     initial = initial_model(init_from, run)
-    recipe = settle(recipe, data, run, initial, ranks)
+    recipe = settle(recipe, data, run, initial, ranks, device)
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
     peak = PeakMemory(device)
     trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())

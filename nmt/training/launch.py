@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import os
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -15,12 +16,16 @@ from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device
+from nmt.models.embeddings import TokenEmbedding
 from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.models.out_of_memory import memory_errors
+from nmt.models.registry import build_model
+from nmt.models.shapes_only import shapes_only
 from nmt.training import checkpoint
 from nmt.training.disk_space import Need, check_space
 from nmt.training.distributed import RankLost, Ranks, RankStopped
+from nmt.training.micro_batch import CPU_TOKENS
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.tensorboard import require_tensorboard
@@ -71,7 +76,7 @@ def launch(
                 run.lock()
         _check_same(recipe, data, device, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-        recipe = settle(recipe, data, run, initial, ranks)
+        recipe = settle(recipe, data, run, initial, ranks, device)
         if verify_resume:
             verify(recipe, data, run, initial, ranks, device)
         else:
@@ -103,7 +108,12 @@ def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.devi
 
 
 def settle(
-    recipe: Recipe, data: DataFolder, run: RunFolder, initial: InitialModel, ranks: Ranks
+    recipe: Recipe,
+    data: DataFolder,
+    run: RunFolder,
+    initial: InitialModel,
+    ranks: Ranks,
+    device: torch.device,
 ) -> Recipe:
     """Settle what the recipe leaves open: by the run if there is one, else for this machine.
 
@@ -120,7 +130,7 @@ def settle(
     # Each process would start so many compilers as if it were alone.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(cores))
     if matmul == "auto":
-        matmul = ranks.gather(fastest_library(recipe.model.d_model))[0]
+        matmul = ranks.gather(_matmul(recipe, data, ranks, device))[0]
     use_library(matmul)
     training = dataclasses.replace(recipe.training, threads=threads, matmul=matmul)
     recipe = dataclasses.replace(recipe, training=training)
@@ -128,6 +138,25 @@ def settle(
         if ranks.is_first and run.exists:
             run.refuse_changes(recipe, data.fingerprint, initial)
     return recipe
+
+
+def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
+    """Return the faster library for each kind of product of this model."""
+    config = recipe.training
+    if device.type != "cpu" or config.precision != "fp32":
+        return "torch"  # the others have no choice
+    with shapes_only():
+        model = build_model(
+            recipe.architecture, recipe.model, len(data.src_vocabulary), len(data.tgt_vocabulary)
+        )
+    looked_up = {id(one.weight) for one in model.modules() if isinstance(one, TokenEmbedding)}
+    weights = Counter(
+        (len(one), one.shape[1])
+        for one in model.parameters()  # tied ones once
+        if one.dim() == 2 and (one is model.output_projection or id(one) not in looked_up)
+    )
+    rows = config.micro_batch_tokens or CPU_TOKENS[config.precision]
+    return fastest_library(weights, min(rows, -(-config.batch_tokens // ranks.world_size)))
 
 
 def _train(

@@ -79,15 +79,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             part = slice(start, min(start + rows, tokens))
             chunk = states[part]  # (rows, D)
             chunk_nll, normaliser, gradient = of_chunk(
-                matmul(chunk, projection.t()), targets[part, None], label_smoothing, wanted
+                matmul(chunk, projection.t(), "forward"),
+                targets[part, None],
+                label_smoothing,
+                wanted,
             )
             nll += chunk_nll
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
                 loss += label_smoothing * (normaliser - (chunk.float() @ mean_row).sum())
             if gradient is not None:
-                for_states[part] = matmul(gradient, projection)
-                for_projection += matmul(gradient.t(), chunk)
+                for_states[part] = matmul(gradient, projection, "input")
+                for_projection += matmul(gradient.t(), chunk, "weight")
         if wanted:
             for_states[tokens:] = 0.0
             if label_smoothing:

@@ -21,7 +21,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.memory import available_bytes, micro_batch_bytes
 from nmt.training.update import UpdateRunner
 
-_CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
+CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
 
 
 def longest_pair(data: DataFolder) -> int:
@@ -42,7 +42,7 @@ def fitting_tokens(
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
-    share = _CPU_TOKENS[config.precision] if cpu else _share(config.batch_tokens, ranks.world_size)
+    share = CPU_TOKENS[config.precision] if cpu else _share(config.batch_tokens, ranks.world_size)
     tokens = max(longest, config.micro_batch_tokens or share)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.models import linear as linear_module
-from nmt.models.linear import fastest_library, linear, matmul, use_library
+from nmt.models.linear import fastest_library, linear, matmul, onednn_product, use_library
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
@@ -34,15 +34,16 @@ def gradients(x: Tensor, *parameters: Tensor) -> list[Tensor]:
 @needs_onednn
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5)])
 @pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("library", ["onednn", "onednn:forward", "onednn:input,weight"])
 def test_a_linear_layer_and_its_gradients_are_those_of_torch(
-    shape: tuple[int, ...], with_bias: bool
+    shape: tuple[int, ...], with_bias: bool, library: str
 ) -> None:
     random = torch.Generator().manual_seed(1)
     x, weight = (torch.randn(size, generator=random) for size in (shape, (4, 5)))
     bias = [torch.randn(4, generator=random)] if with_bias else []
     expected = gradients(x, weight, *bias)
     torch.testing.assert_close(expected[0], F.linear(x, weight, *bias))
-    use_library("onednn")
+    use_library(library)
     found = gradients(x, weight, *bias)
     assert len(found) == len(expected) == 3 + with_bias
     for one, other in zip(found, expected, strict=True):
@@ -54,9 +55,32 @@ def test_a_linear_layer_and_its_gradients_are_those_of_torch(
 def test_products_of_any_layout_are_those_of_torch(transposed: bool) -> None:
     use_library("onednn")
     a, b = torch.randn(6, 5), torch.randn(7, 5).T if transposed else torch.randn(5, 7)
-    torch.testing.assert_close(matmul(a, b), a @ b)
+    torch.testing.assert_close(matmul(a, b, "forward"), a @ b)
     c = torch.randn(6, 7)
-    torch.testing.assert_close(matmul(a.T, c), a.T @ c)
+    torch.testing.assert_close(matmul(a.T, c, "weight"), a.T @ c)
+
+
+@needs_onednn
+def test_each_kind_of_product_goes_by_its_own_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        shapes.append((len(x), *weight.shape))
+        return onednn_product(x, weight, bias)
+
+    monkeypatch.setattr(linear_module, "onednn_product", noted)
+    x, weight = torch.randn(7, 5), torch.randn(4, 5)
+    for library, expected in {
+        "torch": [],
+        "onednn:forward": [(7, 4, 5)],
+        "onednn:input": [(7, 5, 4)],
+        "onednn:forward,weight": [(7, 4, 5), (4, 5, 7)],
+        "onednn": [(7, 4, 5), (7, 5, 4), (4, 5, 7)],
+    }.items():
+        shapes.clear()
+        use_library(library)
+        gradients(x, weight)
+        assert shapes == expected, library
 
 
 def test_types_that_the_choice_is_not_for_go_torch_s_way() -> None:
@@ -65,13 +89,44 @@ def test_types_that_the_choice_is_not_for_go_torch_s_way() -> None:
     assert torch.equal(linear(x, weight), F.linear(x, weight))
 
 
-@pytest.mark.parametrize("faster", ["torch", "onednn"])
-def test_the_faster_library_is_chosen(monkeypatch: pytest.MonkeyPatch, faster: str) -> None:
-    timed = {"torch": 2.0, "onednn": 2.0} | {faster: 1.0}
-    monkeypatch.setattr(
-        linear_module, "_shortest", lambda work: timed[work.__name__.removeprefix("by_")]
-    )
-    assert fastest_library(64) == faster
+SIZES = {(4, 5): 3, (9, 4): 1}
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "library"),
+    [  # seconds a row by torch and by oneDNN of each of three small weights, and of a large one
+        ((2.0, 1.0), (2.0, 1.0), "onednn"),
+        ((1.0, 2.0), (1.0, 2.0), "torch"),
+        ((1.05, 1.0), (1.05, 1.0), "torch"),  # not clearly
+        ((2.0, 1.0), (1.0, 3.0), "onednn"),  # 7 and 6
+        ((2.0, 1.0), (1.0, 5.0), "torch"),  # 7 and 8
+    ],
+)
+def test_the_library_that_is_faster_for_all_weights_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    small: tuple[float, float],
+    large: tuple[float, float],
+    library: str,
+) -> None:
+    def seconds(shape: tuple[int, int], *_: object) -> dict[str, tuple[float, float]]:
+        one = small if shape == (4, 5) else large
+        return dict.fromkeys(("forward", "input", "weight"), one)
+
+    monkeypatch.setattr(linear_module, "_seconds_a_row", seconds)
+    assert fastest_library(SIZES, 100) == library
+
+
+def test_each_kind_of_product_is_chosen_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (2.0, 1.0)}
+    monkeypatch.setattr(linear_module, "_seconds_a_row", lambda *_: seconds)
+    assert fastest_library(SIZES, 100) == "onednn:forward,weight"
+
+
+@needs_onednn
+def test_timing_takes_all_kinds_of_product() -> None:
+    seconds = linear_module._seconds_a_row((4, 5), 7, 0.0)
+    assert list(seconds) == ["forward", "input", "weight"]
+    assert all(0 < one < 1 for both in seconds.values() for one in both)
 
 
 @pytest.mark.parametrize("fault", ["missing", "wrong"])
@@ -83,9 +138,12 @@ def test_an_operator_that_is_missing_or_wrong_is_not_used(
             raise AttributeError("no such operator")
         return F.linear(x, weight, bias) + 1
 
+    def timed(product: Callable[..., Tensor], a: Tensor, b: Tensor) -> tuple[Tensor, float]:
+        return product(a, b), float(product is not operator)
+
     monkeypatch.setattr(linear_module, "onednn_product", operator)
-    monkeypatch.setattr(linear_module, "_shortest", lambda work: float("torch" in work.__name__))
-    assert fastest_library(64) == "torch"
+    monkeypatch.setattr(linear_module, "_timed", timed)
+    assert fastest_library(SIZES, 100) == "torch"
 
 
 def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) -> None:

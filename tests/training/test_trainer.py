@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from toy_training import (
     ALONE,
+    assert_same_run,
     content,
     environment,
     flat,
@@ -31,6 +33,7 @@ from toy_training import (
     recipe,
     settings_of,
     status,
+    stopped_after,
     train,
     weights,
 )
@@ -42,6 +45,8 @@ from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
+from nmt.models import linear as linear_module
+from nmt.models.linear import use_library
 from nmt.models.model_file import ModelReader, load_model
 from nmt.training import launch as launch_module
 from nmt.training.average import select_checkpoints
@@ -308,18 +313,53 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
     }
 
 
+needs_onednn = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
+)
+
+
+@needs_onednn
 def test_the_library_of_matrix_products_stays_that_of_the_start(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    libraries = iter(["onednn", "torch"])
-    used: list[str] = []
-    monkeypatch.setattr(launch_module, "fastest_library", lambda _: next(libraries))
-    monkeypatch.setattr(launch_module, "use_library", used.append)
-    for updates in (1, 2):
-        out = train(data, tmp_path / "run", matmul="auto", max_updates=updates)
-    assert used == ["onednn", "onednn"]
+    times = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (1.0, 2.0)}
+    monkeypatch.setattr(linear_module, "_seconds_a_row", lambda *_: times)
+    whole = train(data, tmp_path / "whole", matmul="auto", max_updates=4)
+    out = stopped_after(monkeypatch, 2, data, tmp_path / "run", matmul="auto", max_updates=4)
+    for kind, (by_torch, by_onednn) in times.items():
+        times[kind] = by_onednn, by_torch
+    train(data, out, matmul="auto", max_updates=4)
+    libraries = [record["matmul"] for record in metrics(out, "start")]
+    assert libraries == ["onednn:forward", "onednn:forward"]
+    assert_same_run(out, whole)
+    use_library("torch")
+
+
+def test_the_shapes_that_are_timed_are_those_of_the_model(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[tuple[dict[tuple[int, int], int], int]] = []
+
+    def fastest(weights: Mapping[tuple[int, int], int], rows: int) -> str:
+        timed.append((dict(weights), rows))
+        return "torch"
+
+    monkeypatch.setattr(launch_module, "fastest_library", fastest)
+    train(data, tmp_path / "run", matmul="auto", max_updates=1)
+    # Queries, keys and values; the feed-forward's two; what attention ends with, and the queries of
+    # attention to the memory; its keys and values, which are as many; the tied embedding.
+    weights = {(96, 32): 2, (64, 32): 3, (32, 64): 2, (32, 32): 4, (345, 32): 1}
+    assert timed == [(weights, 120)]
+    train(data, tmp_path / "bf16", matmul="auto", max_updates=1, precision="bf16")
+    assert len(timed) == 1  # where only products of fp32 have a choice
+
+
+@needs_onednn
+def test_a_run_s_library_of_old_is_still_read(data: Path, tmp_path: Path) -> None:
+    out = train(data, tmp_path / "run", matmul="onednn", max_updates=1)
+    train(data, out, matmul="auto", max_updates=2)
     assert [record["matmul"] for record in metrics(out, "start")] == ["onednn", "onednn"]
-    assert next(libraries) == "torch"  # nobody has measured again
+    use_library("torch")
 
 
 @pytest.mark.parametrize(
