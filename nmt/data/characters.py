@@ -18,12 +18,12 @@ from nmt.data.languages import scripts_of
 
 Classes = npt.NDArray[np.uint8]
 
-SPACE, SIGN, CONTROL, FOREIGN = 1, 2, 4, 8
+SPACE, SIGN, CONTROL, FOREIGN, NUMBER = 1, 2, 4, 8, 16
 """White space; visible and no letter (digits, punctuation, symbols); a control character; a letter
-of another script. A character has some of these bits."""
+of another script; a digit or another number. A character has some of these bits."""
 
 _TABLE_SIZE = 0x110000
-_LETTERS_END = 0x32400  # no letter has been given a code point above
+LETTERS_END = 0x32400  # no letter has been given a code point above
 
 _BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
     "Latn": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),
@@ -74,11 +74,16 @@ def known_scripts(language: str) -> tuple[str, ...]:
     return tuple(scripts) if all(script in _BLOCKS for script in scripts) else ()
 
 
+def letters_of(script: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and last code points of a script's blocks."""
+    return _BLOCKS[script]
+
+
 @functools.cache
 def classes_for(language: str) -> Classes:
     """Return the bits of every code point as text of a language: (0x110000,)."""
     scripts = known_scripts(language)
-    table = _plain_classes()
+    table = plain_classes()
     if not scripts:
         return table
     letters = table == 0
@@ -91,15 +96,19 @@ def classes_for(language: str) -> Classes:
 
 
 @functools.cache
-def _plain_classes() -> Classes:
+def plain_classes() -> Classes:
     """Return the bits that no language decides."""
     table = np.full(_TABLE_SIZE, SIGN, np.uint8)
-    for code in range(_LETTERS_END):
+    for code in range(LETTERS_END):
         character = chr(code)
         if character.isspace():
             table[code] = SPACE
-        elif unicodedata.category(character)[0] in "LM":  # marks belong to the letter before them
+            continue
+        category = unicodedata.category(character)[0]
+        if category in "LM":  # marks belong to the letter before them
             table[code] = 0
+        elif category == "N":
+            table[code] |= NUMBER
     for first, last in ((0x00, 0x08), (0x0A, 0x1F), (0x7F, 0x9F), (0xFFFD, 0xFFFD)):
         table[first : last + 1] |= CONTROL
     return table

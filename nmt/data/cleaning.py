@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.data.characters import CONTROL, FOREIGN, SIGN
-from nmt.data.decoding import Counts, Mask, TextSide
-from nmt.data.duplicates import Hashes, hash_lines
+from nmt.data.decoding import Mask, TextSide
 from nmt.data.manifest import Settings
-from nmt.data.rules import OVERLAP_FREE_CHARACTERS, RATIO_FREE_CHARACTERS, RULES
+from nmt.data.overlap import OverlapKeys
+from nmt.data.rules import RATIO_FREE_CHARACTERS, RULES
 from nmt.data.shards import Lengths
 
 Verdicts = npt.NDArray[np.uint8]
@@ -37,11 +37,11 @@ class Cleaner:
     min_length: int
     max_length: int
     off: frozenset[str]
-    held_out: Hashes
-    """Hashes of the sources of valid and test that rule out the same source in train, sorted."""
+    held_out: tuple[OverlapKeys, OverlapKeys]
+    """The sources and the targets of valid and test that rule out the same line in train."""
 
     @classmethod
-    def of(cls, settings: Settings, *, held_out: Hashes) -> Cleaner:
+    def of(cls, settings: Settings, *, held_out: tuple[OverlapKeys, OverlapKeys]) -> Cleaner:
         return cls(
             max_ratio=settings.max_ratio,
             max_symbols=settings.max_symbols,
@@ -94,17 +94,9 @@ class Cleaner:
             foreign = [side.count(FOREIGN) for side in (src, tgt)]
             over = [2 * f > n for f, n in zip(foreign, letters, strict=True)]
             yield "script", over[0] | over[1]
-        if self.applies("overlap") and len(self.held_out):
-            yield "overlap", self._overlaps(src, visible[0])
-
-    def _overlaps(self, src: TextSide, visible: Counts) -> Mask:
-        overlaps = np.zeros(len(src.lines), np.bool_)
-        long_enough = np.flatnonzero(visible >= OVERLAP_FREE_CHARACTERS)
-        hashes = hash_lines([src.lines[at] for at in long_enough])
-        places = np.searchsorted(self.held_out, hashes)
-        places[places == len(self.held_out)] = 0
-        overlaps[long_enough] = self.held_out[places] == hashes
-        return overlaps
+        if self.applies("overlap"):
+            found = [k.found_in(side) for k, side in zip(self.held_out, (src, tgt), strict=True)]
+            yield "overlap", found[0] | found[1]
 
 
 def _are_equal(src: list[str], tgt: list[str]) -> Mask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +34,17 @@ class TextSide:
         return np.concatenate([[0], np.cumsum(lengths)])
 
     @cached_property
-    def _characters(self) -> npt.NDArray[np.uint8]:
-        """The class of every character of the joined text."""
+    def _codes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """The code point of every character of the joined text."""
         joined = "".join(self.lines)
         if joined.isascii():
-            return self.classes.take(np.frombuffer(joined.encode("ascii"), np.uint8))
-        return self.classes.take(np.frombuffer(joined.encode("utf-32-le"), "<u4"))
+            return np.frombuffer(joined.encode("ascii"), np.uint8)
+        return np.frombuffer(joined.encode("utf-32-le"), "<u4")
+
+    @cached_property
+    def _characters(self) -> npt.NDArray[np.uint8]:
+        """The class of every character of the joined text."""
+        return self.classes.take(self._codes)
 
     @property
     def lengths(self) -> Counts:
@@ -54,6 +60,15 @@ class TextSide:
         """Return how many characters of each line are of a class: (lines,)."""
         found = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(found, self._bounds))
+
+    def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the sum over each line of what a table has for its characters: (lines,).
+
+        table: (0x110000,) by code point. Sums are modulo 2^32.
+        """
+        totals = np.zeros(len(self._codes) + 1, np.uint32)
+        np.cumsum(table.take(self._codes), out=totals[1:])
+        return np.diff(totals[self._bounds])
 
 
 @dataclass(frozen=True)

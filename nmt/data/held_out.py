@@ -11,10 +11,9 @@ import numpy as np
 
 from nmt.data.blocks import Block
 from nmt.data.decoding import BlockDecoder, Mask, TextSide
-from nmt.data.duplicates import Hashes, hash_lines
 from nmt.data.encode import BlockEncoder, tagged
 from nmt.data.manifest import CorpusRecord
-from nmt.data.rules import OVERLAP_FREE_CHARACTERS
+from nmt.data.overlap import OverlapKeys
 from nmt.data.sources import SourceText
 from nmt.data.split_writer import SplitWriter
 from nmt.errors import DataError
@@ -26,23 +25,24 @@ class HeldOutText:
     """A text of which every line can be used."""
 
     source: SourceText
-    long_sources: Hashes
-    """Hashes of the sources that rule out the same source in train."""
+    keys: tuple[OverlapKeys, OverlapKeys]
+    """The sources and the targets that rule out the same line in train."""
 
     @classmethod
     def check(cls, source: SourceText, decode: BlockDecoder) -> HeldOutText:
         """Read the text; DataError names the first line that cannot be used."""
-        hashes = [np.zeros(0, np.uint64)]
+        keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         for block, src, tgt in _read(source, decode):
-            for path, side in zip((source.text.src, source.text.tgt), (src, tgt), strict=True):
+            for path, side, found in zip(
+                (source.text.src, source.text.tgt), (src, tgt), keys, strict=True
+            ):
                 name = decode.encoding.name
                 _refuse(path, block, side.is_bad, f"is not valid {name}", "mend it")
                 _refuse(path, block, side.visible == 0, "is blank", "take the pair out")
-            long_enough = np.flatnonzero(src.visible >= OVERLAP_FREE_CHARACTERS)
-            hashes.append(hash_lines([src.lines[at] for at in long_enough]))
+                found.append(OverlapKeys.of(side))
         if not source.lines:
             raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
-        return cls(source, np.unique(np.concatenate(hashes)))
+        return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
 
     def record(self) -> CorpusRecord:
         """Return the record of the text, of which nothing is rejected."""

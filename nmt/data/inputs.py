@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from nmt import console
 from nmt.data.characters import known_scripts
 from nmt.data.cleaning import Cleaner
@@ -17,6 +15,7 @@ from nmt.data.held_out import HeldOutText
 from nmt.data.manifest import Settings
 from nmt.data.moses import moses_rules
 from nmt.data.options import PrepareOptions, settle
+from nmt.data.overlap import OverlapKeys
 from nmt.data.sources import Sources
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
@@ -84,8 +83,8 @@ class Inputs:
                     f"--{side} {lang}: the script of this language is not known, so the rule "
                     "`script` does not judge that side"
                 )
-        hashes = np.unique(np.concatenate([text.long_sources for text in held_out]))
-        return Cleaner.of(self.settings, held_out=hashes)
+        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+        return Cleaner.of(self.settings, held_out=(src, tgt))
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return what workers do to the training text, with these SentencePiece models."""

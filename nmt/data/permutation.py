@@ -39,11 +39,11 @@ class Permutation:
     def _encrypt(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         left, right = values >> self._half_bits, values & self._half_mask
         for key in self._keys:
-            left, right = right, left ^ (_mix(right ^ key) & self._half_mask)
+            left, right = right, left ^ (mix(right ^ key) & self._half_mask)
         return left << self._half_bits | right
 
 
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return well mixed bits for each value, by the end of splitmix64 (Steele et al. 2014)."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

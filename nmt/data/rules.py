@@ -12,7 +12,9 @@ from nmt.errors import did_you_mean
 # "Nein." may well be the translation of a sentence ten times its length.
 RATIO_FREE_CHARACTERS = 50
 # "Thank you." in valid is no reason to teach nobody how to say thank you.
-OVERLAP_FREE_CHARACTERS = 30
+OVERLAP_FREE_LETTERS = 30
+WIDE_LETTER = 3
+"""A letter of Chinese, Japanese or Korean says about as much as so many of an alphabet."""
 
 RULES = {
     "encoding": "a side is not valid text in its encoding",
@@ -22,7 +24,9 @@ RULES = {
     "ratio": "one side has more than --max-ratio times the characters of the other",
     "symbols": "more than --max-symbols of a side's characters are digits, punctuation or signs",
     "script": "most letters of a side are of another script than its language's",
-    "overlap": f"the source is one of valid or test, and has {OVERLAP_FREE_CHARACTERS} characters",
+    "overlap": "a side is one of valid or test, but for case, punctuation and spaces, and has "
+    f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese, Korean ones count "
+    f"{WIDE_LETTER} times)",
     "too_short": "a side has fewer than --min-length tokens",
     "too_long": "a side has more than --max-length tokens",
     "duplicate": "the pair, or its source (--duplicates-by), stood earlier in the text",

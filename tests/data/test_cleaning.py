@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.data.blocks import Block
+from nmt.data.characters import plain_classes
 from nmt.data.cleaning import KEPT, RULE_OF, Cleaner, Verdicts
 from nmt.data.corpus import Encoding
-from nmt.data.decoding import BlockDecoder
-from nmt.data.duplicates import hash_lines
+from nmt.data.decoding import BlockDecoder, decode_side
 from nmt.data.manifest import Settings
-from nmt.data.rules import OVERLAP_FREE_CHARACTERS, RATIO_FREE_CHARACTERS, RULES, check_keep
+from nmt.data.overlap import OverlapKeys
+from nmt.data.rules import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, check_keep
 
+UTF8 = Encoding.find("utf-8")
 HELD_OUT = "This very sentence is one of the test set."
+HELD_OUT_TGT = "Genau dieser Satz steht im Test: 1½ Straßen!"
+
+
+def keys_of(*lines: str) -> OverlapKeys:
+    raw = "\n".join(lines).encode()
+    return OverlapKeys.of(decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines)))
+
+
+def held_out() -> tuple[OverlapKeys, OverlapKeys]:
+    return keys_of(HELD_OUT, "Short one.", "这是测试集中的一个句子。"), keys_of(
+        HELD_OUT_TGT, "Kurz."
+    )
 
 
 def cleaner(**values: object) -> Cleaner:
     settings = Settings(src_lang="en", tgt_lang="de", max_length=4, **values)  # type: ignore[arg-type]
-    return Cleaner.of(settings, held_out=np.sort(hash_lines([HELD_OUT, "Short one."])))
+    return Cleaner.of(settings, held_out=held_out())
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -75,7 +93,13 @@ def judge(
         ("hello", "домов Haus", "script"),  # 5 of 9
         (HELD_OUT, "Dieser Satz ist aus dem Test.", "overlap"),
         (f"  {HELD_OUT} ", "Dieser Satz ist aus dem Test.", "overlap"),
-        ("This is another sentence than any one there.", HELD_OUT, None),
+        ("this is VERY same sentence one of the test-set", "other letters' order: no", None),
+        ("THIS VERY 'SENTENCE', is\u00a0one  of the test-set", "Etwas anderes.", "overlap"),
+        ("Ｔhis very sentence is one of the test set", "Etwas anderes.", "overlap"),
+        ("This is another sentence than any one there.", HELD_OUT, None),  # on the other side
+        ("Something else.", "GENAU DIESER SATZ STEHT IM TEST – 11⁄2 STRASSEN", "overlap"),
+        ("Something else.", "Genau dieser Satz steht im Test: 2½ Straßen!", None),
+        ("This very sentence is one of the test sets.", "Etwas anderes.", None),
         ("Short one.", "Kurz.", None),  # which is in valid, and too short to matter
     ],
 )
@@ -87,12 +111,39 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
 
 def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
     at_limit, below = "a b" * 15, "a b" * 14 + "c"
-    assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_CHARACTERS
+    assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_LETTERS
     by = Cleaner.of(
-        Settings(src_lang="en", tgt_lang="de"), held_out=np.sort(hash_lines([at_limit, below]))
+        Settings(src_lang="en", tgt_lang="de"), held_out=(keys_of(at_limit, below), keys_of())
     )
     assert judge(at_limit, "etwas", by) == "overlap"
     assert judge(below, "etwas", by) is None
+
+
+def test_a_chinese_sentence_is_as_long_as_its_translation() -> None:
+    assert judge("这是测试集中的一个句子", "etwas", langs="zh de") == "overlap"  # 11 letters
+    for line, rule in (("你" * 10 + "。", "overlap"), ("你" * 9 + "。" * 9, None)):
+        by = Cleaner.of(Settings(src_lang="zh", tgt_lang="de"), held_out=(keys_of(line), keys_of()))
+        assert judge(line, "etwas", by, langs="zh de") == rule
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_overlap_is_what_unicode_calls_the_same_letters_marks_and_numbers(
+    one: str, other: str
+) -> None:
+    def key(line: str) -> str:
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", line).casefold())
+        decomposed = unicodedata.normalize("NFKD", folded)
+        return "".join(c for c in decomposed if unicodedata.category(c)[0] in "LMN")
+
+    padding = "a" * OVERLAP_FREE_LETTERS
+    variants = [one, other, one.upper(), one.swapcase(), unicodedata.normalize("NFKD", one)]
+    sides = [
+        decode_side((padding + line).encode(), UTF8, plain_classes(), number=2, lines=1)
+        for line in (text.replace("\n", "").replace("\r", "") for text in variants)
+    ]
+    for side in sides[1:]:
+        same = key(side.lines[0]) == key(sides[0].lines[0])
+        assert OverlapKeys.of(sides[0]).found_in(side).tolist() == [same]
 
 
 def test_each_language_has_its_own_script() -> None:

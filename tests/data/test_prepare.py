@@ -199,20 +199,26 @@ def test_duplicates_can_be_told_by_the_source_alone(
         assert dict(corpus.rejected) == {"duplicate": rejected}
 
 
-def test_sources_of_valid_and_test_are_kept_out_of_train(
+def test_lines_of_valid_and_test_are_kept_out_of_train(
     options: PrepareOptions, tmp_path: Path
 ) -> None:
-    long = [(f"a sentence of more than thirty letters {c}", f"Satz {c}") for c in "abc"]
+    long = [
+        (
+            f"a sentence of more than thirty letters {c}",
+            f"ein Satz mit mehr als dreißig Zeichen {c}",
+        )
+        for c in "abc"
+    ]
     folder = prepare(
         dataclasses.replace(
             options,
-            train=(write(tmp_path, "m", pairs(60) + long),),
+            train=(write(tmp_path, "m", [*pairs(60), *long, ("hers", long[0][1].upper() + "!")]),),
             valid=write(tmp_path, "v", long[:1]),
             test=(write(tmp_path, "t", long[1:2]),),
         )
     )
     (corpus,) = folder.info.train.corpora
-    assert dict(corpus.rejected) == {"overlap": 2}
+    assert dict(corpus.rejected) == {"overlap": 3}
     assert text_of(folder, 60) == long[2]
 
 

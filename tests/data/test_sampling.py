@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nmt.data import blocks
@@ -14,9 +13,11 @@ from nmt.data.cleaning import Cleaner
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
 from nmt.data.manifest import Settings
+from nmt.data.overlap import OverlapKeys
 from nmt.data.sampling import SampleCleaner, sample_blocks
 from nmt.data.sources import Sources, SourceText
 
+NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")
 
 
@@ -86,7 +87,7 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     # A piece has at most 16 characters: 161 characters are more than 10 tokens.
     for keep, long in (((), 1), (("too_long",), 2)):
         settings = Settings(src_lang="en", tgt_lang="de", max_length=10, keep=keep)
-        cleaner = Cleaner.of(settings, held_out=np.zeros(0, np.uint64))
+        cleaner = Cleaner.of(settings, held_out=(NO_KEYS, NO_KEYS))
         clean = SampleCleaner(BlockDecoder(UTF8, ("en", "de")), cleaner, moses=(None, None))
         sample = clean(Block(0, 1, len(lines), src, tgt))
         pairs = sample.pairs
