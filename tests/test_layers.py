@@ -55,7 +55,7 @@ DOORS = {
 
 MODELS_THAT_SEARCH_MAY_SEE = (
     *("contract", "registry", "model_file", "ensemble"),
-    *("device", "allocator", "out_of_memory", "packed_weights", "ctranslate2_manifest"),
+    *("device", "allocator", "out_of_memory", "packed_weights", "kernels", "ctranslate2_manifest"),
     "tensor_file",
 )
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""

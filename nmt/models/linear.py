@@ -18,7 +18,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.weak import WeakTensorKeyDictionary
 
 Kind = Literal["forward", "input", "weight"]
 """A product of a linear layer: its output, or the gradient of its input or of its weight."""
@@ -41,7 +40,8 @@ _choice = _Choice()
 Product = Callable[[Tensor, Tensor | None], Tensor]
 """Of x (..., i) and a bias (o,): x weight^T + bias, with a weight that it holds."""
 
-_packed = WeakTensorKeyDictionary()
+_PACKED = "packed_product"
+"""Of weights: the attribute that holds their `Product`."""
 
 
 def use_library(name: str) -> None:
@@ -56,7 +56,7 @@ def use_library(name: str) -> None:
 
 def use_packed(weight: Tensor, product: Product) -> None:
     """Let all products with this weight be made by `product`, as long as the weight lives."""
-    _packed[weight] = product
+    setattr(weight, _PACKED, product)
     _choice.any_packed = True
 
 
@@ -83,9 +83,10 @@ def matmul(a: Tensor, b: Tensor, kind: Kind) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (..., i) weight (o, i)^T + bias (o,): (..., o)."""
-    if _choice.any_packed and weight in _packed:
-        packed: Product = _packed[weight]
-        return packed(x, bias)
+    if _choice.any_packed:
+        packed: Product | None = getattr(weight, _PACKED, None)
+        if packed is not None:
+            return packed(x, bias)
     some = _choice.forward or _choice.input or _choice.weight
     if not (some and _is_fp32_on_cpu(x)):
         return F.linear(x, weight, bias)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from nmt import console
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
 from nmt.models.device import PRECISIONS, choose_device, dtype_of
 from nmt.models.ensemble import Ensemble, check_members
+from nmt.models.kernels import is_usable
 from nmt.models.model_file import load_model
-from nmt.models.packed_weights import pack
+from nmt.models.packed_weights import choose_kernel, pack
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Loaded:
     tgt_vocabulary: Vocabulary
     languages: tuple[str, str]  # codes of source and target
     max_src_tokens: int  # longest source that all of the models were trained on
+    kernel: str | None = None  # by which a CPU multiplies; None on a GPU
 
 
 def load_models(
@@ -34,6 +38,7 @@ def load_models(
     *,
     device: torch.device | str = "cpu",
     precision: str = "fp32",
+    kernel: str | None = None,
 ) -> Loaded:
     """Load a model file, or the best model of a run folder; or several as an ensemble.
 
@@ -41,6 +46,7 @@ def load_models(
         path: the file or folder, or some of them that have the same vocabularies.
         device: where it computes: cpu, cuda, cuda:1, or auto.
         precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
+        kernel: of `KERNELS`, which CPUs multiply by; the fastest if None.
 
     Raises:
         DataError: if a file is missing, damaged or of another version.
@@ -54,7 +60,16 @@ def load_models(
     models, cards = zip(*map(load_model, paths), strict=True)
     check_members(paths, cards)
     for model in models:
-        _make_ready(model, device, precision)
+        model.eval()
+    if device.type == "cuda":
+        for model in models:
+            model.to(device=device, dtype=dtype_of(precision))
+    else:
+        if kernel is None:
+            kernel = _fastest_kernel(models, precision)
+        _check_kernel(kernel, precision)
+        for model in models:
+            pack(model, precision, kernel)
     return Loaded(
         model=models[0] if len(models) == 1 else Ensemble(models),
         device=device,
@@ -62,6 +77,7 @@ def load_models(
         tgt_vocabulary=cards[0].tgt_vocabulary,
         languages=(cards[0].src_lang, cards[0].tgt_lang),
         max_src_tokens=min(card.max_src_tokens for card in cards),
+        kernel=kernel,
     )
 
 
@@ -78,9 +94,21 @@ def check_precision(precision: str, device: torch.device) -> None:
         )
 
 
-def _make_ready(model: TranslationModel, device: torch.device, precision: str) -> None:
-    model.eval()
-    if device.type == "cuda":
-        model.to(device=device, dtype=dtype_of(precision))
-    else:
-        pack(model, precision)
+def _check_kernel(kernel: str, precision: str) -> None:
+    if not is_usable(kernel, precision):
+        raise UsageError(f"kernel {kernel!r}: this machine has none of that name for {precision}")
+
+
+def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:
+    choice = choose_kernel(models, precision)
+    if precision != "fp32" and choice.speedup <= 1:
+        _warn_of_slowness(precision, 1 / choice.speedup)
+    return choice.kernel
+
+
+@functools.cache  # once
+def _warn_of_slowness(precision: str, ratio: float) -> None:
+    console.warning(
+        f"{precision} products take {ratio:.1f} times as long as fp32 products on this machine; "
+        "use --precision fp32, which is also more exact"
+    )

@@ -1,0 +1,215 @@
+"""Kernels are chosen by measuring, and those that are wrong or hopelessly slow never are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.machine import cpu_flags
+from torch import Tensor
+
+from nmt.models import kernels
+from nmt.models.kernels import KERNELS, Choice, choose, is_usable
+from nmt.models.linear import Product
+from nmt.search.loading import load_models
+
+TINY_SHAPES = [(32, 16), (16, 16)]
+
+
+@pytest.fixture(autouse=True)
+def _measured_anew() -> Iterator[None]:
+    for cached in (kernels.is_usable, kernels._choose):
+        cached.cache_clear()
+    yield
+    for cached in (kernels.is_usable, kernels._choose):
+        cached.cache_clear()
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> None:
+    """Let kernels be as fast as this."""
+    monkeypatch.setattr(kernels, "_race", lambda packers, _: {k: seconds[k] for k in packers})
+
+
+def saturating(weight: Tensor) -> Product:
+    """8 bits by 8 bits on a CPU without VNNI: sums of two products end at 16 bits."""
+    rounded, scales = kernels._rounded_to_int8(weight)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        steps = kernels._largest(x) / 127
+        unsigned = (x / steps).round() + 128  # (n, i)
+        products = unsigned[:, None] * rounded.float()  # (n, o, i)
+        pairs = (products[..., ::2] + products[..., 1::2]).clamp(-(2**15), 2**15 - 1)
+        summed = pairs.sum(2) - 128 * rounded.float().sum(1)
+        return kernels._scaled(summed * scales, steps, bias)
+
+    return product
+
+
+def failing(_weight: Tensor) -> Product:
+    raise RuntimeError("not on this CPU")
+
+
+def of_reference(weight: Tensor) -> Product:
+    """As slow as code that nobody has made fast."""
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.02:
+            pass
+        return torch.nn.functional.linear(x, weight, bias)
+
+    return product
+
+
+@pytest.mark.parametrize("kernel", [saturating, failing, of_reference])
+def test_a_kernel_that_overflows_or_is_missing_or_hopelessly_slow_is_not_used(
+    kernel: kernels.Packer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KERNELS, "int8", {"bad": kernel, **KERNELS["fp32"]})
+    assert not is_usable("bad", "int8")
+    assert choose(TINY_SHAPES, "int8").kernel in KERNELS["fp32"]
+
+
+def test_a_kernel_that_is_hopeless_for_the_model_s_own_shapes_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "is_usable", lambda *_: True)
+    monkeypatch.setitem(KERNELS, "int8", {"bad": of_reference, **KERNELS["fp32"]})
+    assert choose(TINY_SHAPES, "int8").kernel in KERNELS["fp32"]
+
+
+def test_weights_are_rounded_and_multiplied_in_fp32_where_nothing_else_is_right() -> None:
+    weight, x = torch.randn(48, 64), torch.randn(5, 64)
+    rounded, scales = kernels._rounded_to_int8(weight)
+    for kernel in KERNELS["fp32"]:
+        if is_usable(kernel, "int8"):
+            found = KERNELS["int8"][kernel](weight)(x, None)
+            torch.testing.assert_close(found, x @ (rounded * scales[:, None]).T)
+
+
+@pytest.mark.parametrize(
+    ("onednn", "torchs", "chosen"),
+    [
+        (1.0, 1.0, "transposed"),
+        (0.92, 0.92, "transposed"),
+        (0.9, 1.0, "onednn"),
+        (0.9, 0.85, "onednn"),
+        (0.9, 0.8, "torch"),
+    ],
+)
+def test_a_kernel_must_be_a_tenth_faster_than_those_before_it(
+    onednn: float, torchs: float, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "is_usable", lambda *_: True)
+    pretend(monkeypatch, {"transposed": 1.0, "onednn": onednn, "torch": torchs})
+    assert choose(TINY_SHAPES, "fp32") == Choice(chosen, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "choice"), [(0.5, Choice("fbgemm-u7", 2.0)), (1.2, Choice("transposed", 1.0))]
+)
+def test_int8_that_is_slower_than_fp32_is_multiplied_in_fp32(
+    own: float, choice: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"fbgemm-u7": own, "transposed": 1.0}
+    monkeypatch.setattr(kernels, "is_usable", lambda kernel, _: kernel in seconds)
+    pretend(monkeypatch, seconds)
+    assert choose(TINY_SHAPES, "int8") == choice
+
+
+def test_all_is_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    races: list[tuple[tuple[int, int], ...]] = []
+
+    def race(packers: Mapping[str, object], shapes: tuple[tuple[int, int], ...]) -> object:
+        races.append(shapes)
+        return dict.fromkeys(packers, 1.0)
+
+    monkeypatch.setattr(kernels, "_race", race)
+    shapes = [(256, 64), (64, 64), (64, 256), (1 << 20, 64), (128, 64), (256, 64)]
+    assert choose(shapes, "fp32") == choose(shapes, "fp32")
+    assert races == [((1 << 13, 64), (64, 256), (256, 64))]
+
+
+def test_a_precision_that_is_not_faster_is_used_as_asked_with_one_warning(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = dict.fromkeys(KERNELS["int8"], 1.0)
+    pretend(monkeypatch, times)
+    for _ in range(2):
+        assert load_models(model_file, precision="int8").kernel == next(
+            kernel for kernel in KERNELS["int8"] if is_usable(kernel, "int8")
+        )
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 1
+    assert "int8 products take 1.0 times as long as fp32 products on this machine" in warning
+    load_models(model_file, precision="fp32")
+    assert not capsys.readouterr().err
+
+
+# ---------------------------------------------------------- instruction sets, by subprocesses
+
+LEVELS = {
+    "AVX2": ("avx2", "avx2"),
+    "AVX512_CORE": ("avx512bw", "avx512"),
+    "AVX512_CORE_VNNI": ("avx512_vnni", "avx512"),
+    "DEFAULT": ("", ""),
+}
+"""oneDNN's name of an instruction set, Linux's flag of it, and what torch calls it."""
+
+WORK = """
+import json, sys, time
+import torch
+from torch.nn import functional as F
+from nmt.models.kernels import KERNELS, choose
+
+torch.set_num_threads(1)
+random = torch.Generator().manual_seed(1)
+x, weight = torch.randn(400, 256, generator=random), torch.randn(256, 256, generator=random)
+chosen = {precision: choose([(256, 256)], precision).kernel for precision in KERNELS}
+products = {precision: KERNELS[precision][chosen[precision]](weight) for precision in KERNELS}
+print("WORK", flush=True)
+seconds, errors = {}, {}
+with torch.inference_mode():
+    for precision, product in products.items():
+        timed = []
+        for rows in (1, 400, 400, 400, 400, 400):
+            began = time.thread_time()
+            found = product(x[:rows], None)
+            timed.append(time.thread_time() - began)
+        seconds[precision] = min(timed[1:])
+        errors[precision] = float((found - F.linear(x, weight)).abs().max())
+print(json.dumps({"chosen": chosen, "seconds": seconds, "errors": errors}))
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
+    flag, capability = LEVELS[level]
+    if flag and flag not in cpu_flags():
+        pytest.skip(f"this CPU has no {flag}")
+    limits = {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}
+    environment = {**os.environ, "ONEDNN_VERBOSE": "1", **(limits if flag else {})}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WORK],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, work = done.stdout.split("WORK\n")
+    *log, report = work.splitlines()
+    made_by = [line.split(",")[6] for line in log if ",exec," in line and ",reorder," not in line]
+    assert not [name for name in made_by if name.startswith("ref")], work
+    found = json.loads(report)
+    assert found["seconds"]["int8"] < 30 * found["seconds"]["fp32"], found
+    # Sums of 256 products have a standard deviation of 16.
+    assert found["errors"]["fp32"] < 1e-3
+    assert found["errors"]["bf16"] < 0.5
+    assert found["errors"]["int8"] < 1.5
