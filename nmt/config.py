@@ -75,6 +75,7 @@ class TrainingConfig:
         "CPU threads of each process; 0: the machine's cores divided by the processes, kept when "
         "as many processes go on.",
         minimum=0,
+        maximum=1_024,
         resumable=True,
     )
     compile: bool = value(

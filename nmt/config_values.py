@@ -19,6 +19,7 @@ def value(
     *,
     minimum: float | None = None,
     below: float | None = None,
+    maximum: float | None = None,
     choices: tuple[str, ...] = (),
     resumable: bool = False,
 ) -> Any:
@@ -27,6 +28,7 @@ def value(
         "help": help,
         "minimum": minimum,
         "below": below,
+        "maximum": maximum,
         "choices": choices,
         "resumable": resumable,
     }
@@ -54,6 +56,8 @@ def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
         raise ValueError(f"{spec.name} is {value}, below its minimum {rules['minimum']:g}")
     if rules["below"] is not None and value >= rules["below"]:
         raise ValueError(f"{spec.name} is {value}; it must be below {rules['below']:g}")
+    if rules["maximum"] is not None and value > rules["maximum"]:
+        raise ValueError(f"{spec.name} is {value}, above its maximum {rules['maximum']:g}")
     return value
 
 

@@ -8,6 +8,7 @@ leaves the earlier file, or none.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -29,6 +30,18 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def resolved(path: Path) -> Path:
+    """Return where a path leads, behind all symbolic links.
+
+    Raises:
+        OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError.
+    """
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return found
+
+
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
     """Name the file in errors of the system, which does not say which one found no room."""
@@ -42,7 +55,7 @@ def naming(path: Path | str) -> Iterator[None]:
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on leaving without an error it becomes `path`."""
-    path = path.resolve()  # behind a symbolic link, the file itself is replaced
+    path = resolved(path)  # behind a symbolic link, the file itself is replaced
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         yield temporary

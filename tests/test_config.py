@@ -193,6 +193,12 @@ def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> 
 # ----------------------------------------------------------------------- command line
 
 
+def test_threads_beyond_what_torch_survives_are_refused() -> None:
+    assert resolve_set(threads=1_024).training.threads == 1_024
+    with pytest.raises(UsageError, match="threads is 1025, above its maximum 1024"):
+        resolve_set(threads=1_025)
+
+
 def test_overrides_are_split_at_the_first_equals_sign() -> None:
     assert parse_overrides(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     assert parse_overrides(["a=1", "a=2"]) == {"a": "2"}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, check_new_file
 
 EXAMPLE = "nmt average run --last 5 --out averaged.safetensors"
 
@@ -20,7 +20,7 @@ def average(
             help="One run folder (with --last or --best), or two or more model files.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="The model file to write.")],
+    out: Annotated[str, typer.Option("--out", metavar="MODEL", help="The model file to write.")],
     last: Annotated[
         int | None, typer.Option("--last", min=1, help="Average the run's newest N checkpoints.")
     ] = None,
@@ -50,16 +50,14 @@ def average(
             raise UsageError(f"{paths[0]}: not a run folder (it has no config.toml)")
     elif len(paths) < 2 or any(path.is_dir() for path in paths):
         raise UsageError("give one run folder with --last or --best, or two or more model files")
-    if not out.parent.is_dir():
-        raise UsageError(f"{out.parent}: no such folder")
-    if out.exists() and not out.is_file():
-        raise UsageError(f"{out}: is not a regular file; choose another --out")
+    target = check_new_file(out)
     if count is None:
         for path in paths:
             model_checksum(path)  # what is missing is told of before torch is loaded
-    from nmt.training.average import average_models, select_checkpoints
+    from nmt.training.average import average_models, check_replaceable, select_checkpoints
 
     if count is not None:
         paths = select_checkpoints(paths[0], role, count)
-    average_models(paths, out)
+    check_replaceable(target, paths)
+    average_models(paths, target)
     console.notice(f"{out}: the mean of {', '.join(path.name for path in paths)}")

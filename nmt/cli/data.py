@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt import console
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, check_picture
 from nmt.data.manifest import REJECTS_TEXT_NAME
 from nmt.files import write_text
 
@@ -42,8 +42,8 @@ def data(
         ),
     ] = None,
     svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw how long the sentences of train are."),
+        str | None,
+        typer.Option(metavar="FILE.svg", help="Draw how long the sentences of train are."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compute every checksum, and fail where one differs.")
@@ -53,6 +53,7 @@ def data(
     """Show what is in a data folder: pairs, tokens, lengths, vocabulary, and what was dropped."""
     from nmt.data.folder import DataFolder
 
+    picture = check_picture(svg) if svg is not None else None
     opened = DataFolder.open(folder, verify=verify)
     if verify:
         console.notice(f"{folder}: all {len(opened.info.files)} files are as they were written")
@@ -67,9 +68,9 @@ def data(
     if rejects:
         print()
         print((folder / REJECTS_TEXT_NAME).read_text("utf-8"), end="")
-    if svg is not None:
-        write_text(svg, _draw_lengths(opened))
-        console.notice(f"{svg} shows the lengths of train")
+    if picture is not None:
+        write_text(picture, _draw_lengths(opened))
+        console.notice(f"{picture} shows the lengths of train")
 
 
 def _show_splits(folder: DataFolder) -> None:

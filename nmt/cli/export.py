@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, check_new_file
 
 EXAMPLE = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8\n\n"
@@ -30,7 +30,7 @@ def export(
         ),
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder (ctranslate2) or file to write.")
+        str, typer.Argument(metavar="OUT", help="The folder (ctranslate2) or file to write.")
     ],
     quantization: Annotated[
         str | None,
@@ -73,22 +73,26 @@ def export(
     `nmt translate --shortlist` then computes the output layer for these alone.
     """
     from nmt.errors import UsageError, did_you_mean
+    from nmt.files import resolved
 
     formats = (_CTRANSLATE2, _SHORTLIST)
     if form not in formats:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
-    if not out.resolve().parent.is_dir():
-        raise UsageError(f"{out.parent}: no such folder; make it, or choose another")
+    target = Path(out)
+    if form == _SHORTLIST:
+        check_new_file(out)
+    if not resolved(target).parent.is_dir():
+        raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
     given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
     own = ("--quantization",) if form == _CTRANSLATE2 else ("--frequent", "--best")
     for option, value in given.items():
         if value is not None and option not in own:
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
     if form == _CTRANSLATE2:
-        _export_ctranslate2(source, out, quantization or "float32")
+        _export_ctranslate2(source, target, quantization or "float32")
     else:
         sizes = (100 if frequent is None else frequent, 200 if best is None else best)
-        _export_shortlist(source, out, *sizes)
+        _export_shortlist(source, target, *sizes)
 
 
 def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:

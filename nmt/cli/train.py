@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -169,6 +172,7 @@ def train(
         "seed": seed,
     }
     given = {key: value for key, value in shorthand.items() if value is not None}
+    _refuse_contradictions(given, overrides)
     if model is None:
         asked = (values_of_file | overrides | given).get("device", "auto")
         model = _choose_preset(data, out, config, init_from, device=str(asked))
@@ -229,3 +233,18 @@ def _choose_preset(
     name, reason = preset_for(pairs, gpu=gpu)
     console.notice(f"no --model given: taking {name}, because {reason}")
     return name
+
+
+def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
+    """Refuse a key that an option of its own and --set give different values; equal ones may be."""
+    from nmt.config import TrainingConfig
+    from nmt.config_values import checked
+
+    specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
+    for key in given.keys() & overrides.keys():
+        with contextlib.suppress(ValueError):  # which is reported with all other problems
+            if checked(specs[key], given[key]) != checked(specs[key], overrides[key]):
+                raise UsageError(
+                    f"--{key.replace('_', '-')} {given[key]} and --set {key}={overrides[key]} "
+                    "contradict each other; give one of them"
+                )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, check_picture
 from nmt.cli.search_options import (
     BeamSize,
     Ensemble,
@@ -112,7 +112,7 @@ def translate(
         ),
     ] = False,
     attention: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE.svg",
             help="Draw all attention of the first line with text and its translation; for output "
@@ -283,8 +283,11 @@ def translate(
     streams = sys.stdin, sys.stdout
     is_terminal = all(stream is not None and stream.isatty() for stream in streams)
     talks = is_terminal and not inputs and output is None
+    picture = None
     if attention is not None:
-        _check_picture(attention, to_stdout=not (files or output or talks))
+        if files or output or talks:
+            raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
+        picture = check_picture(attention)
     with contextlib.ExitStack() as leaving:
         if lock is not None:
             hold(leaving.enter_context(lock.open("ab")), lock)
@@ -306,7 +309,7 @@ def translate(
             form=_form(form, n_best, scores, alignment),
             pool_lines=pool_lines,
             shard=Shard.parse(shard),
-            attention=attention,
+            attention=picture,
         )
         if talks:
             converse(job)
@@ -361,17 +364,6 @@ def _form(form: str, n_best: int | None, scores: bool, alignment: bool) -> str:
             "use --format jsonl"
         )
     return chosen[0] if chosen else "text"
-
-
-def _check_picture(picture: Path, *, to_stdout: bool) -> None:
-    from nmt.errors import UsageError
-
-    if not to_stdout:
-        raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
-    if not picture.parent.is_dir():
-        raise UsageError(f"{picture.parent}: no such folder")
-    if picture.exists() and picture.suffix != ".svg":
-        raise UsageError(f"--attention {picture}: exists and does not end in .svg")
 
 
 def _summarize(done: list[Counts]) -> None:

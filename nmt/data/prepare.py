@@ -38,7 +38,7 @@ from nmt.data.train_split import TrainSplit
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.workers import map_in_order
 from nmt.errors import DataError, UsageError
-from nmt.files import atomic_writer, write_text
+from nmt.files import atomic_writer, resolved, write_text
 
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
 """What a data folder takes, while it is built, for each byte of text (a token takes two and stands
@@ -48,7 +48,7 @@ for about four) and for each pair (two offsets, a line number and a hash)."""
 def prepare(options: PrepareOptions) -> DataFolder:
     """Make the data folder, or open it where it is already there, made of the same."""
     check_options(options)
-    out = options.out.resolve()
+    out = resolved(options.out)
     check_target(out)
     there = find_folder(out)
     inputs = Inputs.read(options)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder, write_text
+from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder, write_text
 from nmt.model_config import TransformerConfig
 from nmt.models.contract import TranslationModel
 from nmt.models.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
@@ -63,7 +63,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
         raise UsageError(
             f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
         )
-    out = out.resolve()  # behind a symbolic link, the folder itself is replaced
+    out = resolved(out)  # behind a symbolic link, the folder itself is replaced
     if out.exists():
         _check_replaceable(out)
     model, card = load_model(path)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self
 
 from nmt.data.compressed import compress, is_compressed
 from nmt.errors import HeldOff
-from nmt.files import TEMPORARY_SUFFIX, naming, sha256_file, sync_folder
+from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder
 
 _FORMAT_VERSION = 1
 _EMPTY = hashlib.sha256().hexdigest()
@@ -63,7 +63,7 @@ class Journal:
         Raises:
             HeldOff: if another job is at work on the file.
         """
-        self.output = output.resolve()  # behind a symbolic link, the file itself is replaced
+        self.output = resolved(output)  # behind a symbolic link, the file itself is replaced
         self.reached = Reached()
         folder, name = self.output.parent, self.output.name
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"

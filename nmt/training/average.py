@@ -15,9 +15,11 @@ from torch import Tensor
 
 from nmt import console
 from nmt.errors import DataError, UsageError
-from nmt.models.model_file import ModelReader, write_model
+from nmt.files import resolved
+from nmt.models.model_file import FORMAT_VERSION, KIND, ModelReader, write_model
+from nmt.models.tensor_file import TensorFile
 from nmt.training.checkpoint import checkpoints_of
-from nmt.training.run_folder import RunFolder
+from nmt.training.run_folder import RunFolder, is_of_a_run
 
 
 def average_models(paths: Sequence[Path], out: Path) -> None:
@@ -43,6 +45,25 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
             bar.update(1)
     newest = max(reader.card.update for reader in readers)
     write_model(out, dataclasses.replace(first.card, update=newest, valid={}), weights)
+
+
+def check_replaceable(out: Path, models: Sequence[Path]) -> None:
+    """Refuse to write over one of the models, a file of a run, or what is no model file.
+
+    Raises:
+        UsageError: saying which of them `out` is.
+    """
+    if out.exists() and any(path.exists() and out.samefile(path) for path in models):
+        raise UsageError(f"{out}: is one of the models to average; choose another --out")
+    if is_of_a_run(resolved(out)):
+        raise UsageError(f"{out}: is a file of the run itself; choose another --out")
+    try:
+        if out.exists():
+            TensorFile(out, kind=KIND, version=FORMAT_VERSION)
+    except DataError:
+        raise UsageError(
+            f"{out}: exists and is no model file; choose another --out, or remove it"
+        ) from None
 
 
 def _mean(name: str, readers: Sequence[ModelReader]) -> Tensor:

@@ -9,7 +9,6 @@ A state alone is enough to go on. It is written at every checkpoint, and in betw
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -19,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt import console
 from nmt.data.stream import Position
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
@@ -164,9 +162,13 @@ def newest_sound(run: RunFolder, *, before: int) -> int | None:
     before: of an earlier update than this.
     """
     for update in reversed(states_of(run)):
-        with contextlib.suppress(DataError):
-            if update < before and not open_state(state_path(run, update)).read("guard")[2]:
+        if update >= before:
+            continue
+        try:
+            if not open_state(state_path(run, update)).read("guard")[2]:
                 return update
+        except DataError as error:
+            run.warn(f"{error}; passed over for an earlier one")
     return None
 
 
@@ -183,14 +185,17 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) ->
             progress = _read_state(state_path(run, update), optimizer)
         except DataError as error:
             problems.append(str(error))
-            console.warning(f"{error}; looking for the one before it")
             continue
+        for problem in problems:
+            run.warn(f"{problem}; going on from {state_path(run, update).name} instead")
         # Pruning may have gone by a newer state that is damaged now.
         progress.best = [one for one in progress.best if best_path(run, one[1]).is_file()]
         _remove_beyond(run, progress)
         return progress
     if problems:
-        raise DataError(f"{run.path}: no training state is whole; choose another --out")
+        raise DataError(
+            f"{run.path}: no training state is whole ({'; '.join(problems)}); choose another --out"
+        )
     if newest is not None:
         _remove_beyond(run, Progress())
     return Progress()

@@ -262,6 +262,19 @@ class RunFolder:
             write_text(path, curves_from_metrics(self.metrics()))
 
 
+_OWN_FILES = {
+    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
+    *("best.safetensors", "last.safetensors"),
+}
+
+
+def is_of_a_run(path: Path) -> bool:
+    """Tell whether a run writes files of this name there."""
+    folder = path.parent
+    is_checkpoint = folder.name == "checkpoints" and RunFolder(folder.parent).exists
+    return is_checkpoint or (path.name in _OWN_FILES and RunFolder(folder).exists)
+
+
 def _is_left_by_a_start(entry: Path) -> bool:
     """Tell whether a run that was killed before its config.toml was there leaves such an entry."""
     if entry.name == "checkpoints" and entry.is_dir():

@@ -115,10 +115,13 @@ def test_a_shortlist_replaces_nothing_but_a_shortlist(nmt: Nmt, tmp_path: Path) 
     data, out = prepare_toy(tmp_path), tmp_path / "out"
     for _ in range(2):
         assert nmt("export", "shortlist", data, out).status == 0
-    for other in (data / "vocab.model", data):
+    for other, message in (
+        (data / "vocab.model", "exists and is no shortlist"),
+        (data, "is a folder; name a file"),
+    ):
         answer = nmt("export", "shortlist", data, other)
         assert (answer.status, answer.stdout) == (2, "")
-        assert f"{other}: exists and is no shortlist" in answer.stderr
+        assert f"{other}: {message}" in answer.stderr
     assert nmt("data", data, "--verify").status == 0
 
 

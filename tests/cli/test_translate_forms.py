@@ -130,7 +130,7 @@ def test_attention_is_drawn_of_the_first_line_with_text(
     ("words", "message"),
     [
         (("--attention", "/nowhere/a.svg"), "/nowhere: no such folder"),
-        (("--attention", "in"), "--attention in: exists and does not end in .svg"),
+        (("--attention", "in"), "in: pictures are SVG; give a name that ends in .svg"),
         (("--attention", "a.svg", "--output", "out"), "--attention goes with one input, or a pipe"),
         (("--attention", "a.svg", "--input", "in"), "several inputs"),
     ],

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from toy_training import flat, metrics, nmt, weights
+from toy_training import content, flat, metrics, nmt, weights
 
 from nmt.cli.average import average as average_command
 from nmt.data.vocabulary import learn_vocabulary
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError, UsageError, describe
 from nmt.models.model_file import ModelCard, ModelReader, load_model, write_model
 from nmt.search.translator import Translator
 from nmt.training.average import average_models, select_checkpoints
@@ -68,7 +69,7 @@ def test_one_checkpoint_twice_is_itself(write: Callable[..., Path], tmp_path: Pa
 
 
 def test_an_average_translates(learnt: Path, tmp_path: Path) -> None:
-    average_command([learnt], tmp_path / "mean.safetensors", last=3)
+    average_command([learnt], str(tmp_path / "mean.safetensors"), last=3)
     (translation,) = Translator.load(tmp_path / "mean.safetensors").translate(["one two"])
     assert translation.text
 
@@ -132,7 +133,7 @@ def test_fewer_than_asked_for_is_an_error(
     with pytest.raises(UsageError, match=message):
         average_command(
             [learnt],
-            tmp_path / "mean.safetensors",
+            str(tmp_path / "mean.safetensors"),
             last=choice.get("last"),
             best=choice.get("best"),
         )
@@ -151,7 +152,7 @@ def test_one_run_or_several_files(learnt: Path, write: Callable[..., Path], tmp_
     ]
     for paths, choice in refused:
         with pytest.raises(UsageError):
-            average_command(paths, out, last=choice.get("last"), best=choice.get("best"))
+            average_command(paths, str(out), last=choice.get("last"), best=choice.get("best"))
     assert not out.exists()
 
 
@@ -201,9 +202,52 @@ def test_the_command_tells_what_it_averaged(learnt: Path, tmp_path: Path) -> Non
 
 def test_a_missing_folder_is_told_before_the_work(learnt: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such folder"):
-        average_command([learnt], tmp_path / "nowhere" / "mean.safetensors", last=2)
+        average_command([learnt], str(tmp_path / "nowhere" / "mean.safetensors"), last=2)
 
 
 def test_a_missing_checkpoint_is_named(write: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"gone\.safetensors: no such file"):
         average_models([write("one"), tmp_path / "gone.safetensors"], tmp_path / "mean.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("best.safetensors", "best.safetensors: is a file of the run itself"),
+        ("checkpoints/update-00000250.safetensors", "is one of the models to average"),
+        ("checkpoints/mean.safetensors", "is a file of the run itself"),
+        ("config.toml", "is a file of the run itself"),
+        ("notes", "notes: exists and is no model file"),
+        ("no/", "no/: is a folder; name a file"),
+        ("checkpoints", "checkpoints: is a folder; name a file"),
+        ("round", "round: Too many levels of symbolic links"),
+    ],
+)
+def test_an_average_replaces_nothing_but_a_model_of_no_run(
+    learnt: Path, tmp_path: Path, out: str, message: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(learnt, run)
+    (run / "notes").write_text("mine\n")
+    (run / "round").symlink_to("round")
+    before = content(run)
+    with pytest.raises((UsageError, OSError)) as caught:
+        average_command([run], f"{run}/{out}", last=2)
+    assert message in describe(caught.value)
+    assert content(run) == before
+
+
+def test_models_to_average_are_not_replaced(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("one"), write("two")]
+    (tmp_path / "link").symlink_to(paths[1])
+    for out in (paths[0], tmp_path / "link"):
+        with pytest.raises(UsageError, match="is one of the models to average"):
+            average_command(paths, str(out))
+
+
+def test_an_earlier_average_is_replaced_also_in_the_run_folder(
+    learnt: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(learnt, tmp_path / "run")
+    for last in (2, 3):
+        average_command([tmp_path / "run"], str(tmp_path / "run" / "mean.safetensors"), last=last)

@@ -249,7 +249,8 @@ def test_a_damaged_newest_state_is_passed_over(
     told = capsys.readouterr().err
     assert "nmt: warning: " in told
     assert "update-00000020.state: damaged" in told
-    assert "looking for the one before it" in told
+    assert "; going on from update-00000016.state instead" in told
+    assert "going on from update-00000016.state" in (run / "train.log").read_text()
     assert "going on at update 16" in told
     assert_same_run(run, undisturbed(**FP32))
 
@@ -274,7 +275,7 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
     for path in run.glob("checkpoints/*.state"):
         flip_byte(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
-    with pytest.raises(DataError, match="no training state is whole; choose another --out"):
+    with pytest.raises(DataError, match=r"no training state is whole .*; choose another --out"):
         train(data, run, **FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
     after = content(run)
