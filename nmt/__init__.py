@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nmt.cpu import let_waiting_threads_sleep
+
 if TYPE_CHECKING:
     from nmt.search.alignment import Alignment
     from nmt.search.options import Sampling, SearchOptions
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from nmt.search.translator import Translator
 
 __version__ = "0.1.0"
+
+# Here, since every way to run nmt imports this package before torch: the commands, torchrun, worker
+# processes, and programs that import nmt first.
+let_waiting_threads_sleep()
 
 __all__ = ["Alignment", "Sampling", "SearchOptions", "Translation", "Translator", "__version__"]
 

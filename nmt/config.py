@@ -72,8 +72,8 @@ class TrainingConfig:
     )
     threads: int = value(
         0,
-        "CPU threads of each process; 0: the machine's cores divided by the processes, kept when "
-        "as many processes go on.",
+        "CPU threads of each process; 0: the cores divided by the processes, at most "
+        "OMP_NUM_THREADS, kept when as many processes go on.",
         minimum=0,
         maximum=1_024,
         resumable=True,

@@ -30,6 +30,7 @@ GROUND_FLOOR = (
     "console",
     "config",
     "config_values",
+    "cpu",
     "model_config",
     "plot",
     "svg",

@@ -10,7 +10,6 @@ so that perplexities at several shares can be compared.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.command import run
+from nmt.cpu import cores
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
@@ -82,7 +82,7 @@ def _options(data: DataFolder, train: Path, out: Path) -> PrepareOptions:
             max_length=settings.max_length,
             keep=CLEANED,
         ),
-        workers=len(os.sched_getaffinity(0)),
+        workers=cores(),
     )
 
 

@@ -7,7 +7,6 @@ fixes, and hardly on which they are or how long their sentences.
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from nmt.config import Recipe
+from nmt.cpu import cores
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
@@ -54,7 +54,7 @@ def measure(recipe: Recipe, vocab_size: int, *, pairs: int = PAIRS) -> Trial:
                 settings=Settings(
                     src_lang="xx", tgt_lang="yy", vocab_size=vocab_size, keep=("overlap",)
                 ),
-                workers=len(os.sched_getaffinity(0)),
+                workers=cores(),
             )
         )
         rows = dict(dry_run(recipe, folder / "data", folder / "run"))

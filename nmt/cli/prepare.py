@@ -223,8 +223,7 @@ def prepare(
     is run again; where OUT is complete it is left as it is. What the rules dropped stands in
     OUT/rejects.txt, with examples.
     """
-    import os
-
+    from nmt.cpu import cores
     from nmt.data.dry_run import dry_run as try_rules
     from nmt.data.options import PrepareOptions
     from nmt.data.prepare import prepare as run
@@ -258,7 +257,7 @@ def prepare(
         tags=dict(_by_prefix("tag", tag)),
         vocab=tuple(vocab or ()),
         settings=settings,
-        workers=workers if workers is not None else len(os.sched_getaffinity(0)),
+        workers=workers if workers is not None else cores(),
     )
     if dry_run is not None:
         print(report_text(try_rules(options, pairs=dry_run)), end="")

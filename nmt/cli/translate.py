@@ -192,7 +192,8 @@ def translate(
         str,
         typer.Option(
             metavar="auto|N",
-            help="Processes side by side. auto: one for each core, or for each GPU.",
+            help="Processes side by side. auto: one for each core that this process "
+            "may use, or for each GPU.",
             rich_help_panel=_MACHINE,
         ),
     ] = "auto",
@@ -202,7 +203,7 @@ def translate(
             min=1,
             max=1_024,
             help="CPU threads of each process.",
-            show_default="the cores, shared out",
+            show_default="the cores, shared out; at most OMP_NUM_THREADS",
             rich_help_panel=_MACHINE,
         ),
     ] = None,

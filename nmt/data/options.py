@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nmt.cpu import cores, most_workers
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import Settings
 from nmt.data.rules import DUPLICATES_BY, check_keep
@@ -69,7 +70,12 @@ def check_options(options: PrepareOptions) -> None:
             ),
             ("max-ratio", settings.max_ratio, "1 or more", settings.max_ratio >= 1),
             ("max-symbols", settings.max_symbols, "from 0 to 1", 0 <= settings.max_symbols <= 1),
-            ("workers", options.workers, "1 or more", options.workers >= 1),
+            (
+                "workers",
+                options.workers,
+                f"from 1 to {most_workers()} (this process may use {cores()} cores)",
+                1 <= options.workers <= most_workers(),
+            ),
             (
                 "character-coverage",
                 settings.character_coverage,

@@ -8,7 +8,6 @@ each is a process afresh with a GPU of its own.
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from typing import Self
 
+from nmt.cpu import cores, default_threads, most_workers
 from nmt.data.workers import PAUSE, Pause, Workers
 from nmt.errors import UsageError
 from nmt.models.allocator import keep_freed_memory
@@ -29,8 +29,6 @@ from nmt.search.translator import Translator
 Pool = Sequence[tuple[str, str]]
 """Lines, each with what its translation begins with."""
 Found = list[Translation]
-
-_MOST_WORKERS = 1_024
 
 # A share has so many lines at least: fewer are not worth the way to another process.
 _FEWEST_LINES = 16
@@ -62,7 +60,7 @@ class Translators:
             setup: models and what is asked of them.
             device: auto, cpu or cuda.
             workers: how many, or auto: the cores over the threads, or the GPUs.
-            threads: of each on CPUs; the cores over the workers if None.
+            threads: of each on CPUs; see `default_threads` if None.
             batch_tokens: see `Engine`.
 
         Raises:
@@ -77,7 +75,7 @@ class Translators:
                 setup.options,
                 device="cuda" if gpus else "cpu",
                 workers=count,
-                threads=threads or max(1, _cores() // count),
+                threads=threads or default_threads(count),
                 batch_tokens=batch_tokens,
                 split=setup.split,
             )
@@ -108,7 +106,7 @@ class Translators:
             # In this process one on the CPU, for what is asked about the model.
             return cls(load(precision="fp32"), Workers(_OnGpu(load, taken), count), count)
         keep_freed_memory()
-        threads = threads or max(1, _cores() // count)
+        threads = threads or default_threads(count)
         # Threads that have computed in this process would be missing from its copies.
         torch.set_num_threads(1 if count > 1 else threads)
         translator = load()
@@ -229,19 +227,15 @@ def _translate(
 
 
 def _check_workers(workers: str) -> None:
-    if workers != "auto" and not (workers.isdecimal() and 1 <= int(workers) <= _MOST_WORKERS):
-        raise UsageError(
-            f"--workers {workers!r} is neither auto nor a number from 1 to {_MOST_WORKERS}"
-        )
+    if workers != "auto" and not (workers.isdecimal() and int(workers) >= 1):
+        raise UsageError(f"--workers {workers!r} is neither auto nor a number from 1 up")
 
 
 def _number_of(workers: str, gpus: int, threads: int | None) -> int:
     if workers == "auto":
-        return gpus or max(1, _cores() // (threads or 1))
-    if gpus and int(workers) > gpus:
-        raise UsageError(f"--workers {workers}: this machine has {gpus} GPUs, and each has one")
+        return gpus or max(1, cores() // (threads or 1))
+    most = gpus or most_workers()
+    if int(workers) > most:
+        has = f"{gpus} GPUs, and each has one" if gpus else f"{cores()} cores for this process"
+        raise UsageError(f"--workers {workers}: must be at most {most}; this machine has {has}")
     return int(workers)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from nmt.config import Recipe
+from nmt.cpu import cores, default_threads
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.allocator import keep_freed_memory
@@ -121,14 +122,15 @@ def settle(
     of matrix products then are those of this process.
     """
     training = recipe.training
-    cores = max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size)
+    share = max(1, cores() // ranks.local_world_size)
     with ranks.together():
         if ranks.is_first and run.exists:
-            training = run.settled(training, ranks.world_size, cores)
-    threads, matmul = ranks.gather([training.threads or cores, training.matmul])[0]
+            training = run.settled(training, ranks.world_size, share)
+    threads = training.threads or default_threads(ranks.local_world_size)
+    threads, matmul = ranks.gather([threads, training.matmul])[0]
     torch.set_num_threads(threads)
     # Each process would start so many compilers as if it were alone.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(cores))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if matmul == "auto":
         matmul = ranks.gather(_matmul(recipe, data, ranks, device))[0]
     use_library(matmul)

@@ -103,7 +103,8 @@ class RunFolder:
     def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
         """Settle what is left open as the run in this folder has settled it.
 
-        Threads are left open where there are other processes now, or too few cores.
+        Threads are left open where there are other processes now, or too few cores. Else they stay,
+        whatever OMP_NUM_THREADS says now: another number of threads rounds otherwise.
 
         Args:
             training: what is asked for now.

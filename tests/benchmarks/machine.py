@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -13,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.cpu import cores
 from nmt.models.linear import onednn_product
 
-CORES = len(os.sched_getaffinity(0))
+CORES = cores()
 
 _SECONDS = 1.0
 """For which each kind of product is repeated; the fastest counts."""

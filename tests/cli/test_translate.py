@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from nmt.cpu import most_workers
 from nmt.models.model_file import ModelCard, write_model
 from nmt.search.decode import decode
 
@@ -282,7 +283,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--length-penalty", "1000"], 2, "it must be a number from 0 to 50"),
         (["--sample", "--seed", "9" * 20], 2, "it must lie between 0 and 2^63 - 1"),
         (["--threads", "9" * 20], 2, "Invalid value for '--threads'"),
-        (["--workers", "9" * 20], 2, "is neither auto nor a number"),
+        (["--workers", "9" * 20], 2, "must be at most"),
         (["--beam-size", "5000"], 2, "it must lie between 1 and 1000"),
         (["--min-tokens", "9" * 20], 2, "not above the latter or 100000"),
         (["--top-k", "5"], 2, "--top-k says how to draw at random; add --sample"),
@@ -295,8 +296,9 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
         (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
         (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
-        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 to 1024"),
-        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 to 1024"),
+        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 up"),
+        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 up"),
+        (["--workers", str(most_workers() + 1)], 2, f"must be at most {most_workers()}; this"),
         (["--deadline", "06:30"], 2, "--deadline needs --input and --output with files"),
         (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: there are no files"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.cpu import most_workers
 from nmt.data.manifest import Settings
 from nmt.data.options import PrepareOptions, check_options
 from nmt.errors import UsageError
@@ -101,3 +102,11 @@ def test_weights_and_tags_are_for_texts_that_there_are(
     with pytest.raises(UsageError) as caught:
         check_options(dataclasses.replace(OPTIONS, **values))  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, most_workers() + 1])
+def test_workers_beyond_the_cores_are_refused_with_their_number(workers: int) -> None:
+    with pytest.raises(
+        UsageError, match=rf"--workers {workers}: must be from 1 to {most_workers()}"
+    ):
+        check_options(dataclasses.replace(OPTIONS, workers=workers))

@@ -1,0 +1,95 @@
+"""The CPU that this process may use: its cores, its threads, and how threads wait."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+_WAITING = {
+    "OMP_WAIT_POLICY": "passive",
+    "GOMP_SPINCOUNT": "0",  # libgomp
+    "KMP_BLOCKTIME": "0",  # the libraries of Intel and LLVM
+}
+
+# On any machine, so that a script that runs on a large one runs on a small one, too.
+_WORKERS_EVERYWHERE = 8
+
+
+def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let OpenMP's threads sleep while they wait, unless the user has said how they wait.
+
+    By default a thread that waits for the others spins: for some milliseconds in libgomp, which
+    torch and CTranslate2 bring along, for 200 in the libraries of Intel and LLVM. If the
+    thread that is waited for has lost its core to another process, all of them lose that time.
+
+    The libraries read the environment when they are loaded, so call this before torch is imported.
+    Processes that this one starts inherit it.
+    """
+    if not _WAITING.keys() & environment.keys():
+        environment.update(_WAITING)
+
+
+def cores(system: Path = Path("/")) -> int:
+    """Return the number of cores that this process may use, by its affinity and its cgroups' quota.
+
+    Args:
+        system: the folder that holds proc and sys.
+    """
+    allowed = len(os.sched_getaffinity(0))
+    # With a quota of one core and a half, a second thread can run half of the time.
+    return max(1, min([allowed, *(math.ceil(quota) for quota in _quotas(system))]))
+
+
+def default_threads(processes: int = 1) -> int:
+    """Return the threads of each of some processes that share the cores: at most OMP_NUM_THREADS.
+
+    torchrun sets it to 1 for each of several processes if the user has not set it, and its 1 cannot
+    be told from the user's. There a 1 counts as not set.
+    """
+    share = max(1, cores() // processes)
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # "4,2" where nested
+    may_be_torchruns = limit == "1" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1
+    if may_be_torchruns or not limit.isdecimal() or int(limit) == 0:
+        return share
+    return min(share, int(limit))
+
+
+def most_workers() -> int:
+    """Return how many processes may work side by side."""
+    return max(_WORKERS_EVERYWHERE, cores())
+
+
+def _quotas(system: Path) -> Iterator[float]:
+    """Yield the quotas, in cores, of this process's cgroups and of those above them."""
+    mount = system / "sys/fs/cgroup"
+    for line in _read(system / "proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":  # version 2
+            for folder in _upwards(path, mount, mount / "unified"):
+                yield from _ratio(*_read(folder / "cpu.max").split())
+        elif "cpu" in controllers.split(","):
+            for folder in _upwards(path, mount / controllers, mount / "cpu"):
+                quota = _read(folder / "cpu.cfs_quota_us")
+                yield from _ratio(quota.strip(), _read(folder / "cpu.cfs_period_us").strip())
+
+
+def _upwards(path: str, *mounts: Path) -> Iterator[Path]:
+    """Yield a cgroup's folder and those above it; some do not exist inside a container."""
+    for mount in mounts:
+        folder = mount / path.strip("/")
+        yield from (one for one in (folder, *folder.parents) if one.is_relative_to(mount))
+
+
+def _ratio(quota: str = "", period: str = "") -> Iterator[float]:
+    """Yield quota / period, if there is a quota: otherwise it is "max" or -1."""
+    if quota.isdecimal() and period.isdecimal():
+        yield int(quota) / int(period)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""The CPU that a process may use: cores by affinity and quota, threads, and how threads wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cpu import cores, default_threads, let_waiting_threads_sleep, most_workers
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    "module", ["nmt.training.launch", "nmt.search.likelihood", "nmt.search.torch_engine"]
+)
+def test_waiting_threads_sleep_from_the_first_import_of_torch(tmp_path: Path, module: str) -> None:
+    # A torch that says what it finds in the environment when it is loaded, and ends the process.
+    (tmp_path / "torch.py").write_text(
+        "import os; print(os.environ.get('OMP_WAIT_POLICY'), flush=True); os._exit(0)"
+    )
+    root = Path(__file__).parents[1]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module}"],
+        env=environment | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["passive"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_what_the_user_says_of_waiting_stays(name: str) -> None:
+    environment = {name: "the user's", "HOME": "/"}
+    let_waiting_threads_sleep(environment)
+    assert environment == {name: "the user's", "HOME": "/"}
+
+
+V1 = "5:cpuset:/\n4:cpu,cpuacct:/docker/1\n"
+PERIOD = "100000\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "files", "expected"),
+    [
+        ("0::/a/b\n", {}, CORES),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n"}, CORES),
+        ("0::/a/b\n", {"a/b/cpu.max": "100000 100000\n"}, 1),
+        ("0::/a/b\n", {"a/cpu.max": "50000 100000\n", "a/b/cpu.max": "900000 100000\n"}, 1),
+        ("0::/\n", {"cpu.max": "90000 100000\n"}, 1),  # as it looks from inside a container
+        ("0::/a/b\n", {"a/b/cpu.max": "110000 100000\n"}, min(CORES, 2)),  # 1.1 cores
+        ("0::/\n", {"unified/cpu.max": "100000 100000\n"}, 1),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": PERIOD}, CORES),
+        (V1, {"cpu/cpu.cfs_quota_us": "40000\n", "cpu/cpu.cfs_period_us": PERIOD}, 1),
+        (
+            V1,
+            {
+                "cpu,cpuacct/docker/1/cpu.cfs_quota_us": "100000\n",
+                "cpu,cpuacct/docker/1/cpu.cfs_period_us": PERIOD,
+            },
+            1,
+        ),
+    ],
+)
+def test_cores_are_those_of_the_affinity_and_the_smallest_quota(
+    tmp_path: Path, cgroups: str, files: dict[str, str], expected: int
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(cgroups)
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert cores(tmp_path) == expected
+
+
+def test_cores_are_those_of_the_affinity_where_there_are_no_cgroups(tmp_path: Path) -> None:
+    assert cores(tmp_path) == CORES
+
+
+@pytest.mark.parametrize(
+    ("environment", "processes", "expected"),
+    [
+        ({}, 1, 16),
+        ({}, 3, 5),
+        ({}, 99, 1),
+        ({"OMP_NUM_THREADS": "1"}, 1, 1),
+        ({"OMP_NUM_THREADS": "4,2"}, 1, 4),
+        ({"OMP_NUM_THREADS": "4"}, 8, 2),  # never more than its share
+        ({"OMP_NUM_THREADS": "many"}, 1, 16),
+        ({"OMP_NUM_THREADS": "0"}, 1, 16),
+        ({"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "1"}, 1, 1),
+        ({"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "2"}, 2, 8),  # torchrun has set it
+        ({"OMP_NUM_THREADS": "3", "LOCAL_WORLD_SIZE": "2"}, 2, 3),
+    ],
+)
+def test_threads_are_a_share_of_the_cores_and_at_most_what_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], processes: int, expected: int
+) -> None:
+    monkeypatch.setattr("nmt.cpu.cores", lambda: 16)
+    for name in ("OMP_NUM_THREADS", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert default_threads(processes) == expected
+
+
+@pytest.mark.parametrize(("found", "most"), [(1, 8), (8, 8), (64, 64)])
+def test_there_may_be_8_workers_or_as_many_as_there_are_cores(
+    monkeypatch: pytest.MonkeyPatch, found: int, most: int
+) -> None:
+    monkeypatch.setattr("nmt.cpu.cores", lambda: found)
+    assert most_workers() == most
