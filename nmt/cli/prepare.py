@@ -110,8 +110,8 @@ def prepare(
     sample_size: Annotated[
         int,
         typer.Option(
-            help="Pairs to learn the vocabulary from, drawn from all; what the rules drop of them "
-            "is left out.",
+            help="Pairs to learn the vocabulary from, drawn from all by their --weight; what the "
+            "rules drop of them is left out.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.sample_size,

@@ -46,15 +46,20 @@ class Block:
         return self.numbers[row] if self.numbers else self.number + row
 
     def select(self, rows: Rows) -> Block:
-        """Return the lines at `rows` (from 0, ascending, at least one) as a block of their own."""
+        """Return the lines at `rows` (from 0, ascending, at least one) as a block of their own.
+
+        A row may be there several times.
+        """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
         return Block(self.corpus, numbers[0], len(rows), src, tgt, numbers)
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
+    if not raw.endswith(b"\n"):  # else the last line would run into its own repetition
+        raw += b"\n"
     ends = np.flatnonzero(np.frombuffer(raw, np.uint8) == _LINE_FEED) + 1
-    bounds = np.concatenate([[0], ends, [len(raw)]])
+    bounds = np.concatenate([[0], ends])
     return b"".join([raw[bounds[row] : bounds[row + 1]] for row in rows])
 
 

@@ -58,9 +58,9 @@ class Epochs:
         """Return the pairs of a pool in the order in which the epoch visits them."""
         bounds = [self.visits * edge // self.pools for edge in (pool, pool + 1)]
         order = Permutation(self.visits, (self._seed, epoch))
-        return self._pair_of(order.take(np.arange(*bounds)), epoch)
+        return self.pairs_of(order.take(np.arange(*bounds)), epoch)
 
-    def _pair_of(self, visits: Indices, epoch: int) -> Indices:
+    def pairs_of(self, visits: Indices, epoch: int) -> Indices:
         """Return which pair each of the numbered visits of an epoch is to."""
         pairs = np.empty_like(visits)
         share_of = np.searchsorted(self._ends, visits, side="right")

@@ -55,6 +55,8 @@ class Inputs:
         if not any(text.lines for text in sources.train):
             prefixes = ", ".join(text.text.prefix for text in sources.train)
             raise DataError(f"the training text is empty: {prefixes}")
+        if not any(round(text.lines * text.weight) for text in sources.train):
+            raise UsageError("--weight: with weights so small an epoch would visit no pair")
         inputs = cls(settings, given, sources, decode)
         for tag in inputs.tags if given else ():
             if not given[0].has_symbol(tag):

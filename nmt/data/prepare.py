@@ -21,6 +21,7 @@ from nmt.data import manifest
 from nmt.data.building import building_folder, check_space, check_target, empty_folder
 from nmt.data.cleaning import CODES, KEPT, Cleaner
 from nmt.data.encode import BlockEncoder
+from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
 from nmt.data.held_out import HeldOutText
 from nmt.data.inputs import Inputs
@@ -139,7 +140,9 @@ class _Builder:
         """Return the vocabulary of both languages, or that of the source and that of the target."""
         settings = self.inputs.settings
         langs = (settings.src_lang, settings.tgt_lang)
-        lines = min(settings.sample_size, sum(text.lines for text in self.inputs.sources.train))
+        train = self.inputs.sources.train
+        visits = Epochs([(text.lines, text.weight) for text in train], seed=settings.seed).visits
+        lines = min(settings.sample_size, visits)
         vocabularies = []
         for sides in ((0,), (1,)) if settings.separate_vocab else ((0, 1),):
             what = " and ".join(langs[side] for side in sides)
@@ -163,6 +166,7 @@ class _Builder:
             self.inputs.decode.encoding,
             size=self.inputs.settings.sample_size,
             seed=self.inputs.settings.seed,
+            by_weight=True,
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
         clean = SampleCleaner(self.inputs.decode, self.cleaner, moses_rules(self.inputs.settings))

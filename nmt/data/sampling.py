@@ -1,4 +1,4 @@
-"""A uniform sample of the training text, and what of it the rules let through."""
+"""A sample of the training text, uniform or by weight, and what of it the rules let through."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nmt.data.blocks import Block
 from nmt.data.cleaning import CODES, KEPT, Cleaner, Verdicts
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
+from nmt.data.epochs import Epochs
 from nmt.data.moses import Moses
 from nmt.data.permutation import Permutation
 from nmt.data.sources import SourceText
@@ -20,25 +21,33 @@ _PIECE_CHARACTERS = 16
 
 
 def sample_blocks(
-    texts: Sequence[SourceText], encoding: Encoding, *, size: int, seed: int
+    texts: Sequence[SourceText],
+    encoding: Encoding,
+    *,
+    size: int,
+    seed: int,
+    by_weight: bool = False,
 ) -> Iterator[Block]:
     """Yield `size` lines of the texts, or all, in their order.
 
     Each set of lines is as likely as any other: they are the first that a permutation of all lines
-    begins with.
+    begins with. `by_weight` draws from what an epoch visits instead of from all lines: with a
+    weight of 2 a line is twice as likely, and may be drawn twice.
     """
-    total = sum(text.lines for text in texts)
-    chosen = np.arange(min(size, total))
-    if size < total:
-        chosen = np.sort(Permutation(total, (seed,)).take(chosen))
+    epoch = Epochs([(text.lines, text.weight if by_weight else 1.0) for text in texts], seed=seed)
+    chosen = np.arange(min(size, epoch.visits))
+    if size < epoch.visits:
+        chosen = Permutation(epoch.visits, (seed,)).take(chosen)
+    chosen = np.sort(epoch.pairs_of(chosen, 0))
     first = 0  # of the block, among all lines
     for corpus, text in enumerate(texts):
         for block in text.read(encoding, corpus=corpus):
             begin, end = np.searchsorted(chosen, [first, first + block.lines])
-            if end - begin == block.lines:
+            rows = chosen[begin:end] - first
+            if np.array_equal(rows, np.arange(block.lines)):
                 yield block
-            elif begin < end:
-                yield block.select(chosen[begin:end] - first)
+            elif len(rows):
+                yield block.select(rows)
             first += block.lines
 
 

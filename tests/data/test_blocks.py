@@ -103,7 +103,9 @@ def test_a_file_without_line_ends_is_no_text(
 def test_chosen_lines_are_a_block_of_their_own() -> None:
     block = Block(2, 11, 4, b"a\n\nccc\r\nd", b"A\nB\nC\nD\n")
     assert block.select(np.array([1, 2])) == Block(2, 12, 2, b"\nccc\r\n", b"B\nC\n", (12, 13))
-    assert block.select(np.array([0, 3])) == Block(2, 11, 2, b"a\nd", b"A\nD\n", (11, 14))
+    assert block.select(np.array([0, 3])) == Block(2, 11, 2, b"a\nd\n", b"A\nD\n", (11, 14))
+    twice = Block(2, 14, 2, b"d\nd\n", b"D\nD\n", (14, 14))
+    assert block.select(np.array([3, 3])) == twice
     assert [block.line_number(row) for row in range(4)] == [11, 12, 13, 14]
     chosen = block.select(np.array([0, 3]))
     assert [chosen.line_number(row) for row in range(2)] == [11, 14]

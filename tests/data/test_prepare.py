@@ -700,3 +700,19 @@ def test_a_language_without_a_known_script_is_told_of(
         said = capsys.readouterr().err
         unknown = "--src tlh: the script of this language is not known, so the rule `script`"
         assert said.count("the script of") == said.count(unknown) == (lang == "tlh")
+
+
+def test_the_vocabulary_is_learnt_by_the_weights_of_the_texts(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    more = write(tmp_path, "more", [("qqzz xxww", "yyvv"), ("qqzz xxww", "jjkk"), ("ff", "ff gg")])
+    options = dataclasses.replace(options, train=(*options.train, more))
+    pieces = []
+    for out, weights in (("plain", {}), ("heavy", {more: 50.0})):
+        changed_out = dataclasses.replace(options, out=tmp_path / out, weights=weights)
+        vocabulary = prepare(changed_out).src_vocabulary
+        pieces.append(vocabulary.tokens(range(len(vocabulary))))
+    assert "▁qqzz" not in pieces[0]
+    assert "▁qqzz" in pieces[1]
+    with pytest.raises(UsageError, match="--weight: with weights so small an epoch would visit no"):
+        prepare(dataclasses.replace(options, weights=dict.fromkeys(options.train, 1e-9)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,10 @@ def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
     return sources.train
 
 
-def sample(texts: tuple[SourceText, ...], size: int, seed: int = 1) -> list[tuple[str, str]]:
-    found = list(sample_blocks(texts, UTF8, size=size, seed=seed))
+def sample(
+    texts: tuple[SourceText, ...], size: int, seed: int = 1, by_weight: bool = False
+) -> list[tuple[str, str]]:
+    found = list(sample_blocks(texts, UTF8, size=size, seed=seed, by_weight=by_weight))
     return [
         (src, tgt)
         for block in found
@@ -78,6 +81,25 @@ def test_every_pair_is_as_likely_to_be_drawn(tmp_path: Path) -> None:
     # 1,000 draws of 5 in 20: 250 each, with a standard deviation of sqrt(1000 / 4 * 3 / 4) = 13.7.
     assert len(drawn) == 20
     assert all(abs(count - 250) < 5 * 13.7 for count in drawn.values())
+
+
+def test_pairs_are_drawn_in_proportion_to_their_weights(tmp_path: Path) -> None:
+    one, other, third = numbered(tmp_path, a=10, b=10, c=10)
+    texts = (replace(one, weight=2.0), replace(other, weight=0.5), third)
+    drawn = Counter(src[0] for seed in range(600) for src, _ in sample(texts, 7, seed, True))
+    # 600 draws of 7 of the 35 visits of an epoch, of which 20, 5 and 10 are to a, b and c.
+    for name, visits in (("a", 20), ("b", 5), ("c", 10)):
+        p = visits / 35
+        expected, deviation = 4200 * p, (4200 * p * (1 - p)) ** 0.5
+        assert abs(drawn[name] - expected) < 5 * deviation
+
+
+def test_a_sample_of_everything_holds_what_an_epoch_visits(tmp_path: Path) -> None:
+    one, other = numbered(tmp_path, a=40, b=40)
+    drawn = Counter(sample((replace(one, weight=2.5), replace(other, weight=0.5)), 999, 1, True))
+    assert Counter(src[0] for src, _ in drawn.elements()) == {"a": 100, "b": 20}
+    assert {drawn[f"a en {n}", f"a de {n}"] for n in range(40)} == {2, 3}
+    assert max(count for (src, _), count in drawn.items() if src[0] == "b") == 1
 
 
 def test_what_the_rules_reject_is_not_learnt_from() -> None:
