@@ -19,11 +19,33 @@ from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped, 
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call the main function of a script, and exit."""
-    hear_signals()
+    begin()
     sys.exit(exit_status(main))
 
 
-def hear_signals() -> None:
+def begin() -> None:
+    """Prepare the process: streams that are closed harm nobody, and signals end it cleanly."""
+    _open_closed_streams()
+    _hear_signals()
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
+
+    Else the next file to be opened would get its number, and what is said of an error would be
+    written into it. Python's own stdin and stdout stay None, so that commands can refuse that.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
+
+
+def _hear_signals() -> None:
     """Let signals that end a process take the same way out as Ctrl-C, which cleans up."""
     # What schedulers send before they kill, and a terminal that is closed, unless nohup has been
     # used.

@@ -197,6 +197,11 @@ class LiveView:
         return Group(bar, rows)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Write a number and what there are so many of: 1 line is, 1,000 lines are."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def duration(seconds: float) -> str:
     """Write a time in the largest unit of which there are at least two: 2.5 hours, 95 minutes."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):

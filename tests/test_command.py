@@ -1,9 +1,10 @@
-"""How a script beside a recipe ends: by a signal, and for lack of a file."""
+"""How a script beside a recipe ends: by a signal, for lack of a file, and with closed streams."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,23 @@ def test_a_script_ends_with_a_status_and_a_line(main: str, status: int, said: st
     )
     assert done.returncode == status
     assert done.stderr == (f"nmt: {said}\n" if said else "")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, closed: str) -> None:
+    script = (
+        "import os\n"
+        "from nmt import console\n"
+        "from nmt.command import run\n"
+        "def main():\n"
+        "    with open('output', 'wb', buffering=0) as file:\n"
+        "        console.notice('all is well')\n"
+        "        os.write(2, b'as torch does')\n"
+        "        file.write(b'data')\n"
+        "run(main)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    shell = f'"{sys.executable}" script.py {closed}'
+    done = subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert (tmp_path / "output").read_bytes() == b"data"

@@ -178,7 +178,7 @@ def test_quiet_speaks_of_trouble_alone(place: Place, run: Once) -> None:
     place.receive("odd.en", b"odd\n")
     status, said = run("--quiet")
     assert status == 0
-    assert "1 translated (1 lines); 1 with warnings (odd.en)" in said
+    assert "1 translated (1 line); 1 with warnings (odd.en)" in said
 
 
 def test_what_is_still_being_written_is_left_alone(
@@ -249,7 +249,7 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     place.receive("good.en")
     status, said = run()
     assert status == 1
-    assert "1 translated (1 lines); 3 given up, now in failed/" in said
+    assert "1 translated (1 line); 3 given up, now in failed/" in said
     failed = place.content("failed")
     assert failed.pop("folder.en/source/folder.en/inner.en") == b"kept\n"
     assert sorted(failed) == [f"{name}.en/reason.txt" for name in ("fifo", "folder", "link")]
@@ -273,7 +273,7 @@ def test_a_file_that_fails_holds_up_no_others_and_is_given_up_in_the_end(
     place.receive("b.en")
     status, said = run()
     assert status == 1
-    assert "1 translated (1 lines); 1 failed, to be tried again (a.en)" in said
+    assert "1 translated (1 line); 1 failed, to be tried again (a.en)" in said
     assert list(place.content("outgoing")) == ["b.en"]
     assert run()[0] == 1
     status, said = run()
@@ -330,7 +330,7 @@ def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Once)
     place.receive("b.en")
     status, said = run()
     assert status == 1
-    assert "1 translated (1 lines); 1 failed, to be tried again (aside)" in said
+    assert "1 translated (1 line); 1 failed, to be tried again (aside)" in said
     assert "working/aside/source: Directory not empty" in place.log
     assert place.content("working")["aside/source/a.en"] == b"bad\n"
 
@@ -495,7 +495,7 @@ def test_a_log_that_finds_no_room_holds_up_nothing(place: Place, run: Once) -> N
     place.receive("news.en")
     status, said = run()
     assert status == 0
-    assert "1 translated (1 lines)" in said
+    assert "1 translated (1 line)" in said
 
 
 @pytest.mark.parametrize(
@@ -648,7 +648,7 @@ def test_damaged_files_hold_up_no_others(model_file: Path, tmp_path: Path) -> No
     assert found["3-empty.en"] == b""
     reason = place.content("failed")["1-cut-short.en.gz/reason.txt"].decode()
     assert "1-cut-short.en.gz: cut short or damaged" in reason
-    assert "1 lines are not valid utf-8, the first is line 1" in place.log
+    assert "1 line is not valid utf-8, the first is line 1" in place.log
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv, for root reads every file")

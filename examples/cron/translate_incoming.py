@@ -132,7 +132,9 @@ class Tally:
         """All of it in one line; empty if there is nothing to tell."""
         parts = []
         if self.translated:
-            parts.append(f"{self.translated:,} translated ({self.lines:,} lines)")
+            parts.append(
+                f"{self.translated:,} translated ({self.lines:,} line{'s' * (self.lines != 1)})"
+            )
         if self.broken:
             parts.append(f"nothing can be translated: {self.broken}")
         if self.halted:

@@ -17,7 +17,7 @@ import typer
 
 from nmt import console
 from nmt.cli import average, data, export, models, prepare, score, train, translate
-from nmt.command import exit_status, hear_signals
+from nmt.command import begin, exit_status
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 
 _ANSWER_ON_STDOUT = ("score", "models", "data")
@@ -84,7 +84,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    hear_signals()
+    begin()
     sys.exit(_run())
 
 

@@ -235,12 +235,13 @@ def _tell(found: Likelihood, name: str, scorer: Scorer) -> None:
     """Warn of lines that are too long; NMTError where some have no probability."""
     if found.long_lines:
         console.warning(
-            f"{name}: {found.long_lines:,} lines or their sources have more than "
-            f"{scorer.max_tokens} tokens, the first is line {found.first_long_line:,}; they were "
-            "scored whole, and the model has seen none so long"
+            f"{name}: {console.counted(found.long_lines, 'line', 'lines')} of more than "
+            f"{scorer.max_tokens} tokens, or with such a source, the first is line "
+            f"{found.first_long_line:,}; scored whole, and the model has seen none so long"
         )
     if found.failed_lines:
         raise NMTError(
-            f"{name}: {found.failed_lines:,} lines have no probability, the first is line "
+            f"{name}: {console.counted(found.failed_lines, 'line has', 'lines have')} no "
+            "probability, the first is line "
             f"{found.first_failed_line:,}: {found.first_error}"
         )

@@ -312,13 +312,12 @@ def translate(
             shard=Shard.parse(shard),
             attention=picture,
         )
+        status = EXIT_DONE
         if talks:
-            converse(job)
-            return
-        if files:
+            done = [converse(job)]
+        elif files:
             done, status = job.translate_files(files)
         else:
-            status = EXIT_DONE
             source = Path(inputs[0]) if inputs else None
             done = [job.translate_pipe(source, Path(output) if output is not None else None)]
     _summarize(done)

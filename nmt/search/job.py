@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt import __version__, console
+from nmt.console import counted
 from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks, refuse_binary
 from nmt.data.workers import Pause
@@ -239,15 +240,17 @@ class Job:
             )
         if counts.invalid_lines:
             console.warning(
-                f"{name}: {counts.invalid_lines:,} lines are not valid {self.encoding.name}, the "
-                f"first is line {counts.first_invalid_line:,}; their bad bytes became U+FFFD"
+                f"{name}: {counted(counts.invalid_lines, 'line is', 'lines are')} not valid "
+                f"{self.encoding.name}, the first is line {counts.first_invalid_line:,}; bad bytes "
+                "became U+FFFD"
             )
         if counts.cut_lines:
             limit = translators.translator.max_src_tokens
-            what = "lines have sentences of" if self.setup.split else "lines have"
+            what = " sentences of" if self.setup.split else ""
             console.warning(
-                f"{name}: {counts.cut_lines:,} {what} more than {limit} tokens, the first is line "
-                f"{counts.first_cut_line:,}; they were translated in pieces"
+                f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
+                f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
+                "translated in pieces"
             )
         self._warn_of_failures(name, counts)
         if self.attention is not None:
@@ -260,8 +263,9 @@ class Job:
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         if counts.failed_lines:
             console.warning(
-                f"{name}: {counts.failed_lines:,} lines could not be translated and are empty, the "
-                f"first is line {counts.first_failed_line:,}: {counts.first_error}"
+                f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
+                f"and left empty, the first is line {counts.first_failed_line:,}: "
+                f"{counts.first_error}"
             )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 from nmt import console
 from nmt.errors import UsageError
 from nmt.search.job import Job
+from nmt.search.lines import Line
 from nmt.search.render import RENDERS
+from nmt.search.stream import Counts
 
 
-def converse(job: Job) -> None:
+def converse(job: Job) -> Counts:
     """Ask for lines on the terminal until its end (Ctrl-D or Ctrl-C), and answer each.
+
+    Returns:
+        What has been typed and answered.
 
     Raises:
         UsageError: if a part of what is typed is asked for.
@@ -22,16 +28,20 @@ def converse(job: Job) -> None:
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 
     translator = job.translators().translator
-    number = 0
+    counts = Counts()
     while True:
         try:
             typed = input("> ")
         except (EOFError, KeyboardInterrupt):
             print()
-            return
+            return counts
         source, _, prefix = typed.partition("\t") if job.prefixes else (typed, "", "")
+        started = time.monotonic()
         (translation,) = translator.translate([source], [prefix])
-        print(*RENDERS[job.form](number, translation), sep="\n", flush=True)
+        counts.seconds += time.monotonic() - started
+        answer = RENDERS[job.form](counts.lines, translation)
+        print(*answer, sep="\n", flush=True)
         if translation.error:
             console.warning(translation.error)
-        number += 1
+        counts.lines_out += len(answer)
+        counts.add(Line(source, b"\n", typed.encode(errors="replace")), translation)

@@ -232,7 +232,7 @@ class Translator:
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise UsageError("give a list of lines, not a string")
         if prefixes and len(prefixes) != len(lines):
-            raise UsageError(f"{len(lines)} lines have {len(prefixes)} prefixes; give one for each")
+            raise UsageError(f"lines: {len(lines)}, prefixes: {len(prefixes)}; give one for each")
         pieces = self._pieces(lines)
         if on_progress is not None:
             on_progress(pieces.count([]))  # blank lines are done

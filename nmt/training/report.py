@@ -84,15 +84,15 @@ class Report:
     def trained(self, record: dashboard.Record) -> None:
         """Pass on the figures of the updates since the last time."""
         self._record(record)
-        skipped = record["skipped_updates"]
+        skipped = console.counted(record["skipped_updates"], "update", "updates")
+        passed_over = f"; {skipped} without a finite gradient passed over"
         self.run.log(
             f"update {record['update']:,} epoch {record['epoch']:.2f}: nll {record['nll']:.3f}, "
             f"perplexity {record['perplexity']:.2f} (smoothed loss {record['loss']:.3f}), "
             f"learning rate {record['learning_rate']:.3g}, gradient {record['grad_norm']:.3f}; "
             f"{record['tokens_per_second']:,.0f} tokens/s, "
             f"mfu {record['mfu']:.0%}, data wait {record['data_wait']:.1%}, padding "
-            f"{record['padding']:.1%}"
-            + (f"; {skipped} updates without a finite gradient passed over" if skipped else "")
+            f"{record['padding']:.1%}" + (passed_over if record["skipped_updates"] else "")
         )
         self._train = record
         self._show()

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from nmt import console
 from nmt.config import Recipe
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
@@ -367,7 +368,8 @@ class Trainer:
                 self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
                 f"{found}: back at update {target:,}, and passing over the pairs of "
-                f"{len(suspects)} updates, which are in {self.divergence.texts}"
+                f"{console.counted(len(suspects), 'update', 'updates')}, listed in "
+                f"{self.divergence.texts}"
             )
 
     def _stop(self, window: Window) -> None:

@@ -299,7 +299,7 @@ def test_long_lines_are_warned_about_and_endless_ones_fail(
     found = nmt("score", long, *words)
     assert found.status == 0
     (line,) = found.stderr.splitlines()
-    assert "1 lines or their sources have more than 20 tokens, the first is line 2" in line
+    assert "1 line of more than 20 tokens, or with such a source, the first is line 2" in line
 
     endless = write(tmp_path / "endless", ["a", "q" * 5_000])
     found = nmt("score", endless, *words)

@@ -106,10 +106,10 @@ def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
     assert_lines_correspond(data, done.stdout)
     *notices, last = done.stderr.decode().splitlines()
     assert notices == [
-        "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; their bad bytes "
+        "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; bad bytes "
         "became U+FFFD",
-        "nmt: warning: stdin: 4 lines have more than 20 tokens, the first is line 12; they were "
-        "translated in pieces",
+        "nmt: warning: stdin: 4 lines have more than 20 tokens, the first is line 12; long ones "
+        "were translated in pieces",
     ]
     assert summary(last.encode())["split"] == 4
 
@@ -532,7 +532,7 @@ def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
     assert (answer.status, answer.stdout) == (1, "")
     lines = (tmp_path / "out").read_text().split("\n")
     assert [bool(line) for line in lines] == [True, False, False, True, False]
-    assert "in: 1 lines could not be translated and are empty, the first is line 3" in answer.stderr
+    assert "in: 1 line could not be translated and left empty, the first is line 3" in answer.stderr
     figures = json.loads(answer.stderr.splitlines()[-1])
     assert (figures["lines_in"], figures["lines_out"], figures["failed"]) == (4, 4, 1)
 
