@@ -208,6 +208,7 @@ def score(
     from nmt.scoring.bleu_card import bleu_card
     from nmt.scoring.figures import figure
     from nmt.scoring.inputs import (
+        check_plain,
         check_segments,
         name_of,
         read_stdin,
@@ -279,6 +280,7 @@ def score(
     else:
         output = read_text(hypothesis, known)
     outputs = [output, *(read_text(path, known) for path in baseline or ())]
+    check_plain(outputs)
     original = read_text(source, known) if source is not None else None
     texts = [*references, *outputs, *([original] if original is not None else [])]
     metrics.check_line_counts([(text.name, len(text.lines)) for text in texts])

@@ -7,6 +7,7 @@ The ending of the name tells which: `.tsv` and, for one of several columns, `.ts
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,50 @@ def check_segments(texts: Sequence[Text]) -> None:
                 raise DataError(
                     f"segment {number:,} is {segment} in {one.name}, but {other_segment} in "
                     f"{other.name}; bring both into the same order"
+                )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What `nmt translate` writes besides plain text."""
+
+    line: re.Pattern[str]
+    name: str
+    command: str
+    """Cuts the best translations out of a file, whose name comes behind it."""
+
+
+_FORMS = (
+    _Form(
+        re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
+        "an n-best list (LINE ||| TEXT ||| SCORE)",
+        "awk -F ' [|][|][|] ' 'NR == 1 || $1 != line {print $2; line = $1}'",
+    ),
+    _Form(re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"), "SCORE<TAB>TEXT", "cut -f 2-"),
+    _Form(
+        re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
+        "TEXT ||| ALIGNMENT",
+        "sed 's/ ||| [0-9 -]*$//'",
+    ),
+    _Form(re.compile(r'\{"line": \d+, "text": .*\}'), "JSON", "jq -r .text"),
+)
+
+
+def check_plain(texts: Sequence[Text]) -> None:
+    """Refuse what `nmt translate` writes with more than text in it: figures would be wrong.
+
+    Raises:
+        DataError: with the command that cuts the text out.
+    """
+    for text in texts:
+        lines = [line for line in text.lines if line.strip()]
+        for form in _FORMS:
+            if lines and all(map(form.line.fullmatch, lines)):
+                is_named = text.name != "stdin" and not text.name.endswith(_COMPRESSED)
+                file = f" {shlex.quote(text.name)}" if is_named else ""
+                raise DataError(
+                    f"{text.name} is {form.name}, not plain text; cut the text out with: "
+                    f"{form.command}{file}"
                 )
 
 

@@ -300,3 +300,11 @@ def test_line_separators_inside_real_lines_do_not_split_them(
     assert scores(reference, reference, "--metric", "bleu")["bleu"]["score"] == pytest.approx(100)
     source = news / "newstest2009.en-de.en.gz"  # holds none, so the two agree only if unsplit
     scores(reference, source, "--metric", "bleu")
+
+
+def test_an_n_best_list_is_not_scored_as_text(tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("Das ist ein Test.\n")
+    (tmp_path / "list").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
+    answer = run("score", tmp_path / "ref", tmp_path / "list", check=False)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "list is an n-best list (LINE ||| TEXT ||| SCORE), not plain text" in answer.stderr

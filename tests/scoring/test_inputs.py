@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.scoring.inputs import Text, check_segments, language_of, read_text, stream_together
+from nmt.scoring.inputs import (
+    Text,
+    check_plain,
+    check_segments,
+    language_of,
+    read_text,
+    stream_together,
+)
+from nmt.search.render import RENDERS
+from nmt.search.translation import BLANK, Translation
 
 UTF_8 = Encoding.find("utf-8")
 
@@ -157,3 +168,67 @@ def test_tabs_and_tags_of_plain_text_are_text(tmp_path: Path) -> None:
 )
 def test_the_language_is_the_ending(name: str, lang: str) -> None:
     assert language_of(Path("folder.en") / name) == lang
+
+
+# ------------------------------------------------------------ what nmt translate writes otherwise
+
+TRANSLATIONS = [
+    Translation(
+        "Das ist 1-1 ein\tTest.",
+        -0.5,
+        -1.0,
+        (),
+        (),
+        1,
+        others=(Translation("x", -9, -9, (), (), 1),),
+    ),
+    BLANK,
+    Translation("Gute Nacht!", -12.25, -1.0, (), (), 1),
+    Translation("", float("-inf"), float("-inf"), (), (), 1),
+]
+TEXTS = [found.text for found in TRANSLATIONS]
+
+
+def rendered(form: str) -> str:
+    if form == "alignment":
+        return "".join(f"{text} ||| 0-0 1-12\n" if text else "\n" for text in TEXTS)
+    found = TRANSLATIONS[:3] if form == "jsonl" else TRANSLATIONS
+    lines = [line for number, one in enumerate(found) for line in RENDERS[form](number, one)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("form", "tool"), [("n-best", "awk"), ("scores", "cut"), ("alignment", "sed"), ("jsonl", "jq")]
+)
+def test_what_holds_more_than_text_is_refused_with_what_cuts_it_out(
+    tmp_path: Path, form: str, tool: str
+) -> None:
+    path = written(tmp_path, "out put.de", rendered(form))
+    with pytest.raises(DataError, match="not plain text; cut the text out with: ") as caught:
+        check_plain([read(path)])
+    command = str(caught.value).partition("with: ")[2]
+    assert command.startswith(f"{tool} ")
+    if shutil.which(tool) is None:
+        pytest.skip(f"there is no {tool}")
+    cut = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+    assert cut.split("\n")[:-1] == (TEXTS[:3] if form == "jsonl" else TEXTS)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["", " "],
+        TEXTS,
+        ["0.500000\tDas ist ein Test.", "Gute Nacht!"],
+        ["12 ||| 13", "a ||| b"],
+        ["1-1", "0-0 1-2"],
+    ],
+)
+def test_plain_text_is_taken_as_it_is(lines: list[str]) -> None:
+    check_plain([Text("output.de", lines)])
+
+
+def test_of_stdin_only_the_command_is_named() -> None:
+    with pytest.raises(DataError, match=r"^stdin is SCORE<TAB>TEXT, .*: cut -f 2-$"):
+        check_plain([Text("stdin", ["-0.500000\ta"])])
