@@ -117,7 +117,8 @@ def train(
         typer.Option(
             "--dry-run",
             help="Write nothing, but show what the run would be: updates, memory, disk and time, "
-            "by some seconds of training in memory.",
+            "by some seconds of training in memory. Under torchrun all processes measure; without "
+            "it, WORLD_SIZE=8 in the environment estimates what eight would take.",
         ),
     ] = False,
     time_limit: Annotated[
@@ -193,7 +194,8 @@ def train(
         from nmt import console
         from nmt.training.dry_run import dry_run as try_training
 
-        console.print_table(("what", "value"), try_training(recipe, data, out, init_from))
+        if rows := try_training(recipe, data, out, init_from):
+            console.print_table(("what", "value"), rows)
         return
     if verify_resume and time_limit is not None:
         raise UsageError("--verify-resume trains nothing and takes no --time-limit")

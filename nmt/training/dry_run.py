@@ -1,39 +1,49 @@
 """What a run would be, before it is started: its updates, its memory, and the time it would take.
 
 Nothing is written. What can be computed is computed; how long an update takes, and how much memory
-in the end, is measured by some seconds of training on the very data.
+in the end, is measured by some seconds of training on the very data. Under torchrun all processes
+measure together. Without it, WORLD_SIZE may be the number of processes that are going to train: one
+does its share of updates here, and what they take to sum their gradients is estimated.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
-from nmt.data.batches import Batch, LengthSums, collate
+from nmt.data.batches import Batch, LengthSums, collate, split_update
 from nmt.data.epochs import Epochs, Pairs, plan_pool
 from nmt.data.folder import DataFolder
 from nmt.data.permutation import Indices
 from nmt.data.stream import Cut, Position, Update
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError
 from nmt.files import megabytes
-from nmt.models.device import dtype_of
 from nmt.models.out_of_memory import memory_errors
 from nmt.training.disk_space import Need
 from nmt.training.distributed import Ranks
 from nmt.training.launch import initial_model, open_data, settle
-from nmt.training.machine_rate import device_name, matrix_product_rate
+from nmt.training.machine_rate import device_name, rate_of_ranks
 from nmt.training.memory import PeakMemory, micro_batch_bytes
 from nmt.training.meter import Figures, Window
+from nmt.training.micro_batch import longest_pair, share_of_update
 from nmt.training.optimizer import Optimizer
-from nmt.training.run_folder import RunFolder
+from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer
+from nmt.training.updates import updates_of_run
 
 TRIAL_SECONDS = 5.0
+
+# Bytes a second, assumed: what a process sends to sum gradients, and what the disk takes.
+_SUM_RATE = {"cuda": 10e9, "cpu": 1e9}  # PCI Express; a network
+_DISK_RATE = 200e6
 
 Row = tuple[str, str]
 
@@ -63,8 +73,11 @@ def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
     by_tokens = by_attention = (0, plan.order)
     for index in range(len(plan)):
         update = plan.update(index)
-        lengths = src, tgt = pairs.lengths(update)
+        src, tgt = pairs.lengths(update)
         total += LengthSums.of(src, tgt)
+        share = split_update(src, tgt, world_size=cut.world_size)[cut.rank]
+        update = update[share]
+        lengths = src, tgt = src[share], tgt[share]
         for part in cut.parts(src, tgt):
             count += 1
             longest_src, longest_tgt = (int(side[part].max()) + 1 for side in lengths)
@@ -87,44 +100,80 @@ def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
 def dry_run(
     recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None
 ) -> list[Row]:
-    """Return what a run would be, as names and values for people.
+    """Return what a run would be, as names and values for people; nothing on ranks but the first.
 
     Raises:
-        UsageError: where `launch` would, and under torchrun: one process is measured.
+        UsageError: where `launch` would.
     """
     ranks = Ranks.from_environment()
-    if ranks.world_size > 1:
-        raise UsageError("--dry-run measures one process: run it without torchrun")
-    run = RunFolder(run_path)
-    device, data = open_data(recipe, data_path, ranks)
-    run.check()
-    initial = initial_model(init_from, run)
+    processes = ranks.world_size
+    if "RANK" not in os.environ:  # WORLD_SIZE is not torchrun's, but the user's
+        ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
+    ranks.join()
+    try:
+        rows = _rows(recipe, data_path, RunFolder(run_path), init_from, ranks, processes)
+    except NMTError:
+        ranks.leave()  # which all ranks raise together
+        raise
+    ranks.leave()
+    return rows if ranks.is_first else []
+
+
+def _rows(
+    recipe: Recipe,
+    data_path: Path,
+    run: RunFolder,
+    init_from: Path | None,
+    ranks: Ranks,
+    processes: int,
+) -> list[Row]:
+    """Return what a run of so many processes would be; `ranks` are those that are here."""
+    initial = InitialModel()
+    with ranks.together():
+        device, data = open_data(recipe, data_path, ranks)
+        if ranks.is_first:
+            run.check()
+            initial = initial_model(init_from, run)
+    initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
     recipe = settle(recipe, data, run, initial, ranks, device)
+    config = recipe.training
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
     peak = PeakMemory(device)
     trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
     trainer.settle_micro_batch()
-    found = survey(data.train, recipe.training, trainer.cut)
+    is_estimate = processes > ranks.world_size
+    if is_estimate:
+        _take_share(trainer, processes)
+    found = survey(data.train, config, trainer.cut)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     candidates = [_alone(data, pairs, trainer.cut) for pairs in found.largest]
     need, largest = max(
         ((micro_batch_bytes(recipe, sizes, update.batches[0]), update) for update in candidates),
         key=lambda sized: sized[0],
     )
-    disk = Need.of(
-        recipe.training, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes
-    )
+    disk = Need.of(config, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes)
     flops = trainer.flops(found.lengths) / found.updates
-    rate = matrix_product_rate(device, dtype_of(recipe.training.precision))
+    rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
     figures = _try(trainer, largest, rate)
+    with trainer.runner.eager():
+        validation = trainer.validator.estimated_seconds(trainer.model) / processes
+    sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
+    times = _Times(
+        update=1 / figures.updates_per_second,
+        summing=sent / _SUM_RATE[device.type] if is_estimate else 0.0,
+        validation=validation,
+        state=disk.state_bytes / _DISK_RATE,
+        model=disk.model_bytes / _DISK_RATE,
+    )
     return [
         ("preset", recipe.preset),
         ("parameters", f"{len(trainer.weights.master):,}"),
-        ("device", f"{device_name(device)}, {recipe.training.threads} threads"),
-        ("precision", recipe.training.precision),
+        ("device", f"{device_name(device)}, {config.threads} threads"),
+        ("processes", f"{processes:,}"),
+        ("precision", config.precision),
         *_data_rows(data),
         ("learning rate", _schedule(recipe)),
-        *_update_rows(recipe.training, found, largest.batches[0]),
+        *_update_rows(config, found, largest.batches[0]),
         *_memory_rows(trainer.optimizer, need),
         ("memory, measured", megabytes(peak.bytes())),
         ("disk, at most", megabytes(disk.bytes)),
@@ -132,12 +181,79 @@ def dry_run(
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
         ("model-FLOPs utilisation", f"{figures.mfu:.0%}"),
         ("tokens a second", f"{figures.tokens_per_second:,.0f}"),
-        ("time an update", f"{1 / figures.updates_per_second:,.3g} s"),
-        (
-            "time of all updates",
-            console.duration(recipe.training.max_updates / figures.updates_per_second),
-        ),
+        *times.rows(config),
+        ("how sure", _how_sure(ranks.world_size, processes, figures.updates, device.type)),
     ]
+
+
+def _take_share(trainer: Trainer, processes: int) -> None:
+    """Let a process that is alone do what the last of several does, which has long sentences."""
+    config, longest = trainer.config, longest_pair(trainer.data)
+    tokens = trainer.progress.micro_batch_tokens
+    if not config.micro_batch_tokens:
+        tokens = min(tokens, max(longest, share_of_update(config.batch_tokens, processes)))
+    trainer.cut = dataclasses.replace(
+        trainer.cut,
+        micro_batch_tokens=tokens,
+        rank=processes - 1,
+        world_size=processes,
+        shape=trainer.runner.shape(tokens, longest),
+    )
+    trainer.updates = updates_of_run(trainer.data, config, trainer.progress, trainer.cut)
+
+
+def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
+    """Say what the times come from."""
+    if processes == measured:
+        who = "one process" if measured == 1 else f"all {measured:,} processes together"
+        found = f"measured on {who}, {updates:,} updates"
+    else:
+        found = (
+            f"estimate: one process did 1/{processes} of {updates:,} updates; sum of gradients at "
+            f"{_SUM_RATE[device] / 1e9:g} GB/s (assumed), hidden by the backward pass or not at all"
+        )
+    return f"{found}; validation by a part of it; disk at {_DISK_RATE / 1e6:g} MB/s (assumed)"
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Seconds that the parts of a run take."""
+
+    update: float
+    summing: float  # of an update's gradients over processes, where that was not measured
+    validation: float
+    state: float  # to write one
+    model: float
+
+    def rows(self, config: TrainingConfig) -> list[Row]:
+        """Return the times of a run: ranges, as gradients may be summed beside other work."""
+        an_update = [self.update, self.update + self.summing]
+        updates = [config.max_updates * seconds for seconds in an_update]
+        validations = config.max_updates // config.validate_every
+        validating = validations * self.validation
+        checkpoints = config.max_updates // config.save_every
+        # Each validation may find a better model; states are also saved by the clock.
+        saving = [
+            checkpoints * (self.state + self.model)
+            + validations * self.model
+            + (seconds + validating) / (60 * config.save_minutes) * self.state
+            for seconds in updates
+        ]
+        in_all = [sum(times) + validating for times in zip(updates, saving, strict=True)]
+        return [
+            ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
+            ("time of all updates", _range(map(console.duration, updates))),
+            (
+                "time of validating",
+                f"{console.duration(validating)}: {validations:,} times {self.validation:,.3g} s",
+            ),
+            ("time of saving", _range(map(console.duration, saving))),
+            ("time in all", _range(map(console.duration, in_all))),
+        ]
+
+
+def _range(ends: Iterable[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))  # one where both are the same
 
 
 def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
@@ -145,7 +261,9 @@ def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
     trainer.train_update(largest, Window.empty(trainer.device))
     next(trainer.updates)  # the first waits until the pool has been planned
     window = Window.empty(trainer.device)
-    while not window.updates or time.monotonic() - window.started < TRIAL_SECONDS:
+    while not window.updates or trainer.ranks.any(
+        time.monotonic() - window.started < TRIAL_SECONDS
+    ):
         if trainer.train_update(window.take(trainer.updates), window).out_of_memory:
             raise NMTError(
                 "out of memory: lower micro_batch_tokens from "

@@ -42,7 +42,11 @@ def fitting_tokens(
     """
     config, longest = recipe.training, longest_pair(data)
     cpu = device.type == "cpu"
-    share = CPU_TOKENS[config.precision] if cpu else _share(config.batch_tokens, ranks.world_size)
+    share = (
+        CPU_TOKENS[config.precision]
+        if cpu
+        else share_of_update(config.batch_tokens, ranks.world_size)
+    )
     tokens = max(longest, config.micro_batch_tokens or share)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
@@ -63,7 +67,7 @@ def fitting_tokens(
     return tokens
 
 
-def _share(batch_tokens: int, ranks: int) -> int:
+def share_of_update(batch_tokens: int, ranks: int) -> int:
     """Return the most tokens that a rank's share of an update may have on either side."""
     # Shares are equal in the sum of both sides, and nearly so in each.
     return batch_tokens if ranks == 1 else math.ceil(1.1 * batch_tokens / ranks)

@@ -6,6 +6,7 @@ Every rank does a share; all of them learn the figures.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,9 +20,13 @@ from nmt.errors import NMTError, Stopped
 from nmt.models.contract import TranslationModel
 from nmt.models.out_of_memory import memory_errors
 from nmt.scoring.metrics import score
+from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
+
+_PARTS_TRIED, _LINES_TRIED = 8, 16  # of the valid text, to estimate how long all of it takes
+_TRIAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,41 @@ class Validator:
             model.train()
         return ValidationResult(loss, nll, bleu, signature, samples)
 
+    def estimated_seconds(self, model: TranslationModel) -> float:
+        """Estimate, by a part of it, how long this process alone would take to `measure` a model.
+
+        Translations tried are no longer than their source: an untrained model does not end them.
+        """
+        model.eval()
+        try:
+            seconds = self._seconds_of_losses(model)
+            sources = self.data.valid_text[0].read_bytes().decode().split("\n")[:-1]
+            count = len(sources) if self.with_bleu else min(self.sample_translations, len(sources))
+            if count:
+                shown = spread(min(count, _LINES_TRIED), len(sources))
+                tried = [sources[line] for line in shown]
+                translator = self._translator(model, SearchOptions(max_extra_tokens=0))
+                started = time.monotonic()
+                translator.translate(tried)
+                seconds += (time.monotonic() - started) * count / len(tried)
+        finally:
+            model.train()
+        return seconds
+
+    @torch.inference_mode()
+    def _seconds_of_losses(self, model: TranslationModel) -> float:
+        valid = self.data.valid
+        src, tgt = valid.lengths(np.arange(len(valid)))
+        tokens = src + tgt + 2  # (pairs,)
+        parts = parts_by_length(valid, self.micro_batch_tokens)
+        done, started = 0, time.monotonic()
+        for index in spread(_PARTS_TRIED, len(parts)):
+            self._sums(model, parts[index])
+            done += int(tokens[parts[index]].sum())
+            if time.monotonic() - started > _TRIAL_SECONDS:
+                break
+        return (time.monotonic() - started) * int(tokens.sum()) / done
+
     @torch.inference_mode()
     def _losses(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
@@ -152,15 +192,7 @@ class Validator:
         self, model: TranslationModel, sources: list[str], stop_requested: Callable[[], bool]
     ) -> list[str]:
         """Translate lines by beam search, in the precision of training; each rank does a share."""
-        settings = self.data.info.settings
-        translator = Translator.of(
-            model,
-            self.data.src_vocabulary,
-            self.data.tgt_vocabulary,
-            device=self.device,
-            languages=(settings.src_lang, settings.tgt_lang),
-            max_src_tokens=settings.max_length,
-        )
+        translator = self._translator(model)
 
         def stop() -> None:
             if stop_requested():
@@ -178,6 +210,20 @@ class Validator:
         for rank, part in enumerate(self.ranks.gather(texts)):
             translations[rank::size] = part
         return translations
+
+    def _translator(
+        self, model: TranslationModel, options: SearchOptions | None = None
+    ) -> Translator:
+        settings = self.data.info.settings
+        return Translator.of(
+            model,
+            self.data.src_vocabulary,
+            self.data.tgt_vocabulary,
+            options,
+            device=self.device,
+            languages=(settings.src_lang, settings.tgt_lang),
+            max_src_tokens=settings.max_length,
+        )
 
     def _agree(self, stopped: bool) -> None:
         if self.ranks.any(stopped):

@@ -21,8 +21,10 @@ from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey
-from nmt.training.meter import Figures
+from nmt.training.meter import Figures, Window
 from nmt.training.trainer import Trainer
+from nmt.training.update import Outcome
+from nmt.training.validation import Validator
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +37,28 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(data, tmp_path_factory.mktemp("run") / "run", max_updates=4)
 
 
+def seconds_of(text: str) -> float:
+    """Read a duration."""
+    number, unit = text.split()
+    return float(number) * {"seconds": 1, "minutes": 60, "hours": 3600}[unit]
+
+
 def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
     return dict(dry_run(recipe(**values), data, out))
 
 
-def an_epoch(folder: DataFolder) -> Iterator[Update]:
-    stream = updates_from(
-        Position(), folder.train, Cut(micro_batch_tokens=120), batch_tokens=200, seed=1
-    )
+def an_epoch(folder: DataFolder, cut: Cut) -> Iterator[Update]:
+    stream = updates_from(Position(), folder.train, cut, batch_tokens=200, seed=1)
     return itertools.takewhile(lambda update: update.epoch <= 1, stream)
 
 
-def test_the_survey_finds_what_the_stream_brings(data: Path) -> None:
+@pytest.mark.parametrize(
+    "cut", [Cut(micro_batch_tokens=120), Cut(micro_batch_tokens=60, rank=1, world_size=2)]
+)
+def test_the_survey_finds_what_the_stream_brings(data: Path, cut: Cut) -> None:
     folder = DataFolder.open(data)
-    updates = list(an_epoch(folder))
-    found = survey(folder.train, recipe().training, Cut(micro_batch_tokens=120))
+    updates = list(an_epoch(folder, cut))
+    found = survey(folder.train, recipe().training, cut)
     assert found.updates == found.updates_an_epoch == len(updates)
     assert found.lengths == sum((update.lengths for update in updates), LengthSums())
     batches = [batch for update in updates for batch in update.batches]
@@ -84,10 +93,22 @@ def test_what_it_foretells_follows_from_what_it_measures(
         | {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
     )
     monkeypatch.setattr(module, "_try", lambda *_: measured)
-    found = rows(data, tmp_path / "run", max_updates=3_000)
+    monkeypatch.setattr(Validator, "estimated_seconds", lambda *_: 12.0)
+    # At this rate a model, of weights in fp32, is written in a second; and a state, of three times
+    # as many, and two counts, in three.
+    weights = 4 * count_parameters("transformer", recipe().model, 345, 345)
+    monkeypatch.setattr(module, "_DISK_RATE", weights)
+    found = rows(
+        data, tmp_path / "run", max_updates=3_000, validate_every=30, save_every=30, save_minutes=1
+    )
     assert found["tokens an update"] == "at most 200 a side"
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
+    assert found["time of validating"] == "20.0 minutes: 100 times 12 s"
+    # 100 checkpoints in 4 seconds each, 100 models among the best, a state in each of 145 minutes
+    assert seconds_of(found["time of saving"]) == pytest.approx(400 + 100 + 435, rel=0.1)
+    assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200 + 935, rel=0.03)
+    assert found["how sure"].startswith("measured on one process, ")
     assert found["tokens a second"] == "1,234"
     assert found["model-FLOPs utilisation"] == "62%"
     parts = [size for name, size in found.items() if re.match("memory: ", name)]
@@ -164,12 +185,50 @@ def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:
         rows(separate, tmp_path / "file", tie_embeddings="none")
 
 
-def test_it_refuses_several_processes(
+def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    measured = Figures(
+        **{field.name: 0.0 for field in fields(Figures)}  # type: ignore[arg-type]
+        | {"updates_per_second": 0.4, "updates": 2}
+    )
+    monkeypatch.setattr(module, "_try", lambda *_: measured)
+    # Of four processes each sends its gradient one and a half times, here in 3 seconds.
+    gradient = 4 * count_parameters("transformer", recipe().model, 345, 345)
+    monkeypatch.setitem(module._SUM_RATE, "cpu", gradient / 2)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    found = rows(data, tmp_path / "run", max_updates=3_000)
+    assert found["processes"] == "4"
+    assert found["time an update"] == "2.5 s to 5.5 s"
+    assert found["time of all updates"] == "2.1 hours to 4.6 hours"
+    assert found["how sure"].startswith("estimate: one process did 1/4 of 2 updates; ")
+
+
+def test_a_process_that_stands_for_several_does_its_share(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Update] = []
+    train_update = Trainer.train_update
+
+    def noted(self: Trainer, update: Update, window: Window) -> Outcome:
+        done.append(update)
+        return train_update(self, update, window)
+
+    monkeypatch.setattr(Trainer, "train_update", noted)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="run it without torchrun"):
-        rows(data, tmp_path / "run")
+    rows(data, tmp_path / "run")
+    update = done[-1]
+    whole = update.lengths.src + update.lengths.tgt
+    assert 0.3 * whole < update.own_tokens < 0.7 * whole
+
+
+def test_under_torchrun_all_processes_measure_and_one_tells(data: Path, tmp_path: Path) -> None:
+    done = nmt("train", data, "--out", tmp_path / "run", *settings_of(), "--dry-run", ranks=2)
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert found["processes"] == "2"
+    assert found["how sure"].startswith("measured on all 2 processes together, ")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
