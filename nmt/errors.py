@@ -31,6 +31,10 @@ class UsageError(NMTError):
     exit_status = EXIT_USAGE
 
 
+class MissingKernel(UsageError):
+    """This device does not have the kernel that matrices are to be multiplied by."""
+
+
 class DataError(NMTError):
     """A file that was read is missing, damaged, of another version, or not what it should be."""
 

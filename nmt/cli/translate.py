@@ -303,7 +303,7 @@ def translate(
         )
         job = Job(
             setup=setup,
-            translators=functools.cache(lambda: leaving.enter_context(start())),
+            start=lambda kernel: leaving.enter_context(start(kernel=kernel)),
             encoding=Encoding.find(encoding),
             strict=strict,
             prefixes=prefixes,

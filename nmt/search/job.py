@@ -22,6 +22,7 @@ from nmt.errors import (
     EXIT_STOPPED,
     DataError,
     HeldOff,
+    MissingKernel,
     NMTError,
     Stopped,
     UsageError,
@@ -43,7 +44,7 @@ class Job:
     """How text is read, translated and written."""
 
     setup: Setup
-    translators: Callable[[], Translators]  # called when there is work for them
+    start: Callable[[str | None], Translators]  # with a kernel, or with the fastest
     encoding: Encoding
     strict: bool  # whether a line that is not in the encoding is an error
     prefixes: bool  # whether lines say what their translations begin with
@@ -52,6 +53,7 @@ class Job:
     shard: Shard  # which of a file's lines are translated
     attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
     _is_starting: bool = field(default=False, init=False)  # translators, and has not succeeded
+    _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
     def __post_init__(self) -> None:
         # Before any work is done; the engine itself would refuse it, too.
@@ -61,6 +63,26 @@ class Job:
             self.setup.refuse_export("has no --attention")
         if self.form == "jsonl":
             self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
+
+    def translators(self, kernel: str | None = None) -> Translators:
+        """Return those that multiply by a kernel, or by any; started when there is work for them.
+
+        Raises:
+            MissingKernel: if this machine does not have it.
+        """
+        if kernel is None and self._started:
+            return next(iter(self._started.values()))
+        if kernel not in self._started:
+            self._is_starting = True
+            try:
+                started = self.start(kernel)
+            except MissingKernel:
+                self._is_starting = False
+                raise
+            self._is_starting = False
+            kernel = started.kernel
+            self._started[kernel] = started
+        return self._started[kernel]
 
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
         """Translate what cannot be read or written twice.
@@ -166,13 +188,21 @@ class Job:
                 self._warn_of_failures(str(source), counts)
                 return counts
             if counts.lines:
-                console.notice(f"{output}: going on behind line {first + counts.lines:,}")
+                try:
+                    self.translators(journal.kernel)
+                    console.notice(f"{output}: going on behind line {first + counts.lines:,}")
+                except MissingKernel as error:
+                    console.notice(f"{output}: begun elsewhere: {error}; beginning again")
+                    rest = journal.begin_again(lambda: self._chunks(source, first, end))
+                    counts = Counts(skipped=first)
+            journal.kernel = self.translators(journal.kernel).kernel
             self._translate(
                 rest,
                 str(source),
                 counts,
                 lambda read, written, done: journal.add(read, written, asdict(done)),
                 total=end - first,
+                kernel=journal.kernel,
             )
             journal.finish()
         return counts
@@ -214,6 +244,7 @@ class Job:
         write: Callable[[bytes, bytes, Counts], object],
         *,
         total: int | None,
+        kernel: str | None = None,
     ) -> None:
         reader = LineReader(
             chunks,
@@ -224,9 +255,7 @@ class Job:
             lines_read=counts.skipped + counts.lines,
         )
         first: list[tuple[str, str]] = []
-        self._is_starting = True
-        translators = self.translators()  # before the bar: threads do not survive a fork
-        self._is_starting = False
+        translators = self.translators(kernel)  # before the bar: threads do not survive a fork
         with console.progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:

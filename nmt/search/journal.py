@@ -5,6 +5,9 @@ line of JSON for each pool of them: how far input and output reach, and the SHA-
 there. What does not match is not believed, and the job begins again. When all is done the journal
 notes it and the partial file becomes OUT; from then on it tells of what OUT is the translation. It
 also is the lock: one job at a time is at work on OUT.
+
+It names the kernel, too, by which matrices are multiplied (`models.kernels`): the rest of a file is
+translated by the same, though another may have become the fastest.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ class Journal:
         """
         self.output = resolved(output)  # behind a symbolic link, the file itself is replaced
         self.reached = Reached()
+        self.kernel: str | None = None  # by which lines are translated, once that is known
         folder, name = self.output.parent, self.output.name
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
         self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
@@ -110,17 +114,20 @@ class Journal:
         Returns:
             The input from there on; None where the output is complete, of this very input.
         """
-        self.reached, end = self._read(job)
+        self._job = job
+        self.reached, self._end, self.kernel = self._read(job)
         if self.reached.file_sha256:
             if self._is_complete(text()):
                 return None
-            self.reached, end = Reached(), 0
+            return self.begin_again(text)
         rest = self._rest(text())
-        if rest is None:
-            self.reached, end, rest = Reached(), 0, text()
-            self._input, self._written = hashlib.sha256(), hashlib.sha256()
-        self._job, self._end = job, end
-        return rest
+        return self.begin_again(text) if rest is None else rest
+
+    def begin_again(self, text: Callable[[], Chunks]) -> Chunks:
+        """Go to the beginning: nothing is kept of what is noted. See `begin`, which was first."""
+        self.reached, self._end, self.kernel = Reached(), 0, None
+        self._input, self._written = hashlib.sha256(), hashlib.sha256()
+        return text()
 
     def add(self, read: bytes, written: bytes, counts: dict[str, Any]) -> None:
         """Note that some input has been translated: when this returns, it is safe on disk."""
@@ -159,7 +166,7 @@ class Journal:
             self._file.truncate(self._end)  # of a line that was cut off nothing remains
             if not self._end:
                 self._is_new = True
-                self._append({"format": _FORMAT_VERSION, "job": self._job})
+                self._append(_header(self._job) | {"kernel": self.kernel})
             self._writing = self._partial.open("r+b" if self._partial.exists() else "w+b")
             self._writing.truncate(self.reached.output_bytes)
             self._writing.seek(0, os.SEEK_END)
@@ -204,28 +211,34 @@ class Journal:
             return None  # what was the last line has grown
         return _with_first(more, rest)
 
-    def _read(self, job: dict[str, Any]) -> tuple[Reached, int]:
-        """Return how far this job had come, and where in the journal that is said."""
+    def _read(self, job: dict[str, Any]) -> tuple[Reached, int, str | None]:
+        """Return how far this job had come, where in the journal that is said, and its kernel."""
         self._file.seek(0)
         lines = self._file.read().splitlines(keepends=True)
-        reached, end = Reached(), 0
+        reached, end, kernel = Reached(), 0, None
         for number, line in enumerate(lines):
             try:
                 content = json.loads(line.removesuffix(b"\n") if line[-1:] == b"\n" else b"")
                 if number:
                     reached = Reached(**content)
-                elif content != {"format": _FORMAT_VERSION, "job": job}:
+                elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
                     break
+                else:
+                    kernel = content.get("kernel")
             except (ValueError, TypeError):  # cut off, or not written by us
                 break
             end += len(line)
-        return reached, end
+        return reached, end, kernel
 
     def _append(self, content: dict[str, Any]) -> None:
         with naming(self.output):
             self._file.write(json.dumps(content).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
+
+
+def _header(job: dict[str, Any]) -> dict[str, Any]:
+    return {"format": _FORMAT_VERSION, "job": job}
 
 
 def open_locked(path: Path, output: Path) -> BinaryIO:

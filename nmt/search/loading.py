@@ -11,7 +11,7 @@ import torch
 
 from nmt import console
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import UsageError, did_you_mean
+from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
 from nmt.models.device import PRECISIONS, choose_device, dtype_of
 from nmt.models.ensemble import Ensemble, check_members
@@ -50,10 +50,13 @@ def load_models(
 
     Raises:
         DataError: if a file is missing, damaged or of another version.
+        MissingKernel: if this machine does not have it.
         UsageError: if the device has no such precision, or models do not belong together.
     """
     device = choose_device("auto") if device == "auto" else torch.device(device)
     check_precision(precision, device)
+    if kernel is not None and not (device.type == "cpu" and is_usable(kernel, precision)):
+        raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
     if not paths:
         raise UsageError("there is no model to load")
@@ -67,7 +70,6 @@ def load_models(
     else:
         if kernel is None:
             kernel = _fastest_kernel(models, precision)
-        _check_kernel(kernel, precision)
         for model in models:
             pack(model, precision, kernel)
     return Loaded(
@@ -92,11 +94,6 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise UsageError(
             f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
         )
-
-
-def _check_kernel(kernel: str, precision: str) -> None:
-    if not is_usable(kernel, precision):
-        raise UsageError(f"kernel {kernel!r}: this machine has none of that name for {precision}")
 
 
 def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:

@@ -62,6 +62,7 @@ class Translator:
         aligner: Aligner | None = None,
         alignment: bool = False,
         split: bool = False,
+        kernel: str | None = None,
     ) -> None:
         """Put an engine to use.
 
@@ -73,6 +74,7 @@ class Translator:
             aligner: for alignments and pictures of attention.
             alignment: whether translations are to have alignments.
             split: whether lines are paragraphs, whose sentences are translated one by one.
+            kernel: by which a CPU multiplies, if that was chosen.
         """
         self.engine = engine
         self.src_vocabulary = src_vocabulary
@@ -82,6 +84,7 @@ class Translator:
         self.aligner = aligner
         self.alignment = alignment
         self.split = split
+        self.kernel = kernel
 
     @classmethod
     def of(
@@ -98,6 +101,7 @@ class Translator:
         shortlist: Shortlist | None = None,
         alignment: bool = False,
         split: bool = False,
+        kernel: str | None = None,
     ) -> Translator:
         """Put a model that is loaded already to use.
 
@@ -105,7 +109,7 @@ class Translator:
             model: on `device`, in evaluation mode.
             options: of the search; tokens that can never be text are barred in any case.
             device: where it computes.
-            languages, max_src_tokens, split: see the constructor.
+            languages, max_src_tokens, split, kernel: see the constructor.
             batch_tokens: see `Engine`.
             shortlist: of the tokens that each translation may have; without one, all.
             alignment: whether translations are to have alignments; an ensemble's are the first
@@ -133,6 +137,7 @@ class Translator:
             aligner=Aligner(model.members[0] if isinstance(model, Ensemble) else model, device),
             alignment=alignment,
             split=split,
+            kernel=kernel,
         )
 
     @classmethod
@@ -147,6 +152,7 @@ class Translator:
         shortlist: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
+        kernel: str | None = None,
     ) -> Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
@@ -161,15 +167,18 @@ class Translator:
             alignment: whether translations are to have alignments; an ensemble's are the first
                 model's.
             split: whether lines are paragraphs, whose sentences are translated one by one.
+            kernel: by which a CPU multiplies, as another translator's `kernel` tells; the fastest
+                if None.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
+            MissingKernel: if this machine does not have it.
             UsageError: if the device has no such precision, or models do not belong together.
         """
         from nmt.search.loading import load_models
         from nmt.search.shortlist import Shortlist
 
-        loaded = load_models(path, device=device, precision=precision)
+        loaded = load_models(path, device=device, precision=precision, kernel=kernel)
         vocabularies = loaded.src_vocabulary, loaded.tgt_vocabulary
         listed = None if shortlist is None else Shortlist.open(Path(shortlist), *vocabularies)
         return cls.of(
@@ -183,6 +192,7 @@ class Translator:
             shortlist=listed,
             alignment=alignment,
             split=split,
+            kernel=loaded.kernel,
         )
 
     def stream(

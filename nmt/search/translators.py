@@ -17,7 +17,7 @@ from typing import Self
 
 from nmt.cpu import cores, default_threads, most_workers
 from nmt.data.workers import PAUSE, Pause, Workers
-from nmt.errors import UsageError
+from nmt.errors import MissingKernel, UsageError
 from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device, gpus_of
 from nmt.search.ctranslate2_engine import count_gpus
@@ -30,6 +30,8 @@ Pool = Sequence[tuple[str, str]]
 """Lines, each with what its translation begins with."""
 Found = list[Translation]
 
+_GPU_KERNEL = "gpu"  # as journals name what it multiplies by
+
 # A share has so many lines at least: fewer are not worth the way to another process.
 _FEWEST_LINES = 16
 
@@ -37,8 +39,15 @@ _FEWEST_LINES = 16
 class Translators:
     """Translators of one model, alone in this process or each in one of its own; for `with`."""
 
-    def __init__(self, translator: Translator, workers: Workers[Pool, Found] | None, count: int):
+    def __init__(
+        self,
+        translator: Translator,
+        workers: Workers[Pool, Found] | None,
+        count: int,
+        kernel: str | None = None,
+    ):
         """Take over a translator of this process, and workers if there are more than one."""
+        self.kernel = kernel  # by which they multiply; an export does not tell
         self.max_src_tokens = translator.max_src_tokens
         self.count = count
         self.translator = translator  # of this process
@@ -53,6 +62,7 @@ class Translators:
         workers: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
+        kernel: str | None = None,
     ) -> Translators:
         """Load the model and start the processes.
 
@@ -62,8 +72,10 @@ class Translators:
             workers: how many, or auto: the cores over the threads, or the GPUs.
             threads: of each on CPUs; see `default_threads` if None.
             batch_tokens: see `Engine`.
+            kernel: by which to multiply, as earlier ones tell; the fastest if None.
 
         Raises:
+            MissingKernel: if this device does not have it.
             UsageError: if workers are no number, or there are not as many GPUs.
         """
         _check_workers(workers)
@@ -100,19 +112,23 @@ class Translators:
             split=setup.split,
         )
         if chosen.type == "cuda":
+            if kernel not in (None, _GPU_KERNEL):
+                raise MissingKernel(f"a GPU has no kernel {kernel!r}")
             if count == 1:
-                return cls(load(device=chosen), None, 1)
+                return cls(load(device=chosen), None, 1, _GPU_KERNEL)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             # In this process one on the CPU, for what is asked about the model.
-            return cls(load(precision="fp32"), Workers(_OnGpu(load, taken), count), count)
+            on_gpus = Workers(_OnGpu(load, taken), count)
+            return cls(load(precision="fp32"), on_gpus, count, _GPU_KERNEL)
         keep_freed_memory()
         threads = threads or default_threads(count)
         # Threads that have computed in this process would be missing from its copies.
         torch.set_num_threads(1 if count > 1 else threads)
-        translator = load()
-        if count == 1:
-            return cls(translator, None, 1)
-        return cls(translator, Workers(_OnCpu(translator, threads), count, method="fork"), count)
+        translator = load(kernel=kernel)
+        copies = None
+        if count > 1:
+            copies = Workers(_OnCpu(translator, threads), count, method="fork")
+        return cls(translator, copies, count, translator.kernel)
 
     def __enter__(self) -> Self:
         return self

@@ -69,6 +69,36 @@ def test_a_job_goes_on_where_it_was_stopped(output: Path, done: int) -> None:
     assert output.read_bytes() == TEXT.upper()
 
 
+def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) -> None:
+    with Journal(output) as journal:
+        assert journal.begin(JOB, chunks) is not None
+        assert journal.kernel is None
+        journal.kernel = "onednn"
+        journal.add(LINES[0], translated(LINES[0]), {"lines": 1})
+    for job, kernel in ((JOB, "onednn"), (JOB | {"model": "xyz"}, None)):
+        with Journal(output) as journal:
+            assert journal.begin(job, chunks) is not None
+            assert journal.kernel == kernel
+    with Journal(output) as journal:
+        journal.begin(JOB, chunks)
+        assert b"".join(journal.begin_again(chunks)) == TEXT
+        assert (journal.kernel, journal.reached.input_bytes) == (None, 0)
+        journal.add(TEXT, TEXT.upper(), {"lines": 8})
+        journal.finish()
+    assert output.read_bytes() == TEXT.upper()
+    assert work(output) is None
+
+
+def test_a_journal_that_names_no_kernel_goes_on(output: Path) -> None:
+    work(output, lines=5)
+    journal = output.with_name(".out.de.journal")
+    header, *lines = journal.read_bytes().splitlines(keepends=True)
+    content = json.loads(header)
+    del content["kernel"]
+    journal.write_bytes(json.dumps(content).encode() + b"\n" + b"".join(lines))
+    assert work(output) == LINES[5:]
+
+
 def test_what_was_not_noted_is_done_again(output: Path) -> None:
     work(output, lines=3)
     partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))

@@ -1,0 +1,118 @@
+"""A job is translated by one kernel to its end, though another has become the fastest meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import Stopped
+from nmt.models import kernels
+from nmt.search.journal import Journal
+
+Nmt = Callable[..., Any]
+
+OPTIONS = ["--precision", "int8", "--scores", "--workers", "1", "--pool-lines", "3"]
+OPTIONS += ["--beam-size", "2", "--max-extra-tokens", "3"]
+TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
+
+
+@pytest.fixture
+def faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Two kernels, whose results differ much: choose which measurements find faster."""
+    rounded, exact = kernels.KERNELS["int8"]["transposed"], kernels.KERNELS["fp32"]["transposed"]
+    monkeypatch.setitem(kernels.KERNELS, "int8", {"own": rounded, "transposed": exact})
+
+    def forget() -> None:
+        kernels.is_usable.cache_clear()
+        kernels._choose.cache_clear()
+
+    def choose(kernel: str) -> None:
+        forget()
+        monkeypatch.setattr(
+            kernels, "_race", lambda packers, _: {name: 1.0 + (name != kernel) for name in packers}
+        )
+
+    forget()
+    yield choose
+    forget()
+
+
+def stop_after_two_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[object] = []
+    add = Journal.add
+
+    def add_or_stop(*arguments: Any) -> None:
+        add(*arguments)
+        added.append(arguments)
+        if len(added) == 2:
+            raise Stopped("stopped")
+
+    monkeypatch.setattr(Journal, "add", add_or_stop)
+
+
+def kernel_of(output: Path) -> str:
+    header = output.with_name(f".{output.name}.journal").read_text().splitlines()[0]
+    return str(json.loads(header)["kernel"])
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_job_goes_on_by_its_kernel_and_begins_again_where_that_is_missing(
+    nmt: Nmt,
+    model_file: Path,
+    tmp_path: Path,
+    faster: Callable[[str], None],
+    is_lost: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "in").write_text(TEXT)
+    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in", "--output"]
+    expected: dict[str, bytes] = {}
+    for kernel in ("own", "transposed"):
+        faster(kernel)
+        assert nmt(*words, tmp_path / kernel).status == 0
+        assert kernel_of(tmp_path / kernel) == kernel
+        expected[kernel] = (tmp_path / kernel).read_bytes()
+    assert expected["own"] != expected["transposed"]
+
+    faster("own")
+    with monkeypatch.context() as patch:
+        stop_after_two_pools(patch)
+        assert nmt(*words, tmp_path / "out").status == 75
+    faster("transposed")
+    if is_lost:
+        monkeypatch.setitem(
+            kernels.KERNELS, "int8", {"transposed": kernels.KERNELS["int8"]["transposed"]}
+        )
+    resumed = nmt(*words, tmp_path / "out")
+    assert resumed.status == 0
+    kernel = "transposed" if is_lost else "own"
+    assert kernel_of(tmp_path / "out") == kernel
+    assert (tmp_path / "out").read_bytes() == expected[kernel]
+    assert ("has no kernel 'own' for int8 here; beginning again" in resumed.stderr) == is_lost
+    assert ("going on behind line 6" in resumed.stderr) != is_lost
+
+
+def test_a_new_file_is_translated_by_the_kernel_at_work(
+    nmt: Nmt,
+    model_file: Path,
+    tmp_path: Path,
+    faster: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in" / "a").write_text(TEXT)
+    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in"]
+    words += ["--output", tmp_path / "out"]
+    faster("own")
+    with monkeypatch.context() as patch:
+        stop_after_two_pools(patch)
+        assert nmt(*words).status == 75
+    (tmp_path / "in" / "b").write_text(TEXT)
+    faster("transposed")
+    assert nmt(*words).status == 0
+    assert [kernel_of(tmp_path / "out" / name) for name in "ab"] == ["own", "own"]
