@@ -9,7 +9,7 @@ from nmt.data.blocks import Block
 from nmt.data.encode import EncodedBlock
 from nmt.data.inputs import Inputs
 from nmt.data.options import PrepareOptions, check_options
-from nmt.data.reject_report import CorpusRejects
+from nmt.data.reject_report import CorpusRejects, warn_of_many
 from nmt.data.sampling import CleanSample, SampleCleaner, sample_blocks
 from nmt.data.workers import map_in_order
 
@@ -23,6 +23,7 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
     check_options(options)
     inputs = Inputs.read(options)
     cleaner = inputs.cleaner(inputs.check_held_out())
+    inputs.warn_of_faults()
     judge: Callable[[Block], EncodedBlock | CleanSample]
     if inputs.given:
         judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
@@ -38,4 +39,5 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
     judged = map_in_order(judge, blocks, workers=options.workers)
     for block, result in judged:
         rejects[block.corpus].add(block, result.verdicts, encoding)
+    warn_of_many(rejects)
     return rejects

@@ -12,6 +12,7 @@ from nmt.data.blocks import Block
 from nmt.data.cleaning import KEPT, Cleaner, Verdicts
 from nmt.data.decoding import BlockDecoder
 from nmt.data.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.data.faults import line_shift
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -27,6 +28,8 @@ class EncodedBlock:
     tgt: TokenRows  # (kept,)
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
+    shift: int
+    """How many lines later targets seem to stand than their sources."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class BlockEncoder:
         began = time.process_time()
         src, tgt = self.decode(block)
         verdicts = self.cleaner.judge_text(src, tgt)
+        shift = line_shift(src, tgt)
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
         judged = time.process_time()
@@ -57,7 +61,7 @@ class BlockEncoder:
         hashes = self._hash(src_lines, tgt_lines)[chosen]
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, seconds)
+        return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
 
     def encode(self, src: list[str], tgt: list[str]) -> tuple[TokenRows, TokenRows]:
         """Return the token ids of source and target lines."""

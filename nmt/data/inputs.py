@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from nmt import console
 from nmt.data.characters import known_scripts
@@ -11,6 +12,7 @@ from nmt.data.cleaning import Cleaner
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
 from nmt.data.encode import BlockEncoder
+from nmt.data.faults import faults
 from nmt.data.held_out import HeldOutText
 from nmt.data.manifest import Settings
 from nmt.data.moses import moses_rules
@@ -71,6 +73,21 @@ class Inputs:
         """What stands before source lines of any text, in alphabetical order."""
         texts = (*self.sources.train, *self.sources.held_out)
         return sorted({text.tag for text in texts if text.tag})
+
+    def warn_of_faults(self) -> None:
+        """Warn of what the first pairs of each text, and equal files, say is wrong."""
+        held_out = self.sources.held_out
+        for text in (*self.sources.train, *held_out):
+            for block in islice(text.read(self.decode.encoding), 1):
+                for fault in faults(text.text, *self.decode(block), self.decode.langs):
+                    console.warning(fault)
+        for text in self.sources.train:
+            for other in held_out:
+                if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
+                    console.warning(
+                        f"--train {text.text.prefix} is the same text as {other.text.prefix}, "
+                        "which is to be held out"
+                    )
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first line that cannot be used."""

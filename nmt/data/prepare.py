@@ -29,7 +29,7 @@ from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRe
 from nmt.data.moses import moses_rules
 from nmt.data.options import PrepareOptions, check_options
 from nmt.data.progress import Progress, progress_key, read_progress, write_progress
-from nmt.data.reject_report import CorpusRejects, report_json, report_text
+from nmt.data.reject_report import CorpusRejects, report_json, report_text, warn_of_many
 from nmt.data.reuse import check_same, find_folder
 from nmt.data.rules import RULES
 from nmt.data.sampling import SampleCleaner, sample_blocks
@@ -60,6 +60,7 @@ def prepare(options: PrepareOptions) -> DataFolder:
 
     check_space(out, _space_needed(inputs.sources))
     held_out = inputs.check_held_out()
+    inputs.warn_of_faults()
     with building_folder(out) as folder:
         builder = _Builder(folder, inputs, inputs.cleaner(held_out), options.workers)
         builder.build(builder.take_up(), held_out)
@@ -119,6 +120,7 @@ class _Builder:
         )
         split.write(workers=self.workers)
         _check_any_left(split.rejects)
+        warn_of_many(split.rejects)
         names = ("valid", *self.inputs.sources.tests)
         valid, *tests = [
             self._write_held_out(name, text, encoder)

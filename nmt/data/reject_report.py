@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.console import printable
+from nmt.console import printable, warning
 from nmt.data.blocks import Block
 from nmt.data.cleaning import KEPT, RULE_OF, Verdicts
 from nmt.data.corpus import Encoding
@@ -111,6 +111,17 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
                 parts.append(f"    {corpus.tgt} line {example.line:,}: {printable(example.tgt)}\n")
         parts.append("\n")
     return "".join(parts)
+
+
+def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
+    """Warn of each text that has lost more than half of its pairs, with the rule to look at."""
+    for corpus in corpora:
+        if 2 * corpus.kept < corpus.lines:
+            rule, count = max(corpus.counts.items(), key=lambda item: item[1])
+            warning(
+                f"{corpus.prefix}: more than half of the pairs are rejected, {count:,} of "
+                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
+            )
 
 
 def _shorten(line: str) -> str:

@@ -19,6 +19,7 @@ from nmt.data.blocks import Block
 from nmt.data.cleaning import CODES, KEPT
 from nmt.data.duplicates import Hashes, SeenHashes
 from nmt.data.encode import BlockEncoder, EncodedBlock
+from nmt.data.faults import told_shift
 from nmt.data.manifest import CorpusRecord, SplitRecord
 from nmt.data.progress import Progress, read_hashes, write_hashes, write_progress
 from nmt.data.sources import SourceText
@@ -53,6 +54,7 @@ class TrainSplit:
         for file in progress.hashes:
             self._seen.add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
+        self._shifted: set[int] = set()  # texts that have been warned of
 
     @property
     def _lines(self) -> int:
@@ -108,6 +110,7 @@ class TrainSplit:
     def _add(self, block: Block, result: EncodedBlock) -> None:
         if not self._writer.has_room_for(result.src, result.tgt):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
+        self._warn_of_shift(block, result.shift)
         rows = np.flatnonzero(result.verdicts == KEPT)
         src, tgt = result.src, result.tgt
         if self._finds_duplicates:
@@ -121,6 +124,17 @@ class TrainSplit:
         if self._writer.waiting >= self._shard_pairs:
             self._flush(
                 block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
+            )
+
+    def _warn_of_shift(self, block: Block, shift: int) -> None:
+        if not shift or block.corpus in self._shifted:
+            return
+        self._shifted.add(block.corpus)
+        if block.number > 1:  # the first lines were looked at before the vocabulary was learnt
+            text = self._texts[block.corpus].text
+            console.warning(
+                f"{text.src} and {text.tgt}, lines {block.number:,} to "
+                f"{block.number + block.lines - 1:,}: {told_shift(shift)}"
             )
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:

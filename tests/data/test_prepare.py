@@ -24,6 +24,7 @@ from nmt.data.manifest import Settings
 from nmt.data.moses import Moses
 from nmt.data.options import PrepareOptions
 from nmt.data.prepare import prepare
+from nmt.data.rules import RULES
 from nmt.data.shards import ShardBuilder
 from nmt.data.split_writer import SplitWriter
 from nmt.data.stream import Cut, Position, updates_from
@@ -716,3 +717,42 @@ def test_the_vocabulary_is_learnt_by_the_weights_of_the_texts(
     assert "▁qqzz" in pieces[1]
     with pytest.raises(UsageError, match="--weight: with weights so small an epoch would visit no"):
         prepare(dataclasses.replace(options, weights=dict.fromkeys(options.train, 1e-9)))
+
+
+def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
+    options: PrepareOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = [(f"{src} and some more words to be long", tgt) for src, tgt in pairs(60)]
+    train = write(tmp_path, "m", text)
+    prepare(dataclasses.replace(options, train=(train, *options.train), valid=train))
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert [line.replace(f"{tmp_path}/", "") for line in warnings] == [
+        "nmt: warning: --train m is the same text as m, which is to be held out",
+        "nmt: warning: m: more than half of the pairs are rejected, 60 of 60 by the rule "
+        f"`overlap`: {RULES['overlap']}",
+    ]
+
+
+def test_texts_that_are_shifted_are_warned_of_where_that_begins(
+    options: PrepareOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_LINES", 300)
+    text = [("a" + " b" * (n * 37 % 31), f"z {n}" + " y" * (n * 37 % 31)) for n in range(1200)]
+    src, tgt = zip(*text, strict=True)
+    late = list(zip(src, (*tgt[:400], *tgt[401:], "z"), strict=True))
+    for name, lines, said in (
+        ("good", text, []),
+        ("late", late, [("late", "lines 301 to 600: the targets seem to stand 1 line earlier")]),
+        ("all", list(zip(src, (*tgt[1:], "z"), strict=True)), [("all", "stand 1 line earlier")]),
+    ):
+        train = write(tmp_path, name, lines)
+        changed_text = dataclasses.replace(options, out=tmp_path / f"o-{name}", train=(train,))
+        prepare(changed(changed_text, vocab_size=280))
+        warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+        assert len(warnings) == len(said)
+        for line, (prefix, words) in zip(warnings, said, strict=True):
+            assert f"/{prefix}.en and " in line
+            assert words in line
