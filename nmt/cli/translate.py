@@ -138,7 +138,11 @@ def translate(
         ),
     ] = False,
     encoding: Annotated[
-        str, typer.Option(help="Encoding of the input; output is UTF-8.", rich_help_panel=_TEXT)
+        str,
+        typer.Option(
+            help="Encoding of the input, unless a byte-order mark tells it; output is UTF-8.",
+            rich_help_panel=_TEXT,
+        ),
     ] = "utf-8",
     strict: Annotated[
         bool,

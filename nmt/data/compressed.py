@@ -1,4 +1,4 @@
-"""Writing compressed files; `corpus` reads them."""
+"""Compressed text: read as it comes, and written whole."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import gzip
 import lzma
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
+
+_SLICE = 1 << 14  # bytes at a time: a megabyte of them may become gigabytes of text
+
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
+"""What reading raises where the bytes are not what they should be."""
 
 
 def _gzip(file: IO[bytes]) -> Any:
@@ -33,6 +39,72 @@ _WRITERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".zst": _zstd,
 }
+
+
+def _read_zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise DataError("reading .zst needs zstandard; run `pip install nmt[zstd]`") from None
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+_READERS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS),  # of gzip, checked by its sums
+    ".xz": lzma.LZMADecompressor,
+    ".bz2": bz2.BZ2Decompressor,
+    ".zst": _read_zstd,
+}
+
+SUFFIXES = tuple(_READERS)
+"""Of names of compressed files."""
+
+MAGIC = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"} | {
+    b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)
+}
+"""What compressed files begin with."""
+
+
+class Decompressor:
+    """Makes text of a compressed file, which may be several one behind the other."""
+
+    def __init__(self, suffix: str) -> None:
+        """Begin one that is compressed as those are whose name ends so."""
+        self._open = _READERS[suffix]
+        self._file: Any = None  # that has begun and not ended
+        self._is_empty = True
+
+    def feed(self, block: bytes) -> bytes:
+        """Take bytes, and return the text that can be made of them so far; see `DAMAGE`."""
+        parts = []
+        for start in range(0, len(block), _SLICE):
+            rest = block[start : start + _SLICE]
+            while rest:
+                if self._file is None:
+                    rest = rest if self._is_empty else rest.lstrip(b"\0")  # padding
+                    if not rest:
+                        break
+                    self._file, self._is_empty = self._open(), False
+                parts.append(self._decompress(rest))
+                rest = self._file.unused_data
+                if self._file.eof:
+                    self._file = None
+        return b"".join(parts)
+
+    def _decompress(self, block: bytes) -> bytes:
+        try:
+            return bytes(self._file.decompress(block))
+        except DAMAGE:
+            raise
+        except Exception as error:  # zstandard's own kind, which is known only where it is there
+            raise EOFError(str(error)) from None
+
+    def finish(self) -> None:
+        """See that all has been read; see `DAMAGE`."""
+        if self._is_empty:
+            raise EOFError("it is empty")
+        if self._file is not None:
+            raise EOFError("its end is missing")
 
 
 def is_compressed(path: Path) -> bool:

@@ -7,22 +7,29 @@ bytes until they are decoded one by one, so that a bad one is a line with a numb
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import difflib
-import gzip
-import io
-import lzma
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor
 from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BOMS = {
+    # The longer ones first: one of them begins as one of UTF-16 does.
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+# Bytes that are not valid become half a surrogate pair, which is not valid in UTF-8 either.
+_MARK_INVALID = "nmt-mark-invalid"
+codecs.register_error(_MARK_INVALID, lambda error: ("\ud800", error.end))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -48,13 +55,16 @@ class Encoding:
             return cls("utf-8", by_line=True)
         return cls(found, by_line=line_feed == b"\n")
 
+    @property
+    def line_codec(self) -> str:
+        """What its lines are in once they have been cut."""
+        return self.name if self.by_line else "utf-8"
+
     def decode(self, line: bytes, *, number: int) -> str | None:
         """Return the text of line `number`, or None where its bytes are not valid."""
         try:
-            if self.name == "utf-8" or not self.by_line:
-                text = line.decode()
-            else:
-                text = line.decode(self.name)
+            text = line.decode(self.line_codec)
+            if self.line_codec != "utf-8":
                 text.encode()  # a few codecs decode to what is no text: half a surrogate pair
         except UnicodeError:
             return None
@@ -95,10 +105,21 @@ def read_chunks(
         watch: called with all bytes of the file itself, compressed as they may be.
         any_bytes: take also what is most likely no text of this encoding.
     """
-    chunks = _decompress(path, watch)
-    if not any_bytes:
-        chunks = _check_start(path, chunks, encoding)
-    return chunks if encoding.by_line else _transcode(path, chunks, encoding)
+    chunks = _read(path, encoding, watch, any_bytes)
+    return chunks if any_bytes else _check_start(path, chunks, encoding)
+
+
+def _read(
+    path: Path, encoding: Encoding, watch: Callable[[bytes], object], any_bytes: bool
+) -> Iterator[bytes]:
+    text = TextStream(str(path), encoding, suffix=path.suffix, any_bytes=any_bytes)
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK_BYTES):
+            watch(block)
+            if made := text.feed(block):
+                yield made
+    if rest := text.feed(b"", final=True):
+        yield rest
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -119,13 +140,13 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _find_side(prefix: str, lang: str) -> Path:
     plain = Path(f"{prefix}.{lang}")
-    candidates = [plain, *(plain.with_name(plain.name + suffix) for suffix in _OPENERS)]
+    candidates = [plain, *(plain.with_name(plain.name + suffix) for suffix in SUFFIXES)]
     found = [candidate for candidate in candidates if candidate.exists()]
     if len(found) > 1:
         names = " and ".join(map(str, found))
         raise DataError(f"both {names} exist; remove one, or rename it, so that it is plain which")
     if not found:
-        suffixes = " ".join(_OPENERS)
+        suffixes = " ".join(SUFFIXES)
         raise DataError(f"{plain}: no such file, nor with {suffixes} at its end{_near(plain)}")
     if not found[0].is_file():
         raise DataError(f"{found[0]}: no regular file, and it is read more than once")
@@ -140,97 +161,95 @@ def _near(path: Path) -> str:
     return f"; the folder has {', '.join(near)}" if near else ""
 
 
-class _Watched(io.BufferedReader):
-    """A file that is read from its beginning to its end, with an onlooker."""
+class _Start:
+    """The first bytes of a stream, held back until they tell what it is."""
 
-    def __init__(self, path: Path, watch: Callable[[bytes], object]) -> None:
-        super().__init__(io.FileIO(path))
-        self._watch = watch
+    def __init__(self, marks: Mapping[bytes, str], kind: str | None = None) -> None:
+        """Look for marks, unless it is known already what kind the stream is of: "" for none."""
+        self.kind = kind
+        self._marks = marks
+        self._held = b""
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        content = super().read(size)
-        self._watch(content)
-        return content
+    def feed(self, block: bytes, *, final: bool) -> bytes:
+        """Take bytes, and return what need not be held back."""
+        if self.kind is not None:
+            return block
+        self._held += block
+        size = len(self._held)
+        if not final and any(mark[:size] == self._held != mark for mark in self._marks):
+            return b""
+        found = (kind for mark, kind in self._marks.items() if self._held.startswith(mark))
+        self.kind = next(found, "")
+        return self._held
 
 
-def _decompress(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
-    opener = _OPENERS.get(path.suffix)
-    with _Watched(path, watch) as file:
-        if opener is None:
-            yield from _read(file)
-            return
-        # An empty .gz reads as an empty text, but no program writes one: the copy was cut off.
-        if path.stat().st_size == 0:
-            raise DataError(f"{path}: an empty file is no {path.suffix} file; fetch it again")
+class TextStream:
+    """Makes text of the bytes of a file or pipe as they come.
+
+    Compressed text is recognised by its first bytes, where no name tells it, and a byte-order mark
+    of UTF-16 or UTF-32 where UTF-8 is expected. Text comes out in UTF-8, or in its own encoding if
+    that can be cut into lines.
+    """
+
+    def __init__(
+        self, name: str, encoding: Encoding, *, suffix: str = "", any_bytes: bool = False
+    ) -> None:
+        """Begin a stream.
+
+        Args:
+            name: what to call it in errors.
+            encoding: of the text.
+            suffix: of a file's name, which may tell how it is compressed.
+            any_bytes: make what is not valid UTF-16 invalid UTF-8, instead of an error.
+        """
+        self._name = name
+        self._any_bytes = any_bytes
+        self._file = _Start(MAGIC, suffix if suffix in SUFFIXES else None)
+        codec = "" if encoding.by_line else encoding.name
+        self._text = _Start(_BOMS, None if encoding.name == "utf-8" else codec)
+        self._decompressor: Decompressor | None = None
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def feed(self, block: bytes, *, final: bool = False) -> bytes:
+        """Take bytes, the last ones with `final`, and return the text that can be made so far.
+
+        Raises:
+            DataError: if the compressed file is damaged, or the text not valid.
+        """
+        block = self._file.feed(block, final=final)
+        if self._file.kind:
+            block = self._decompressed(block, self._file.kind, final=final)
+        text = self._text.feed(block, final=final)
+        return self._transcoded(text, self._text.kind, final=final) if self._text.kind else text
+
+    def _decompressed(self, block: bytes, kind: str, *, final: bool) -> bytes:
         try:
-            yield from opener(file)
-            while file.read(_CHUNK_BYTES):
-                pass  # what stands behind the compressed text is of the file too
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # the disk, not the content
+            if self._decompressor is None:
+                self._decompressor = Decompressor(kind)
+            text = self._decompressor.feed(block)
+            if final:
+                self._decompressor.finish()
+        except DAMAGE as error:
             raise DataError(
-                f"{path}: cut short or damaged ({error}); fetch or compress it again"
+                f"{self._name}: cut short or damaged ({error}); fetch or compress it again"
+            ) from None
+        return text
+
+    def _transcoded(self, text: bytes, codec: str, *, final: bool) -> bytes:
+        if self._decoder is None:
+            errors = _MARK_INVALID if self._any_bytes else "strict"
+            self._decoder = codecs.getincrementaldecoder(codec)(errors)
+        try:
+            decoded = self._decoder.decode(text, final=final)
+            return decoded.encode(errors="surrogatepass" if self._any_bytes else "strict")
+        except UnicodeError as error:
+            raise DataError(
+                f"{self._name}: not valid {codec}: {error}; pass another --encoding"
             ) from None
 
 
-def _read(
-    file: _Watched | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File,
-) -> Iterator[bytes]:
-    return iter(lambda: file.read(_CHUNK_BYTES), b"")
-
-
-def _open_gzip(file: _Watched) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=file) as content:
-        yield from _read(content)
-
-
-def _open_xz(file: _Watched) -> Iterator[bytes]:
-    with lzma.LZMAFile(file) as content:
-        yield from _read(content)
-
-
-def _open_bz2(file: _Watched) -> Iterator[bytes]:
-    with bz2.BZ2File(file) as content:
-        yield from _read(content)
-
-
-def _open_zstd(file: _Watched) -> Iterator[bytes]:
-    try:
-        import zstandard
-    except ImportError:
-        raise DataError("reading .zst needs zstandard; run `pip install nmt[zstd]`") from None
-    # By hand, because the package's own reader takes a frame that is cut short for the end.
-    frame = None
-    try:
-        for chunk in _read(file):
-            while chunk:
-                if frame is None:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(chunk)
-                chunk = frame.unused_data
-                if frame.eof:
-                    frame = None
-    except zstandard.ZstdError as error:
-        raise EOFError(str(error)) from None
-    if frame is not None:
-        raise EOFError("the last frame does not end")
-
-
-_OPENERS: dict[str, Callable[[_Watched], Iterator[bytes]]] = {
-    ".gz": _open_gzip,
-    ".xz": _open_xz,
-    ".bz2": _open_bz2,
-    ".zst": _open_zstd,
-}
-
-
-# What files that are no text begin with. Compressed ones are such where the name does not say so.
-_MAGIC = {
-    b"\x1f\x8b": "gzip; give it a name that ends in .gz",
-    b"\xfd7zXZ\0": "xz; give it a name that ends in .xz",
-    b"BZh91AY&SY": "bzip2; give it a name that ends in .bz2",
-    b"\x28\xb5\x2f\xfd": "zstd; give it a name that ends in .zst",
+# What files that are no text begin with.
+_NO_TEXT = {
     b"PK\x03\x04": "a zip archive, or a document that is one inside",
     b"%PDF-": "a PDF",
     b"\x89PNG\r\n\x1a\n": "a PNG picture",
@@ -251,7 +270,7 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
     """
     first = next(chunks, b"")
     start = first[:_START_BYTES]
-    found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    found = next((kind for magic, kind in _NO_TEXT.items() if start.startswith(magic)), None)
     if start[8:10] == b'{"' and start[4:8] == bytes(4):  # behind the length of that JSON
         found = "safetensors, such as a model"
     if found:
@@ -261,9 +280,8 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
     # Not text: more than 30 %, and more than 64, of the first 65,536 bytes are invalid or control
     # characters, such as NUL. Of models and pictures about 45 % are. Of Czech in ISO 8859-2 that is
     # read as UTF-8 12 % are: that is translated, and so is text with some NULs in it.
-    name = encoding.name if encoding.by_line else "utf-8"
     strange = len(start) - len(start.translate(None, _CONTROLS))
-    strange += start.decode(name, "replace").count("\ufffd")
+    strange += start.decode(encoding.line_codec, "replace").count("\ufffd")
     if strange > max(64, 0.3 * len(start)):
         raise DataError(
             f"{path}: does not look like {encoding.name} text: {strange / len(start):.0%} of its "
@@ -284,15 +302,3 @@ def _check_start(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Ite
         )
     yield first
     yield from chunks
-
-
-def _transcode(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding.name)()
-    try:
-        for chunk in chunks:
-            yield decoder.decode(chunk).encode()
-        yield decoder.decode(b"", final=True).encode()
-    except UnicodeError as error:
-        raise DataError(
-            f"{path}: not valid {encoding.name}: {error}; pass another --encoding"
-        ) from None

@@ -94,7 +94,7 @@ def decode_side(
 ) -> TextSide:
     """Return the text of a block's side, whose first line has the given number (from 1)."""
     is_bad = np.zeros(lines, np.bool_)
-    codec = encoding.name if encoding.by_line else "utf-8"
+    codec = encoding.line_codec
     try:
         text = raw.decode(codec)
         if codec != "utf-8":
@@ -119,4 +119,4 @@ def decode_side(
 def show_line(raw: bytes, at: int, encoding: Encoding) -> str:
     """Return line `at` (from 0) of a block's side for people to read, whatever its bytes are."""
     line = raw.split(b"\n", at + 1)[at].removesuffix(b"\r")
-    return line.decode(encoding.name if encoding.by_line else "utf-8", "backslashreplace")
+    return line.decode(encoding.line_codec, "backslashreplace")

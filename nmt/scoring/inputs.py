@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from nmt import console
-from nmt.data.corpus import Encoding, read_lines, split_lines
+from nmt.data.corpus import Encoding, TextStream, read_lines, split_lines
 from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
@@ -154,8 +154,15 @@ def _stream_stdin() -> Iterator[str]:
         raise UsageError("stdin is closed; name the file of each text")
     if sys.stdin.isatty():
         console.notice("reading the translation from the keyboard; Ctrl-D ends it")
-    chunks = iter(lambda: sys.stdin.buffer.read(_CHUNK_BYTES), b"")
-    yield from _decode(split_lines(chunks), Encoding.find("utf-8"), "stdin", "expected UTF-8")
+    encoding = Encoding.find("utf-8")
+    text = TextStream("stdin", encoding)
+
+    def chunks() -> Iterator[bytes]:
+        while block := sys.stdin.buffer.read(_CHUNK_BYTES):
+            yield text.feed(block)
+        yield text.feed(b"", final=True)
+
+    yield from _decode(split_lines(chunks()), encoding, "stdin", "expected UTF-8")
 
 
 def _read_plain(path: Path, encoding: Encoding) -> list[str]:

@@ -127,8 +127,9 @@ class Job:
             if source is None and sys.stdin is None:
                 raise UsageError("stdin is closed; name an --input")
             stream = sys.stdin.buffer if source is None else source.open("rb")
-            chunks, counts = pipe_chunks(leaving.enter_context(stream), self.encoding), Counts()
-            self._translate(chunks, str(source or "stdin"), counts, write, total=None)
+            name, counts = str(source or "stdin"), Counts()
+            chunks = pipe_chunks(leaving.enter_context(stream), self.encoding, name)
+            self._translate(chunks, name, counts, write, total=None)
             return counts
 
     def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:

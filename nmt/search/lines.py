@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from nmt.data.corpus import Encoding
+from nmt.data.corpus import Encoding, TextStream
 from nmt.data.workers import PAUSE, Pause
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 
 _BLOCK = 1 << 20  # bytes read at a time
 _PATIENCE = 0.05  # seconds without input after which a pool is answered
@@ -53,7 +53,7 @@ class LineReader:
         Args:
             chunks: text in pieces of any size, and a pause where the next may be long in coming.
             name: what to call it in errors.
-            encoding: of the text; UTF-8 is read where it is one whose lines do not end at byte 10.
+            encoding: of the text; chunks are in UTF-8 where its lines do not end at byte 10.
             strict: raise DataError at the first line that is not in the encoding.
             prefixes: what stands behind a line's first tab is what its translation begins with.
             lines_read: how many lines stand before the first chunk.
@@ -124,7 +124,7 @@ class LineReader:
                 f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; name its "
                 "--encoding, or leave out --strict"
             )
-        text = content.decode(self.encoding.name, errors="replace")
+        text = content.decode(self.encoding.line_codec, errors="replace")
         if self.lines_read == 1:
             text = text.removeprefix("\ufeff")
         # A few codecs give half a surrogate pair, which is no text either.
@@ -136,17 +136,15 @@ class LineReader:
         return replace(line, text=source, prefix=prefix)
 
 
-def pipe_chunks(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes | Pause]:
-    """Yield what comes through a pipe or terminal as it comes, and a pause when it falls silent.
+def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[bytes | Pause]:
+    """Yield the text of a pipe or terminal as it comes, and a pause when it falls silent.
 
-    Raises:
-        UsageError: if the lines of the encoding do not end at the byte 10.
+    Args:
+        stream: plain or compressed.
+        encoding: of the text; see `TextStream`.
+        name: what to call it in errors.
     """
-    if not encoding.by_line:
-        raise UsageError(
-            f"--encoding {encoding.name}: its lines do not end at the byte 10; name a file with "
-            "--input, or make the text UTF-8 first, with iconv"
-        )
+    text = TextStream(name, encoding, any_bytes=True)
     descriptor = stream.fileno()
     while True:
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
@@ -156,6 +154,6 @@ def pipe_chunks(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes | Pause]
             block = os.read(descriptor, _BLOCK)
         except BlockingIOError:  # it does not block, and another process was faster
             continue
+        yield text.feed(block, final=not block)
         if not block:
             return
-        yield block

@@ -215,11 +215,10 @@ PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NOT_TEXT = {
     "model": (None, "safetensors"),
     "picture.png": (PICTURE, "a PNG picture"),
-    "news.txt": (gzip.compress(b"the cat\n"), "gzip; give it a name that ends in .gz"),
     "shard.bin": (bytes(range(256)) * 20, "does not look like utf-8 text"),
     "numbers": (b"\0\0\x80\x3f" * 100, "does not look like utf-8 text"),
     "packed.gz": (gzip.compress(PICTURE), "a PNG picture"),
-    "wide": ("the cat\n".encode("utf-16"), "UTF-16; pass --encoding utf-16"),
+    "wide": ("the cat\n".encode("utf-16-le") * 20, "does not look like utf-8 text"),
     "koi8": ("Здравствуй, мир\n".encode("koi8-r") * 20, "pass --encoding if it is text"),
 }
 

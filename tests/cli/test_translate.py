@@ -504,13 +504,19 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_translat
     assert [path.name for path in (tmp_path / "out").glob("[ab]*")] == ["b"]
 
 
-def test_utf_16_is_read_from_a_file_and_refused_in_a_pipe(model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes("the cat\n\n".encode("utf-16"))
-    words = ("--encoding", "utf-16")
-    assert translate(model_file, b"", *words, "--input", tmp_path / "in").stdout.count(b"\n") == 2
-    refused = translate(model_file, b"the cat\n", *words)
-    assert refused.returncode == 2
-    assert b"--encoding utf-16: its lines do not end at the byte 10" in refused.stderr
+def test_what_the_first_bytes_tell_is_believed_of_files_and_of_stdin(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    text = "the cat\n\na dog\n"
+    (tmp_path / "plain").write_text(text)
+    (tmp_path / "gzip").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "utf-16").write_bytes(text.encode("utf-16"))
+    files = ("plain", "gzip", "utf-16")
+    answers = [nmt("translate", model_file, "--input", tmp_path / f, *QUICK) for f in files]
+    assert answers[0].status == 0
+    assert answers[1][:2] == answers[2][:2] == answers[0][:2]
+    done = translate(model_file, gzip.compress(text.encode("utf-16")))
+    assert (done.returncode, done.stdout.decode()) == answers[0][:2]
 
 
 def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(

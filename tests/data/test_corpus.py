@@ -137,12 +137,25 @@ def test_utf_16_does_not_break_lines_at_half_a_character(tmp_path: Path) -> None
     assert lines_of(path, "utf-16-le") == ["\u0a0a a", "b"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_taken_for_utf_8_is_recognised(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "text.en"
     path.write_bytes("some text\n".encode(encoding))
     with pytest.raises(DataError, match=r"text\.en: .*--encoding utf-16"):
         lines_of(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_byte_order_mark_tells_the_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes("café\nnaïve\n".encode(encoding))
+    assert lines_of(path) == ["café", "naïve"]
+
+
+def test_a_compressed_file_need_not_be_named_so(tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(gzip.compress(b"a\nb\n"))
+    assert lines_of(path) == ["a", "b"]
 
 
 def test_what_is_not_valid_utf_16_is_refused(tmp_path: Path) -> None:
