@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -19,6 +20,27 @@ CORES = cores()
 
 _SECONDS = 1.0
 """For which each kind of product is repeated; the fastest counts."""
+
+
+INSTRUCTION_SETS = {
+    "AVX2": ("avx2", "avx2"),
+    "AVX512_CORE": ("avx512bw", "avx512"),
+    "AVX512_CORE_VNNI": ("avx512_vnni", "avx512"),
+    "DEFAULT": ("", ""),
+}
+"""By oneDNN's name, what Linux calls one, and torch; the last is all that the CPU has."""
+
+
+def limited_to(instruction_set: str) -> dict[str, str] | None:
+    """Return the environment of a process that uses no more; None where the CPU has less.
+
+    FBGEMM takes no limit: it uses what there is.
+    """
+    flag, capability = INSTRUCTION_SETS[instruction_set]
+    if not flag:
+        return dict(os.environ)
+    limits = {"ONEDNN_MAX_CPU_ISA": instruction_set, "ATEN_CPU_CAPABILITY": capability}
+    return {**os.environ, **limits} if flag in cpu_flags() else None
 
 
 @functools.cache

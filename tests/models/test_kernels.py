@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.machine import cpu_flags
+from benchmarks.machine import INSTRUCTION_SETS, limited_to
 from torch import Tensor
 
 from nmt.models import kernels
@@ -155,14 +154,6 @@ def test_a_precision_that_is_not_faster_is_used_as_asked_with_one_warning(
 
 # ---------------------------------------------------------- instruction sets, by subprocesses
 
-LEVELS = {
-    "AVX2": ("avx2", "avx2"),
-    "AVX512_CORE": ("avx512bw", "avx512"),
-    "AVX512_CORE_VNNI": ("avx512_vnni", "avx512"),
-    "DEFAULT": ("", ""),
-}
-"""oneDNN's name of an instruction set, Linux's flag of it, and what torch calls it."""
-
 WORK = """
 import json, sys, time
 import torch
@@ -189,16 +180,14 @@ print(json.dumps({"chosen": chosen, "seconds": seconds, "errors": errors}))
 """
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", INSTRUCTION_SETS)
 def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
-    flag, capability = LEVELS[level]
-    if flag and flag not in cpu_flags():
-        pytest.skip(f"this CPU has no {flag}")
-    limits = {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}
-    environment = {**os.environ, "ONEDNN_VERBOSE": "1", **(limits if flag else {})}
+    environment = limited_to(level)
+    if environment is None:
+        pytest.skip(f"this CPU is below {level}")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORK],
-        env=environment,
+        env={**environment, "ONEDNN_VERBOSE": "1"},
         capture_output=True,
         text=True,
         check=True,
