@@ -24,6 +24,11 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 # So many items a worker are under way: one in its hands, one waiting, one on its way back.
 _AHEAD = 3
 
+# So many times in a row processes may die over the same item.
+_MOST_DEATHS = 5
+
+_DEATH = "a worker process has died, most likely for lack of memory; try fewer --workers"
+
 
 class Pause:
     """Among items: the next one may be long in coming, so what is under way is finished first."""
@@ -52,7 +57,12 @@ class Workers(Generic[Item, Result]):
     """Processes that all work one function, which goes to each of them once."""
 
     def __init__(
-        self, function: Callable[[Item], Result], count: int, *, method: str = "spawn"
+        self,
+        function: Callable[[Item], Result],
+        count: int,
+        *,
+        method: str = "spawn",
+        on_death: Callable[[], object] | None = None,
     ) -> None:
         """Start them.
 
@@ -61,17 +71,29 @@ class Workers(Generic[Item, Result]):
             count: of processes.
             method: "spawn" starts them afresh; "fork" makes copies of this process as it is now,
                 which share what memory neither side writes to.
+            on_death: called when a process has died, before others do again what was under way; it
+                may change `function`, so that less memory is needed. Without it a death ends the
+                work, since the next process would need as much.
         """
-        self._ahead = _AHEAD * count
+        self._function = function
+        self._count = count
+        self._context = multiprocessing.get_context(method)
+        self._on_death = on_death
+        self._deaths = 0  # over the item that is waited for
+        self._start()
+
+    def _start(self) -> None:
         self._pool = ProcessPoolExecutor(
-            count,
-            mp_context=multiprocessing.get_context(method),
+            self._count,
+            mp_context=self._context,
             initializer=_start_worker,
-            initargs=(function,),
+            initargs=(self._function,),
         )
         try:
-            with _no_interrupts(), _deaths_named():
+            with _no_interrupts():
                 self._pool.submit(os.getpid)
+        except BrokenProcessPool:
+            raise WorkerDied(_DEATH) from None
         except BaseException:
             _kill_children()  # some have started, and would wait for ever
             raise
@@ -87,31 +109,49 @@ class Workers(Generic[Item, Result]):
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
         """Yield each item with its result, in the order of the items; few are in memory at once."""
         waiting: deque[tuple[Item, Future[Result]]] = deque()
-        with _deaths_named():
-            for item in items:
-                if not isinstance(item, Pause):
-                    with _no_interrupts():
-                        waiting.append((item, self._pool.submit(_work, item)))
-                is_due = isinstance(item, Pause)
-                while waiting and (is_due or len(waiting) >= self._ahead or waiting[0][1].done()):
-                    yield _next(waiting)
-            while waiting:
-                yield _next(waiting)
+        ahead = _AHEAD * self._count
+        for item in items:
+            if not isinstance(item, Pause):
+                waiting.append((item, self._submit(item)))
+            is_due = isinstance(item, Pause)
+            while waiting and (is_due or len(waiting) >= ahead or waiting[0][1].done()):
+                yield self._next(waiting)
+        while waiting:
+            yield self._next(waiting)
 
+    def _submit(self, item: Item) -> Future[Result]:
+        try:
+            with _no_interrupts():
+                return self._pool.submit(_work, item)
+        except BrokenProcessPool as error:  # which is dealt with when it is the item's turn
+            lost: Future[Result] = Future()
+            lost.set_exception(error)
+            return lost
 
-@contextlib.contextmanager
-def _deaths_named() -> Iterator[None]:
-    try:
-        yield
-    except BrokenProcessPool:
-        raise WorkerDied(
-            "a worker process has died, most likely for lack of memory; try fewer --workers"
-        ) from None
+    def _next(self, waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
+        """Wait for the first item's result, as often as processes die over it."""
+        while True:
+            item, future = waiting[0]
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                self._start_again(waiting)
+            else:
+                waiting.popleft()
+                self._deaths = 0
+                return item, result
 
-
-def _next(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
-    item, future = waiting.popleft()
-    return item, future.result()
+    def _start_again(self, waiting: deque[tuple[Item, Future[Result]]]) -> None:
+        """Start other processes, to do again what those that are gone had not finished."""
+        self._deaths += 1
+        if self._on_death is None or self._deaths == _MOST_DEATHS:
+            raise WorkerDied(_DEATH) from None
+        self._pool.shutdown()  # a death has ended all its processes, and all futures are done
+        self._on_death()
+        self._start()
+        for place, (item, future) in enumerate(waiting):
+            if isinstance(future.exception(), BrokenProcessPool):
+                waiting[place] = item, self._submit(item)
 
 
 def _kill_children() -> None:

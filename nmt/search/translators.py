@@ -15,6 +15,7 @@ from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from typing import Self
 
+from nmt import console
 from nmt.cpu import cores, default_threads, most_workers
 from nmt.data.workers import PAUSE, Pause, Workers
 from nmt.errors import MissingKernel, UsageError
@@ -117,9 +118,10 @@ class Translators:
             if count == 1:
                 return cls(load(device=chosen), None, 1, _GPU_KERNEL)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
+            on_gpu = _OnGpu(load, taken)
+            processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # In this process one on the CPU, for what is asked about the model.
-            on_gpus = Workers(_OnGpu(load, taken), count)
-            return cls(load(precision="fp32"), on_gpus, count, _GPU_KERNEL)
+            return cls(load(precision="fp32"), processes, count, _GPU_KERNEL)
         keep_freed_memory()
         threads = threads or default_threads(count)
         # Threads that have computed in this process would be missing from its copies.
@@ -127,7 +129,8 @@ class Translators:
         translator = load(kernel=kernel)
         copies = None
         if count > 1:
-            copies = Workers(_OnCpu(translator, threads), count, method="fork")
+            on_cpu = _OnCpu(translator, threads)
+            copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
         return cls(translator, copies, count, translator.kernel)
 
     def __enter__(self) -> Self:
@@ -214,6 +217,11 @@ class _OnCpu:
         torch.set_num_threads(self.threads)
         return _translate(self.translator, lines)
 
+    def halve_batch(self) -> None:
+        """Let copies to come take half of the memory, after one has died."""
+        _halve(self.translator)
+        _tell_of_death()
+
 
 @dataclass
 class _OnGpu:
@@ -221,6 +229,7 @@ class _OnGpu:
 
     load: Callable[..., Translator]
     taken: Synchronized[int]  # GPUs
+    deaths: int = 0  # of processes
     translator: list[Translator] = field(default_factory=list)  # of this process, once loaded
 
     def __call__(self, lines: Pool) -> Found:
@@ -232,7 +241,26 @@ class _OnGpu:
             device = torch.device("cuda", number)
             torch.cuda.set_device(device)
             self.translator.append(self.load(device=device))
+            for _ in range(self.deaths):
+                _halve(self.translator[0])
         return _translate(self.translator[0], lines)
+
+    def halve_batch(self) -> None:
+        """Let processes to come take half of the memory, after one has died."""
+        self.deaths += 1
+        self.taken.value = 0  # all processes are started again
+        _tell_of_death()
+
+
+def _halve(translator: Translator) -> None:
+    translator.engine.batch_tokens = max(1, translator.engine.batch_tokens // 2)
+
+
+def _tell_of_death() -> None:
+    console.warning(
+        "a worker process has died, most likely for lack of memory; its lines are translated again "
+        "with half the batch"
+    )
 
 
 def _translate(

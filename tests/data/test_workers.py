@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def sleep_long(number: int) -> None:
 
 def die(number: int) -> int:
     if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die_once(died: Path, number: int) -> int:
+    if number == 4 and not died.exists():
+        died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
@@ -123,3 +131,25 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_what_a_dead_worker_had_in_hand_is_done_again(tmp_path: Path, method: str) -> None:
+    deaths: list[int] = []
+    dying = partial(die_once, tmp_path / "died")
+    with Workers(dying, 2, method=method, on_death=lambda: deaths.append(1)) as workers:
+        results = list(workers.map(range(12)))
+    assert results == [(number, number) for number in range(12)]
+    assert deaths == [1]
+    assert not multiprocessing.active_children()
+
+
+def test_work_that_no_worker_survives_ends() -> None:
+    deaths: list[int] = []
+    with (
+        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
+        Workers(die, 2, method="fork", on_death=lambda: deaths.append(1)) as workers,
+    ):
+        list(workers.map(range(9)))
+    assert len(deaths) == 4
+    assert not multiprocessing.active_children()
