@@ -216,8 +216,8 @@ def translate(
         typer.Option(
             min=1,
             max=1_000_000_000,
-            help="Source tokens at work at a time, padding counted; halved by itself where memory "
-            "is short.",
+            help="Source tokens at work at a time, padding counted; fewer with more than 4 "
+            "hypotheses (beam size or samples) of each line, and where memory is short.",
             show_default="4096 on a CPU, 16384 on a GPU; 2048 for each worker of an export",
             rich_help_panel=_MACHINE,
         ),

@@ -34,6 +34,8 @@ class Hypothesis:
 Found = list[Hypothesis] | str
 """The best translations of a source, best first; or why there are none."""
 
+_WIDTH = 4  # hypotheses of a source that a budget of source tokens is for
+
 NO_NUMBER = "the model's output is not a number"
 NO_MEMORY = "not enough memory for it alone"
 
@@ -44,7 +46,9 @@ class Engine(ABC):
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Take the options, and how many source tokens may be at work at a time.
 
-        Padding counts; where there is no memory for so many, they are halved.
+        Padding counts; where there is no memory for so many, they are halved. They are for up to 4
+        hypotheses of each source, as memory grows with their number: with 64 hypotheses, a
+        sixteenth of the tokens are at work.
 
         Raises:
             UsageError: if they are less than 1.
@@ -78,13 +82,14 @@ class Engine(ABC):
         while waiting := [number for number in order if number not in results]:
             try:
                 with memory_errors():
-                    for number, hypotheses in self.find(sources, waiting, budget, on_step):
+                    at_work = self._at_work(budget)
+                    for number, hypotheses in self.find(sources, waiting, at_work, on_step):
                         results[number] = hypotheses or NO_NUMBER
                         if on_progress is not None:
                             on_progress(1)
             except MemoryError:
                 longest = next(number for number in order if number not in results)
-                if 2 * room(sources[longest]) <= budget:
+                if 2 * room(sources[longest]) <= self._at_work(budget):
                     budget //= 2
                 else:  # it was at work alone
                     results[longest], budget = NO_MEMORY, self.batch_tokens
@@ -92,6 +97,10 @@ class Engine(ABC):
                         on_progress(1)
         self.batch_tokens = budget  # what did not fit once will not the next time
         return [results[number] for number in range(len(sources))]
+
+    def _at_work(self, budget: int) -> int:
+        """Return how many source tokens of a budget have room with their hypotheses."""
+        return budget * _WIDTH // max(_WIDTH, self.options.width)
 
     @abstractmethod
     def find(

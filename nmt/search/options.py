@@ -85,6 +85,11 @@ class SearchOptions:
                 f"unknown length penalty form {form!r}{did_you_mean(form, LENGTH_PENALTY_FORMS)}"
             )
 
+    @property
+    def width(self) -> int:
+        """The hypotheses of each sentence, W."""
+        return self.beam_size if self.sampling is None else self.n_best
+
     def penalty(self, length: int) -> float:
         """Return what a log-probability is divided by at `length` tokens, eos counted.
 

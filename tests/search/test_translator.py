@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from nmt.errors import DataError, NMTError
 from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.table import Table
 from nmt.search.lines import LineReader
-from nmt.search.options import SearchOptions
+from nmt.search.options import Sampling, SearchOptions
 from nmt.search.pieces import split_ids
 from nmt.search.render import Render, render_n_best, render_scored, render_text
 from nmt.search.stream import Counts, translate_stream
@@ -56,6 +56,7 @@ class Copying(TranslationModel):
         super().__init__()
         self._vocab_size = vocab_size
         self.shapes: list[tuple[int, ...]] = []
+        self.most_hypotheses = 0
 
     def forward(self, batch: Batch) -> Tensor:
         raise NotImplementedError
@@ -81,7 +82,8 @@ class Copying(TranslationModel):
     def project(self, features: Tensor) -> Tensor:
         return features
 
-    def step(self, states: Sequence[DecoderState], _tokens: Tensor) -> Tensor:
+    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
+        self.most_hypotheses = max(self.most_hypotheses, len(tokens))
         return torch.cat([self.next_logits(cast(CopyingState, state)) for state in states])
 
     def next_logits(self, state: CopyingState) -> Tensor:
@@ -108,14 +110,14 @@ class CopyingState:
 
 
 def copier(
-    vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: int
+    vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: Any
 ) -> tuple[Translator, Copying]:
     model = Copying(len(vocabulary))
     translator = Translator.of(
         model,
         vocabulary,
         vocabulary,
-        SearchOptions(**options),  # type: ignore[arg-type]
+        SearchOptions(**options),
         device=CPU,
         languages=("en", "de"),
         max_src_tokens=LIMIT,
@@ -209,6 +211,19 @@ def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) 
     assert all(rows * length <= 40 or rows == 1 for rows, length in model.shapes)
     lengths = [length for _, length in model.shapes]
     assert lengths == sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("wide", [{"beam_size": 64}, {"sampling": Sampling(), "n_best": 64}])
+def test_as_many_hypotheses_are_at_work_whatever_the_beam(
+    vocabulary: Vocabulary, wide: dict[str, Any]
+) -> None:
+    most = []
+    for options in ({"beam_size": 4}, wide):
+        translator, model = copier(vocabulary, batch_tokens=1_000, **options)
+        translator.translate(["the cat"] * 300)
+        most.append(model.most_hypotheses)
+    assert most[0] > 256
+    assert most[1] <= 1.2 * most[0]
 
 
 def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:

@@ -17,7 +17,7 @@ from nmt.search.translation import Translation
 from nmt.search.translator import Translator
 from nmt.search.translators import Translators
 
-WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "an", "old", "house"]
+WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
 LINES = [f"{' '.join(WORDS[: 1 + number % 9])} {number}" for number in range(80)]
 VICTIM = LINES[45]
 
@@ -63,5 +63,5 @@ def test_lines_that_no_worker_survives_end_the_job(
     model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: os.kill(os.getpid(), 9))
-    with pytest.raises(WorkerDied, match="a worker process has died.*try fewer --workers"):
+    with pytest.raises(WorkerDied, match=r"a worker process has died.*try fewer --workers"):
         translate(model_file)
