@@ -77,6 +77,7 @@ class Workers(Generic[Item, Result]):
         """
         self._function = function
         self._count = count
+        self._ahead = _AHEAD * count
         self._context = multiprocessing.get_context(method)
         self._on_death = on_death
         self._deaths = 0  # over the item that is waited for
@@ -109,12 +110,11 @@ class Workers(Generic[Item, Result]):
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
         """Yield each item with its result, in the order of the items; few are in memory at once."""
         waiting: deque[tuple[Item, Future[Result]]] = deque()
-        ahead = _AHEAD * self._count
         for item in items:
             if not isinstance(item, Pause):
                 waiting.append((item, self._submit(item)))
             is_due = isinstance(item, Pause)
-            while waiting and (is_due or len(waiting) >= ahead or waiting[0][1].done()):
+            while waiting and (is_due or len(waiting) >= self._ahead or waiting[0][1].done()):
                 yield self._next(waiting)
         while waiting:
             yield self._next(waiting)
