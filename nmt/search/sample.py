@@ -20,7 +20,7 @@ from nmt.search.alive import Alive, Group, Integers, closed_up
 from nmt.search.beam import ranked
 from nmt.search.demands import FREE
 from nmt.search.engine import Hypothesis, Ids
-from nmt.search.likeliest import Likeliest, Question, largest
+from nmt.search.likeliest import Likeliest, Question, top_k
 from nmt.search.options import Sampling, SearchOptions
 
 _FEW = 512
@@ -159,13 +159,13 @@ def _candidates(weights: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """
     size = weights.shape[1]
     if 0 < sampling.top_k < size:
-        weights, tokens = largest(weights, sampling.top_k)
+        weights, tokens = top_k(weights, sampling.top_k)
         return weights - weights.logsumexp(dim=-1, keepdim=True), tokens
     weights = weights - weights.logsumexp(dim=-1, keepdim=True)
     if sampling.top_p == 1:
         return weights, torch.arange(size, device=weights.device).expand_as(weights)
     # Nearly always some hundred tokens have that probability together.
-    few, tokens = largest(weights, min(_FEW, size))
+    few, tokens = top_k(weights, min(_FEW, size))
     if bool((few.double().exp().sum(dim=-1) >= sampling.top_p).all()):
         return few, tokens
     return weights.sort(dim=-1, descending=True, stable=True)

@@ -10,20 +10,21 @@ import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.likeliest import Question, largest, likeliest
+from nmt.search.likeliest import Question, likeliest, top_k
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
 @pytest.mark.parametrize("count", [1, 2, 8, 40])
-@pytest.mark.parametrize("distinct", [2, 50, 10_000])
+@pytest.mark.parametrize("distinct", [2, 50, 10_000, 1 << 24])
 def test_the_largest_are_those_of_a_stable_sort(size: int, count: int, distinct: int) -> None:
     # Few distinct values make many ties, of which the lowest index comes first.
     random = torch.Generator().manual_seed(size)
     values = torch.randint(distinct, (6, size), generator=random).float() - distinct / 2
     values[0, ::2] = -math.inf
+    values[1, ::3], values[1, 1::3] = -0.0, 0.0
     count = min(count, size)
     expected, order = values.sort(dim=1, descending=True, stable=True)
-    found, indices = largest(values, count)
+    found, indices = top_k(values, count)
     assert torch.equal(found, expected[:, :count])
     assert torch.equal(indices, order[:, :count])
 
@@ -68,11 +69,13 @@ def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf])
 @pytest.mark.parametrize("token", [0, 500])
-def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int) -> None:
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, count: int) -> None:
     logits = torch.zeros(3, 1_000)
     logits[1, token] = bad
-    found = likeliest([logits], question(3), count=1, barred_ids=(0,))
-    assert np.isnan(found.log_probs[:, 0]).tolist() == [False, True, False]
+    found = likeliest([logits], question(3), count=count, barred_ids=(0,))
+    assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
+    assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
