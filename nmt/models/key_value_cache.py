@@ -111,7 +111,8 @@ class KeyValueCache:
                 count, parts, heads, width = new.shape
                 self._stores.append(new.new_empty(self.num_layers, parts, count, heads, 0, width))
         if self.length == self._stores[0].shape[4]:
-            self._stores = [self._grown(store) for store in self._stores]
+            count = len(added[0])  # less than before, perhaps
+            self._stores = [self._grown(store[:, :, :count]) for store in self._stores]
         return self._stores
 
     @staticmethod

@@ -13,6 +13,7 @@ its id, the lower first; equal scores by which was finished first.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,17 +47,23 @@ class Beams(Alive):
         self._course: Floats = np.zeros((count, 1, 0))  # (B, W, t) log_probs as they have fallen
         self._log_probs: Floats = np.zeros((count, 1))  # (B, W); -inf: there is no hypothesis
         self._finished: list[list[Hypothesis]] = [[] for _ in group.numbers]
+        # (B,) the score of the worst finished hypothesis among the best `n_best`; -inf: too few
+        self._worst_scores: Floats = np.full(count, -math.inf)
+        # (B,) the penalty of the longest hypothesis that there can be
+        self._last_penalties: Floats = np.array(
+            [options.penalty(int(longest) + 1) for longest in self.demands.longest]
+        )
 
     def extend(self, found: Likeliest, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Take the best extensions, and yield the sentences that are done."""
         log_probs, parents, next_tokens = self._best_extensions(found, rows)
         self._collect_finished(log_probs, parents, next_tokens)
-        parents, next_tokens = self._advance(log_probs, parents, next_tokens)
-        done = np.array([self._is_done(row) for row in range(len(self.numbers))])
+        log_probs, parents, next_tokens = self._continued(log_probs, parents, next_tokens)
+        done = self._done(log_probs)
         for row in np.flatnonzero(done):
             best = ranked(self._finished[row])[: self.options.n_best]
             yield int(self.numbers[row]), best
-        self._go_on(closed_up(done), parents, next_tokens)
+        self._go_on(closed_up(done), log_probs, parents, next_tokens)
 
     def _best_extensions(self, found: Likeliest, rows: slice) -> tuple[Floats, Integers, Integers]:
         """Return log-probabilities, parents and tokens of the 2W best extensions, each (B, 2W)."""
@@ -75,7 +82,7 @@ class Beams(Alive):
             next_log_probs[is_bad] = -math.inf
             for row in np.flatnonzero((is_bad & is_alive[:, :, None]).any(axis=(1, 2))):
                 next_log_probs[row] = -math.inf  # nothing goes on, nothing counts that was found
-                self._finished[row] = []
+                self._finished[row], self._worst_scores[row] = [], -math.inf
         count = next_log_probs.shape[2]
         extended = (self._log_probs[:, :, None] + next_log_probs).reshape(
             batch, -1
@@ -92,25 +99,28 @@ class Beams(Alive):
         width = self.options.beam_size
         closed = (tokens[:, :width] == EOS_ID) & (log_probs[:, :width] > -math.inf)
         penalty = self.options.penalty(self.length + 1)
-        for row, column in np.argwhere(closed):
-            log_prob, parent = float(log_probs[row, column]), parents[row, column]
-            course = np.append(self._course[row, parent], log_prob)  # (t + 1,)
-            self._finished[row].append(
+        for row, column in np.argwhere(closed).tolist():
+            parent, log_prob = parents[row, column], float(log_probs[row, column])
+            course = [*self._course[row, parent].tolist(), log_prob]  # t + 1
+            finished = self._finished[row]
+            finished.append(
                 Hypothesis(
                     tuple(self._ids[row, parent].tolist()),
                     log_prob,
                     log_prob / penalty,
-                    tuple(np.diff(course, prepend=0.0).tolist()),
+                    tuple(map(operator.sub, course, [0.0, *course])),
                 )
             )
+            if len(finished) >= self.options.n_best:
+                self._worst_scores[row] = ranked(finished)[self.options.n_best - 1].score
 
-    def _advance(
+    def _continued(
         self, log_probs: Floats, parents: Integers, tokens: Integers
-    ) -> tuple[Integers, Integers]:
-        """Extend the alive hypotheses by the best W extensions without eos.
+    ) -> tuple[Floats, Integers, Integers]:
+        """Return the best W extensions without eos, each (B, W): they are alive in the next step.
 
-        Returns:
-            The parents of the new hypotheses and their last tokens, each (B, W).
+        Args:
+            log_probs, parents, tokens: of the best 2W extensions.
         """
         closes = tokens == EOS_ID  # (B, 2W)
         log_probs = np.where(closes, -math.inf, log_probs)
@@ -119,49 +129,60 @@ class Beams(Alive):
         width = max(self._places.shape[1], min(self.options.beam_size, most))
         # Columns in order, those that close behind all others.
         keep = np.argsort(closes, axis=1, kind="stable")[:, :width]  # (B, W)
-        self._log_probs = np.take_along_axis(log_probs, keep, 1)
-        parents = np.take_along_axis(parents, keep, 1)
-        tokens = np.take_along_axis(tokens, keep, 1)
-        self._ids = _grown(self._ids, parents, tokens)
-        self._course = _grown(self._course, parents, self._log_probs)
+        return (
+            np.take_along_axis(log_probs, keep, 1),
+            np.take_along_axis(parents, keep, 1),
+            np.take_along_axis(tokens, keep, 1),
+        )
+
+    def _done(self, log_probs: Floats) -> NDArray[np.bool_]:
+        """Return which sentences (B,) are done, given those (B, W) that could go on."""
+        found = np.array([len(finished) for finished in self._finished])
+        # Log-probabilities only fall and penalties only rise, so this is the best that can come;
+        # -inf where nothing can.
+        bounds = log_probs[:, 0] / self._last_penalties
+        return (found >= self.options.beam_size) | (self._worst_scores >= bounds)
+
+    def _go_on(
+        self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers
+    ) -> None:
+        """Keep some sentences (B',), in this order, extend their hypotheses, reorder the state."""
         self.length += 1
-        return parents, tokens
-
-    def _is_done(self, row: int) -> bool:
-        found, best_alive = self._finished[row], float(self._log_probs[row, 0])
-        if len(found) >= self.options.beam_size or best_alive == -math.inf:
-            return True
-        if len(found) < self.options.n_best:
-            return False
-        # Log-probabilities only fall and penalties only rise, so this is the best that can come.
-        bound = best_alive / self.options.penalty(int(self.demands.longest[row]) + 1)
-        return ranked(found)[self.options.n_best - 1].score >= bound
-
-    def _go_on(self, sentences: Integers, parents: Integers, tokens: Integers) -> None:
-        """Keep some sentences (B',), in this order, and reorder the state."""
-        old_width = self._places.shape[1]
         self.numbers = self.numbers[sentences]
+        if not len(sentences):
+            return
         self.demands.select(sentences)
         if self.chosen is not None:
             self.chosen.select(sentences)
-        self._log_probs = self._log_probs[sentences]
-        self._ids, self._course = self._ids[sentences], self._course[sentences]
         self._finished = [self._finished[row] for row in sentences]
-        if not len(sentences):
-            return
-        parents_at = np.take_along_axis(self._places, parents, 1)[sentences]  # (B', W) old rows
+        self._worst_scores = self._worst_scores[sentences]
+        self._last_penalties = self._last_penalties[sentences]
+        log_probs, parents, tokens = (x[sentences] for x in (log_probs, parents, tokens))
+        old_width = self._places.shape[1]
+        at = sentences[:, None] * old_width + parents  # (B', W) the parents' rows of histories
+        self._ids = _grown(self._ids, at, tokens)
+        self._course = _grown(self._course, at, log_probs)
+        self._log_probs = log_probs
+        parents_at = self._places.reshape(-1)[at]  # (B', W) old rows
         self._places = _new_places(parents_at, old_width)  # (B', W)
         sources, last_tokens = np.empty_like(parents_at), np.empty_like(parents_at)
         np.put_along_axis(sources, self._places, parents_at, 1)  # (B', W) by new row
-        np.put_along_axis(last_tokens, self._places, tokens[sentences], 1)
+        np.put_along_axis(last_tokens, self._places, tokens, 1)
         self.last_tokens = last_tokens.reshape(-1)
         rows = (sentences[:, None] * old_width + sources).reshape(-1)  # (B' * W,)
         self.state.select(torch.from_numpy(rows), torch.from_numpy(sentences))
 
 
-def _grown(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the histories (B, W', t) of parents (B, W), with a value for each: (B, W, t + 1)."""
-    kept = np.take_along_axis(history, parents[:, :, None], 1)
+def _grown(history: NDArray[Any], at: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """Return histories with a value more for each: (B', W, t + 1).
+
+    Args:
+        history: (B, W', t).
+        at: (B', W) which of the B * W' are taken.
+        values: (B', W).
+    """
+    batch, width, length = history.shape
+    kept = history.reshape(batch * width, length)[at]  # (B', W, t)
     return np.concatenate((kept, values[:, :, None]), axis=2)
 
 
