@@ -28,7 +28,7 @@ from nmt.models.relative_attention import (
 from nmt.models.table import Projected
 
 # On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
-# which is several times slower than operations on all of them.
+# which is several times slower than multiplying and adding up elements of all of them.
 _NAIVE = 400
 
 
@@ -53,20 +53,28 @@ def attend(
         (B, H, T, V).
     """
     scaled, first = query * query.shape[-1] ** -0.5, key.shape[2] - query.shape[2]
-    scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
+    if _is_naive(query, key):
+        scores: Tensor = (scaled * key).sum(dim=-1)[:, :, None]  # (B, H, 1, S)
+    else:
+        scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
     if relative is not None:
         scores += spread_by_distance(scaled @ relative[0].t(), key.shape[2], first)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
-    work = math.prod(value.shape[2:])
-    if weights.shape[2] == 1 and work < _NAIVE and value.device.type == "cpu":
+    if _is_naive(query, value):
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:
         attended = weights @ value
     if relative is not None:
         attended += sum_by_distance(weights, len(relative[1]) // 2, first) @ relative[1]
     return attended  # (B, H, T, V)
+
+
+def _is_naive(query: Tensor, other: Tensor) -> bool:
+    """Tell whether products of one query (B, H, 1, K) with keys or values would be made so."""
+    is_small = query.shape[2] == 1 and math.prod(other.shape[2:]) < _NAIVE
+    return is_small and other.device.type == "cpu"
 
 
 class SelfAttention(nn.Module):
