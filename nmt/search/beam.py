@@ -157,7 +157,7 @@ class Beams(Alive):
         self._finished = [self._finished[row] for row in sentences]
         self._worst_scores = self._worst_scores[sentences]
         self._last_penalties = self._last_penalties[sentences]
-        log_probs, parents, tokens = (x[sentences] for x in (log_probs, parents, tokens))
+        log_probs, parents, tokens = log_probs[sentences], parents[sentences], tokens[sentences]
         old_width = self._places.shape[1]
         at = sentences[:, None] * old_width + parents  # (B', W) the parents' rows of histories
         self._ids = _grown(self._ids, at, tokens)
