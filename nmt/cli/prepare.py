@@ -45,13 +45,22 @@ def prepare(
         ),
     ],
     valid: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="PREFIX",
             help="Text to validate on. Every line is kept.",
             rich_help_panel=_TEXT,
         ),
-    ],
+    ] = None,
+    valid_lines: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Without --valid: take so many pairs, drawn by --seed, out of the training text.",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
     test: Annotated[
         list[str] | None,
         typer.Option(
@@ -193,7 +202,8 @@ def prepare(
     seed: Annotated[
         int,
         typer.Option(
-            help="Draws the pairs that the vocabulary is learnt from.", rich_help_panel=_OTHER
+            help="Draws the pairs that the vocabulary is learnt from, and those of --valid-lines.",
+            rich_help_panel=_OTHER,
         ),
     ] = Settings.seed,
     workers: Annotated[
@@ -247,6 +257,7 @@ def prepare(
         duplicates_by=duplicates_by,
         keep=tuple(keep or ()),
         seed=seed,
+        valid_lines=valid_lines or 0,
     )
     options = PrepareOptions(
         out=out,

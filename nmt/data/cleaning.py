@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.blocks import Block, Rows
 from nmt.data.characters import CONTROL, FOREIGN, SIGN
 from nmt.data.decoding import Mask, TextSide
 from nmt.data.manifest import Settings
@@ -39,9 +40,17 @@ class Cleaner:
     off: frozenset[str]
     held_out: tuple[OverlapKeys, OverlapKeys]
     """The sources and the targets of valid and test that rule out the same line in train."""
+    drawn: tuple[Rows, ...] = ()
+    """Of each training text, the lines that were drawn for valid; none of any where it is empty."""
 
     @classmethod
-    def of(cls, settings: Settings, *, held_out: tuple[OverlapKeys, OverlapKeys]) -> Cleaner:
+    def of(
+        cls,
+        settings: Settings,
+        *,
+        held_out: tuple[OverlapKeys, OverlapKeys],
+        drawn: tuple[Rows, ...] = (),
+    ) -> Cleaner:
         return cls(
             max_ratio=settings.max_ratio,
             max_symbols=settings.max_symbols,
@@ -49,10 +58,19 @@ class Cleaner:
             max_length=settings.max_length,
             off=frozenset(settings.keep),
             held_out=held_out,
+            drawn=drawn,
         )
 
     def applies(self, rule: str) -> bool:
         return rule not in self.off
+
+    def judge_block(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
+        """Judge the pairs of a block by where they stand and by their text: (pairs,)."""
+        verdicts = self.judge_text(src, tgt)
+        if self.drawn:
+            numbers = block.numbers or range(block.number, block.number + block.lines)
+            verdicts[np.isin(list(numbers), self.drawn[block.corpus])] = CODES["valid"]
+        return verdicts
 
     def judge_text(self, src: TextSide, tgt: TextSide) -> Verdicts:
         """Judge the pairs of a block by what can be told without their tokens: (pairs,)."""

@@ -22,8 +22,9 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
     """
     check_options(options)
     inputs = Inputs.read(options)
-    cleaner = inputs.cleaner(inputs.check_held_out())
     inputs.warn_of_faults()
+    inputs = inputs.with_valid(options.workers)
+    cleaner = inputs.cleaner(inputs.check_held_out())
     judge: Callable[[Block], EncodedBlock | CleanSample]
     if inputs.given:
         judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)

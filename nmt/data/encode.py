@@ -48,7 +48,7 @@ class BlockEncoder:
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
         src, tgt = self.decode(block)
-        verdicts = self.cleaner.judge_text(src, tgt)
+        verdicts = self.cleaner.judge_block(block, src, tgt)
         shift = line_shift(src, tgt)
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from nmt import console
+from nmt.data.blocks import Rows
 from nmt.data.characters import known_scripts
 from nmt.data.cleaning import Cleaner
 from nmt.data.corpus import Encoding
 from nmt.data.decoding import BlockDecoder
+from nmt.data.drawing import draw_pairs
 from nmt.data.encode import BlockEncoder
 from nmt.data.faults import faults
 from nmt.data.held_out import HeldOutText
@@ -31,6 +33,8 @@ class Inputs:
     given: tuple[Vocabulary, ...]
     sources: Sources
     decode: BlockDecoder
+    drawn: tuple[Rows, ...] = ()
+    """Of each training text, the lines that were drawn for valid."""
 
     @classmethod
     def read(cls, options: PrepareOptions) -> Inputs:
@@ -89,6 +93,21 @@ class Inputs:
                         "which is to be held out"
                     )
 
+    def with_valid(self, workers: int) -> Inputs:
+        """Return the inputs with a text for valid: drawn from train where none was given."""
+        if self.sources.valid is not None:
+            return self
+        drawn = draw_pairs(
+            self.sources.train,
+            self.decode,
+            Cleaner.of(self.settings, held_out=_joined(self.check_held_out())),
+            size=self.settings.valid_lines,
+            seed=self.settings.seed,
+            workers=workers,
+        )
+        sources = replace(self.sources, valid=drawn.source)
+        return replace(self, sources=sources, drawn=drawn.numbers)
+
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first line that cannot be used."""
         return [HeldOutText.check(text, self.decode) for text in self.sources.held_out]
@@ -102,8 +121,7 @@ class Inputs:
                     f"--{side} {lang}: the script of this language is not known, so the rule "
                     "`script` does not judge that side"
                 )
-        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
-        return Cleaner.of(self.settings, held_out=(src, tgt))
+        return Cleaner.of(self.settings, held_out=_joined(held_out), drawn=self.drawn)
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return what workers do to the training text, with these SentencePiece models."""
@@ -115,3 +133,8 @@ class Inputs:
             duplicates_by=self.settings.duplicates_by,
             tags=tuple(text.tag for text in self.sources.train),
         )
+
+
+def _joined(held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
+    src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+    return src, tgt

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +59,8 @@ class Settings:
     """Cleaning rules that are switched off."""
     seed: int = 1
     """Draws the pairs that the vocabulary is learnt from."""
+    valid_lines: int = field(default=0, metadata={"omit_default": True})
+    """Pairs that are drawn from the training text for valid; 0 where valid is a text of its own."""
     shard_pairs: int = 500_000
     """Pairs of a training shard, and up to a block of lines more."""
 
@@ -168,7 +170,16 @@ class DatasetInfo:
 
 def to_json(info: DatasetInfo) -> str:
     """Return the text of `dataset.json`."""
-    return json.dumps(dataclasses.asdict(info), indent=2, ensure_ascii=False) + "\n"
+    content = dataclasses.asdict(info)
+    for name in _omissible(Settings):
+        if content["settings"][name] == getattr(Settings, name):
+            del content["settings"][name]
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _omissible(kind: Any) -> set[str]:
+    """Return the fields that came later: folders without them have the default."""
+    return {f.name for f in dataclasses.fields(kind) if f.metadata.get("omit_default")}
 
 
 def read_info(folder: Path) -> DatasetInfo:
@@ -208,7 +219,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         fields = _typed(dict, value, where)
-        if fields.keys() != hints.keys():
+        if not hints.keys() - _omissible(kind) <= fields.keys() <= hints.keys():
             odd = ", ".join(sorted(fields.keys() ^ hints.keys()))
             raise ValueError(f"{where or 'top level'}: missing or unknown: {odd}")
         return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in fields.items()})

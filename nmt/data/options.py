@@ -26,7 +26,8 @@ class PrepareOptions:
     out: Path
     train: tuple[str, ...]
     """Prefixes of training text."""
-    valid: str
+    valid: str | None = None
+    """Prefix; None where `settings.valid_lines` are drawn from train."""
     test: tuple[str, ...] = ()
     vocab: tuple[Path, ...] = ()
     """SentencePiece models to use: none to learn, one for both languages, or source and target."""
@@ -47,6 +48,8 @@ def check_options(options: PrepareOptions) -> None:
         for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang))
         if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
     ]
+    if (options.valid is None) == (settings.valid_lines == 0):
+        problems.append("give one of --valid PREFIX and --valid-lines N")
     if settings.src_lang == settings.tgt_lang:
         problems.append(f"--src and --tgt are both {settings.src_lang!r}")
     try:
@@ -90,7 +93,7 @@ def check_options(options: PrepareOptions) -> None:
     problems += check_keep(settings.keep)
     for name, given, prefixes in (
         ("weight", options.weights, options.train),
-        ("tag", options.tags, (*options.train, options.valid, *options.test)),
+        ("tag", options.tags, (*options.train, *filter(None, [options.valid]), *options.test)),
     ):
         problems += [
             f"--{name} {prefix}=...: no text has this prefix{did_you_mean(prefix, prefixes)}"

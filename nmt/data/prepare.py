@@ -59,8 +59,9 @@ def prepare(options: PrepareOptions) -> DataFolder:
         return there
 
     check_space(out, _space_needed(inputs.sources))
-    held_out = inputs.check_held_out()
     inputs.warn_of_faults()
+    inputs = inputs.with_valid(options.workers)
+    held_out = inputs.check_held_out()
     with building_folder(out) as folder:
         builder = _Builder(folder, inputs, inputs.cleaner(held_out), options.workers)
         builder.build(builder.take_up(), held_out)

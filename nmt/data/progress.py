@@ -54,7 +54,7 @@ def progress_key(settings: Settings, sources: Sources, given: Sequence[Vocabular
         "format": manifest.FORMAT_VERSION,
         "settings": dataclasses.asdict(settings),
         "train": [[text.text.prefix, *_source(text)] for text in sources.train],
-        "valid": _source(sources.valid),
+        "valid": _source(sources.valid) if sources.valid else None,
         "tests": {name: _source(text) for name, text in sources.tests.items()},
         "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
     }

@@ -56,7 +56,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
         differences.append("test was {} and is {}".format(*names))
     splits: list[tuple[SplitRecord, Sequence[SourceText]]] = [
         (info.train, sources.train),
-        (info.valid, [sources.valid]),
+        *([(info.valid, [sources.valid])] if sources.valid else []),
         *((old_tests[name], [text]) for name, text in sources.tests.items() if name in old_tests),
     ]
     for split, texts in splits:

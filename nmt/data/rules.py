@@ -17,6 +17,7 @@ WIDE_LETTER = 3
 """A letter of Chinese, Japanese or Korean says about as much as so many of an alphabet."""
 
 RULES = {
+    "valid": "the pair was drawn for valid (--valid-lines)",
     "encoding": "a side is not valid text in its encoding",
     "empty": "a side is blank, or has no tokens",
     "control": "a side holds control characters (other than tab) or U+FFFD",
@@ -33,8 +34,8 @@ RULES = {
 }
 """In the order in which they judge: the first that fits is the one that counts."""
 
-# Without them there would be nothing to learn from: no text, or no tokens.
-_ALWAYS_ON = ("encoding", "empty")
+# Without them valid would be learnt from, or there would be no text or no tokens.
+_ALWAYS_ON = ("valid", "encoding", "empty")
 
 DUPLICATES_BY = ("pair", "source")
 

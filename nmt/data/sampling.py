@@ -69,7 +69,7 @@ class SampleCleaner:
 
     def __call__(self, block: Block) -> CleanSample:
         src, tgt = self.decode(block)
-        verdicts = self.cleaner.judge_text(src, tgt)
+        verdicts = self.cleaner.judge_block(block, src, tgt)
         if self.cleaner.applies("too_long"):
             longest = np.maximum(src.lengths, tgt.lengths)
             too_long = longest > _PIECE_CHARACTERS * self.cleaner.max_length

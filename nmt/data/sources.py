@@ -52,6 +52,8 @@ class SourceText:
     """How often an epoch visits each of its pairs."""
     tag: str = ""
     """What is put before each of its source lines."""
+    drawn: tuple[bytes, bytes] | None = None
+    """All of its lines, where it is in no file but was drawn from other texts."""
 
     @property
     def lines(self) -> int:
@@ -67,6 +69,9 @@ class SourceText:
 
     def read(self, encoding: Encoding, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError where they are not what they were before."""
+        if self.drawn is not None:
+            yield Block(corpus, 1, self.lines, *self.drawn)
+            return
         lines = start - 1
         for block in read_blocks(self.text, encoding, corpus=corpus, start=start):
             lines += block.lines
@@ -85,19 +90,20 @@ class Sources:
     """The texts of every split."""
 
     train: tuple[SourceText, ...]
-    valid: SourceText
+    valid: SourceText | None
+    """None where it has still to be drawn from train."""
     tests: Mapping[str, SourceText]
     """By the name of the split: `test-` and the last part of the prefix."""
 
     @property
     def held_out(self) -> tuple[SourceText, ...]:
-        return (self.valid, *self.tests.values())
+        return (*((self.valid,) if self.valid else ()), *self.tests.values())
 
     @classmethod
     def survey(
         cls,
         train: Sequence[str],
-        valid: str,
+        valid: str | None,
         test: Sequence[str],
         *,
         langs: tuple[str, str],
@@ -119,7 +125,9 @@ class Sources:
             name = f"test-{Path(prefix).name}"
             same = sum(known.rpartition("+")[0] == name or known == name for known in names)
             names[f"{name}+{same + 1}" if same else name] = prefix
-        texts = [ParallelText.find(prefix, *langs) for prefix in (*train, valid, *names.values())]
+        valids = (valid,) if valid is not None else ()
+        prefixes = (*train, *valids, *names.values())
+        texts = [ParallelText.find(prefix, *langs) for prefix in prefixes]
         paths = [path for text in texts for path in (text.src, text.tgt)]
         surveys = _survey_all(paths, encoding, threads=threads)
         sources = [
@@ -133,8 +141,8 @@ class Sources:
         for path, survey in zip(paths, surveys, strict=True):
             _tell_of_encoding(path, survey, encoding)
         n = len(train)
-        tests = dict(zip(names, sources[n + 1 :], strict=True))
-        return cls(tuple(sources[:n]), sources[n], tests)
+        tests = dict(zip(names, sources[n + len(valids) :], strict=True))
+        return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
 
 
 def record_file(path: Path) -> FileRecord:

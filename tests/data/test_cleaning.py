@@ -209,9 +209,9 @@ def test_bounds_are_what_was_asked_for() -> None:
 def test_unknown_rules_are_named_with_the_nearest() -> None:
     (problem,) = check_keep(["duplicates"])
     assert problem == "--keep duplicates: there is no such rule; did you mean 'duplicate'?"
-    assert check_keep([rule for rule in RULES if rule not in ("encoding", "empty")]) == []
+    assert check_keep([rule for rule in RULES if rule not in ("valid", "encoding", "empty")]) == []
 
 
-@pytest.mark.parametrize("rule", ["encoding", "empty"])
+@pytest.mark.parametrize("rule", ["valid", "encoding", "empty"])
 def test_rules_without_which_there_is_nothing_to_learn_stay_on(rule: str) -> None:
     assert len(check_keep([rule])) == 1

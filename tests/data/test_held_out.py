@@ -30,6 +30,7 @@ def text_of(folder: Path, src: list[bytes], tgt: list[bytes]) -> SourceText:
     sources = Sources.survey(
         [], f"{folder}/t", [], langs=("en", "de"), encoding=DECODE.encoding, threads=1
     )
+    assert sources.valid is not None
     return sources.valid
 
 

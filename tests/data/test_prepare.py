@@ -148,7 +148,7 @@ def test_weights_reach_the_stream_and_tags_the_text(
         options,
         train=(*options.train, more),
         weights={more: 2.5},
-        tags={more: "<BT>", options.valid: "<2de>"},
+        tags={more: "<BT>", f"{tmp_path}/valid": "<2de>"},
     )
     folder = prepare(changed(options, vocab_size=335))
     assert folder.train.shares == ((60, 1.0), (2, 2.5))
@@ -167,7 +167,7 @@ def test_weights_reach_the_stream_and_tags_the_text(
     ):
         prepare(
             changed(
-                dataclasses.replace(options, weights={}, tags={options.valid: "<2de>"}),
+                dataclasses.replace(options, weights={}, tags={f"{tmp_path}/valid": "<2de>"}),
                 vocab_size=335,
             )
         )
@@ -756,3 +756,82 @@ def test_texts_that_are_shifted_are_warned_of_where_that_begins(
         for line, (prefix, words) in zip(warnings, said, strict=True):
             assert f"/{prefix}.en and " in line
             assert words in line
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_valid_can_be_drawn_from_the_training_text(
+    options: PrepareOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = [("same", "same"), *pairs(70)[40:], pairs(1)[0], ("", "leer"), ("kept out", "heraus")]
+    test = write(tmp_path, "t", [("a sentence of more than thirty letters", "ein Satz")])
+    more += [("A sentence of more than thirty letters!", "noch einer")] * 3
+    options = dataclasses.replace(
+        options,
+        train=(*options.train, write(tmp_path, "m", more)),
+        valid=None,
+        test=(test,),
+        tags={f"{tmp_path}/m": "<BT>"},
+    )
+    options = changed(options, valid_lines=12, shard_pairs=10, vocab_size=335)
+    folder = prepare(options)
+    lines = [path.read_text().splitlines() for path in folder.valid_text]
+    drawn = [(src.removeprefix("<BT> "), tgt) for src, tgt in zip(*lines, strict=True)]
+    clean = {*pairs(70), ("kept out", "heraus")}
+    assert len(set(drawn)) == len(folder.valid) == 12
+    assert set(drawn) < clean
+    train = [text_of(folder, n) for n in range(len(folder.train))]
+    kept = [(src.removeprefix("<BT> "), tgt) for src, tgt in train]
+    # A pair that stands in both texts may be drawn from one; short ones stay in the other.
+    assert set(kept) | set(drawn) == clean
+    assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12
+    again = {(corpus, line) for corpus, line in map(folder.train.origin, range(len(kept)))}
+    assert len(again) == len(kept)
+    assert (folder.info.settings.valid_lines, folder.info.valid.corpora[0].lines) == (12, 12)
+
+    others: list[tuple[str, int, dict[str, int]]] = [
+        ("w", 3, {}),
+        ("s", 1, {"seed": 2}),
+        ("n", 1, {"valid_lines": 11}),
+    ]
+    for name, workers, settings in others:
+        other = dataclasses.replace(options, out=tmp_path / name, workers=workers)
+        prepare(changed(other, **settings))
+        same = content(options.out) == content(tmp_path / name)
+        assert same == (name == "w")
+    stopped = dataclasses.replace(options, out=tmp_path / "stopped")
+    stop(stopped, monkeypatch, shards=3, error=KeyboardInterrupt(), raised=Stopped)
+    prepare(stopped)
+    assert content(options.out) == content(tmp_path / "stopped")
+    assert prepare(options).fingerprint == folder.fingerprint
+    given = dataclasses.replace(options, valid=f"{tmp_path}/valid")
+    with pytest.raises(UsageError, match="valid_lines was 12 and is 0; the text of valid was"):
+        prepare(changed(given, valid_lines=0))
+
+
+def test_drawn_pairs_are_in_the_encoding_of_the_text(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    for lang, word in (("en", "café"), ("de", "Käse")):
+        text = "".join(f"{word} {'x' * n}\n" for n in range(40))
+        (tmp_path / f"m.{lang}").write_bytes(text.encode("cp1252"))
+    options = dataclasses.replace(options, train=(f"{tmp_path}/m",), valid=None)
+    folder = prepare(changed(options, encoding="cp1252", valid_lines=5, vocab_size=280))
+    assert folder.valid_text[0].read_text("utf-8").count("café") == 5
+    assert len(folder.train) == 35
+
+
+def test_more_valid_lines_than_can_be_drawn_are_refused(options: PrepareOptions) -> None:
+    drawn = dataclasses.replace(options, valid=None)
+    with pytest.raises(DataError, match="--valid-lines 61: of 60 training pairs only 60 are"):
+        prepare(changed(drawn, valid_lines=61))
+    with pytest.raises(DataError, match="nothing is left of 60 training pairs; rejected: valid 60"):
+        prepare(changed(drawn, valid_lines=60))
+    assert not options.out.exists()
+
+
+def test_a_folder_of_before_valid_lines_opens_and_is_written_as_then(
+    options: PrepareOptions,
+) -> None:
+    prepare(options)
+    assert "valid_lines" not in (options.out / "dataset.json").read_text()
+    assert DataFolder.open(options.out).info.settings.valid_lines == 0

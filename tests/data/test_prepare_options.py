@@ -110,3 +110,9 @@ def test_workers_beyond_the_cores_are_refused_with_their_number(workers: int) ->
         UsageError, match=rf"--workers {workers}: must be from 1 to {most_workers()}"
     ):
         check_options(dataclasses.replace(OPTIONS, workers=workers))
+
+
+@pytest.mark.parametrize(("valid", "valid_lines"), [(None, 0), ("valid", 10)])
+def test_valid_is_given_or_drawn(valid: str | None, valid_lines: int) -> None:
+    with pytest.raises(UsageError, match="give one of --valid PREFIX and --valid-lines N"):
+        check_options(changed(dataclasses.replace(OPTIONS, valid=valid), valid_lines=valid_lines))
