@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from nmt import console
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, NMTError, Stopped, describe
+from nmt.files import naming
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -63,7 +64,8 @@ def exit_status(command: Callable[[], None]) -> int:
     try:
         command()
         if sys.stdout is not None:  # it may be closed
-            sys.stdout.flush()
+            with naming("stdout"):
+                sys.stdout.flush()
     except NMTError as error:
         say = console.warning if isinstance(error, Stopped) else console.error
         say(str(error))

@@ -56,7 +56,7 @@ class WorkerDied(NMTError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     if nearest:
         return f"; did you mean {nearest[0]!r}?"
     return f"; known: {', '.join(names)}"

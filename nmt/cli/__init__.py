@@ -89,6 +89,12 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
+    for argument in sys.argv[1:]:
+        option, equals, value = argument.partition("=")
+        if not argument or (option.startswith("--") and equals and not value):
+            given = option or "an argument"
+            console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
+            return EXIT_USAGE
     try:
         status = app(standalone_mode=False, prog_name="nmt")
     except _ClickException as error:

@@ -37,6 +37,7 @@ def data(
         typer.Option(
             metavar="TOKENS",
             min=1,
+            max=1_000_000_000,
             help="Show how many updates of this size there are, and how much of them would be "
             "padding if sentences were laid out in tables.",
         ),

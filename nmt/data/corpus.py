@@ -18,6 +18,8 @@ from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
+# Codecs of Python's for other purposes, some of which cannot replace what is invalid.
+_NOT_OF_TEXT = {"idna", "punycode", "unicode-escape", "raw-unicode-escape"}
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BOMS = {
     # The longer ones first: one of them begins as one of UTF-16 does.
@@ -45,6 +47,8 @@ class Encoding:
         """Return the encoding of a name; UsageError when there is none."""
         try:
             found = codecs.lookup(name).name
+            if found in _NOT_OF_TEXT:
+                raise LookupError(name)
             line_feed = "\n".encode(found)
         except (LookupError, ValueError):
             raise UsageError(

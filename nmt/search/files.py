@@ -25,6 +25,10 @@ def find_files(
         UsageError: if there is nothing to read, or no place to write to.
         DataError: if the only file to read does not exist.
     """
+    if "-" in inputs:
+        raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
+    if output == "-":
+        raise UsageError("--output - : leave it out to write to stdout, or name the file ./-")
     sources = [source for given in inputs for source in _expanded(given)]
     if inputs and not sources:
         raise UsageError(f"--input {' '.join(inputs)}: there are no files")
@@ -43,7 +47,7 @@ def find_files(
         raise UsageError(f"{output}: no such folder; make it, or leave out the slash for a file")
     if not target.parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder")
-    _refuse_replacing([*sources, *also_read], [target])
+    _refuse_replacing(sources, also_read, [target])
     if not (sources and sources[0].is_file()) or (target.exists() and not target.is_file()):
         return []
     return [(sources[0], target)]
@@ -64,7 +68,7 @@ def _several(
     if count > 1:
         raise UsageError(f"--input: two files have the name {name}, and so would outputs")
     files = [(source, folder / source.name) for source in sources]
-    _refuse_replacing([*sources, *also_read], [target for _, target in files])
+    _refuse_replacing(sources, also_read, [target for _, target in files])
     folder.mkdir(exist_ok=True)
     return files
 
@@ -81,21 +85,20 @@ def _expanded(given: str) -> list[Path]:
     return sorted(match for match in matches if match.is_file())
 
 
-def _refuse_replacing(read: Iterable[Path], written: Iterable[Path]) -> None:
+def _refuse_replacing(
+    sources: Iterable[Path], also_read: Iterable[Path], written: Iterable[Path]
+) -> None:
     """Refuse outputs that are a file to be read, also by a link.
 
     Raises:
         UsageError: naming the first of them.
     """
-    kept: dict[tuple[int, int], Path] = {}
-    for path in read:
-        for file in path.iterdir() if path.is_dir() else [path]:
-            if file.is_file():
-                kept[_identity(file)] = file
+    others = [file for path in also_read for file in (path.iterdir() if path.is_dir() else [path])]
+    kept = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
+    kept |= {_identity(file): f"the input {file}" for file in sources if file.is_file()}
     for path in written:
         if path.is_file() and (replaced := kept.get(_identity(path))):
-            which = "the input" if replaced == path else replaced
-            raise UsageError(f"{path}: the output would replace {which}; choose another --output")
+            raise UsageError(f"{path}: the output would replace {replaced}; choose another")
 
 
 def _identity(path: Path) -> tuple[int, int]:

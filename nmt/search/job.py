@@ -105,6 +105,7 @@ class Job:
                     raise UsageError("stdout is closed; name an --output")
                 out = sys.stdout.buffer
             elif output.exists() and not output.is_file():
+                leaving.enter_context(naming(output))  # also where closing finds no room
                 out = leaving.enter_context(output.open("wb"))
             else:
                 out = leaving.enter_context(atomic_writer(output))
