@@ -200,5 +200,5 @@ def test_no_instruction_set_multiplies_by_reference_code(level: str) -> None:
     assert found["seconds"]["int8"] < 30 * found["seconds"]["fp32"], found
     # Sums of 256 products have a standard deviation of 16.
     assert found["errors"]["fp32"] < 1e-3
-    assert found["errors"]["bf16"] < 0.5
-    assert found["errors"]["int8"] < 1.5
+    assert found["errors"]["bf16"] < 1
+    assert found["errors"]["int8"] < 3
