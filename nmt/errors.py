@@ -66,8 +66,7 @@ def describe(error: NMTError | OSError) -> str:
     """Return what to say of an error in one line."""
     if not isinstance(error, OSError):
         return str(error)
-    if error.filename is None:
-        return str(error.strerror or error)
+    name = "" if error.filename is None else f"{error.filename}: "
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{error.filename}: {DISK_IS_FULL}"
-    return f"{error.filename}: {error.strerror}"
+        return f"{name}{DISK_IS_FULL}"
+    return f"{name}{error.strerror or error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,7 @@ def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, c
     done = subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
     assert (tmp_path / "output").read_bytes() == b"data"
+
+
+def test_a_full_disk_is_called_so_also_where_the_system_names_no_file() -> None:
+    assert describe(OSError(errno.ENOSPC, "No space left on device")).startswith("the disk is full")
