@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.errors import describe
+
 
 @pytest.mark.parametrize(
     ("main", "status", "said"),
