@@ -278,11 +278,13 @@ def prepare(
 
 def _by_prefix(option: str, given: list[str] | None) -> list[tuple[str, str]]:
     """Split each PREFIX=VALUE at the last equals sign, which a prefix may hold too."""
-    found = []
+    found: list[tuple[str, str]] = []
     for text in given or ():
         prefix, equals, value = text.rpartition("=")
         if not equals:
             raise UsageError(f"--{option} {text}: must be PREFIX=VALUE")
+        if any(prefix == known for known, _ in found):
+            raise UsageError(f"--{option} {text}: {prefix} has one already; give only one")
         found.append((prefix, value))
     return found
 

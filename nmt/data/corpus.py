@@ -50,6 +50,7 @@ class Encoding:
             if found in _NOT_OF_TEXT:
                 raise LookupError(name)
             line_feed = "\n".encode(found)
+            b"\xff".decode(found, "backslashreplace")  # not in idna, which is no text encoding
         except (LookupError, ValueError):
             raise UsageError(
                 f"--encoding {name}: unknown; some that are known: utf-8, windows-1252, "
@@ -151,6 +152,8 @@ def _find_side(prefix: str, lang: str) -> Path:
         raise DataError(f"both {names} exist; remove one, or rename it, so that it is plain which")
     if not found:
         suffixes = " ".join(SUFFIXES)
+        if Path(prefix).is_file():
+            raise DataError(f"{plain}: no such file; {prefix} is one, so leave out its ending")
         raise DataError(f"{plain}: no such file, nor with {suffixes} at its end{_near(plain)}")
     if not found[0].is_file():
         raise DataError(f"{found[0]}: no regular file, and it is read more than once")

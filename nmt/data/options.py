@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from nmt.data.vocabulary import NORMALIZATIONS, Vocabulary
 from nmt.errors import UsageError, did_you_mean
 
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
+_LARGEST_WEIGHT = 1000
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 
@@ -71,6 +71,7 @@ def check_options(options: PrepareOptions) -> None:
                 "--min-length or more",
                 settings.max_length >= settings.min_length,
             ),
+            ("seed", settings.seed, "0 or more", settings.seed >= 0),
             ("max-ratio", settings.max_ratio, "1 or more", settings.max_ratio >= 1),
             ("max-symbols", settings.max_symbols, "from 0 to 1", 0 <= settings.max_symbols <= 1),
             (
@@ -101,9 +102,9 @@ def check_options(options: PrepareOptions) -> None:
             if prefix not in prefixes
         ]
     problems += [
-        f"--weight {prefix}={weight}: must be a number above 0"
+        f"--weight {prefix}={weight}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
         for prefix, weight in options.weights.items()
-        if not 0 < weight < math.inf
+        if not 0 < weight <= _LARGEST_WEIGHT
     ]
     problems += [
         f"--tag {prefix}={tag}: must be one word"

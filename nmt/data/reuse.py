@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import DatasetInfo, Settings, SplitRecord
+from nmt.data.manifest import FILE_NAME, DatasetInfo, Settings, SplitRecord
 from nmt.data.sources import Sources, SourceText
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
@@ -18,6 +18,8 @@ def find_folder(out: Path) -> DataFolder | None:
     """Return what an earlier run has made at `out`; UsageError when anything else is there."""
     if not out.exists() or not any(out.iterdir()):
         return None
+    if not (out / FILE_NAME).exists():
+        raise UsageError(f"{out}: this folder is not empty and not a data folder; choose another")
     try:
         return DataFolder.open(out)
     except DataError as error:

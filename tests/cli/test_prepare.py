@@ -110,6 +110,7 @@ def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(corpus: Path) ->
     ("more", "message"),
     [
         (["--weight", "nothing"], "--weight nothing: must be PREFIX=VALUE"),
+        (["--tag", "a=<x>", "--tag", "a=<y>"], "--tag a=<y>: a has one already; give only one"),
         (["--weight", "train=two"], "--weight train=two: must be a number above 0"),
         (["--tag", "nowhere=<2de>"], "--tag nowhere=...: no text has this prefix"),
     ],

@@ -165,7 +165,7 @@ def test_what_is_not_valid_utf_16_is_refused(tmp_path: Path) -> None:
         lines_of(path, "utf-16-le")
 
 
-@pytest.mark.parametrize("name", ["utf-9", "hex", "rot13", "undefined"])
+@pytest.mark.parametrize("name", ["utf-9", "hex", "rot13", "undefined", "idna"])
 def test_unknown_encodings_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"--encoding {name}"):
         Encoding.find(name)
@@ -209,3 +209,11 @@ def test_an_onlooker_sees_all_bytes_of_the_file_itself(tmp_path: Path) -> None:
     seen = bytearray()
     text = b"".join(read_chunks(path, UTF8, watch=seen.extend))
     assert (bytes(seen), text) == (content, b"a\nb\n" * 9000 + b"c")
+
+
+def test_a_file_that_is_given_for_a_prefix_is_told(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("a\n")
+    with pytest.raises(
+        DataError, match=r"train\.en\.en: no such file; .*train\.en is one, so leave"
+    ):
+        ParallelText.find(f"{tmp_path}/train.en", "en", "de")

@@ -430,7 +430,7 @@ def test_an_empty_folder_is_a_good_place(options: PrepareOptions) -> None:
 def test_a_folder_of_something_else_is_left_alone(options: PrepareOptions, name: str) -> None:
     options.out.mkdir(parents=True)
     (options.out / name).write_text("mine")
-    with pytest.raises(UsageError, match=r"remove it, or choose another name"):
+    with pytest.raises(UsageError, match="choose another"):
         prepare(options)
     assert content(options.out) == {name: b"mine"}
 
