@@ -60,6 +60,7 @@ class Vocabulary:
         self.model = model
         self.moses = moses
         self._processor = processor
+        self._tokens: list[str] = processor.id_to_piece(list(range(len(self))))
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -97,7 +98,7 @@ class Vocabulary:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id as SentencePiece writes it, `▁` for a space."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._tokens[i] for i in ids]
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a word of its own, such as a tag, is one piece."""

@@ -119,10 +119,13 @@ class CTranslate2Engine(Engine):
                 numbers, limit, results = under_way.popleft()
                 for number, result in zip(numbers, results, strict=True):
                     found = result.result()
+                    hypotheses, scores = found.hypotheses, found.scores  # made anew at each look
                     longest = self.options.longest(len(sources[number].ids))
-                    is_cut = any(len(tokens) >= limit for tokens in found.hypotheses)
-                    needs_more = is_cut and limit < longest
-                    yield number, None if needs_more else self._hypotheses(found, longest)
+                    is_cut = any(len(tokens) >= limit for tokens in hypotheses)
+                    if is_cut and limit < longest:
+                        yield number, None
+                    else:
+                        yield number, self._hypotheses(hypotheses, scores, longest)
         finally:
             for _, _, results in under_way:
                 for result in results:
@@ -145,9 +148,11 @@ class CTranslate2Engine(Engine):
         )
         return results
 
-    def _hypotheses(self, result: Any, longest: int) -> list[Hypothesis]:
+    def _hypotheses(
+        self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], longest: int
+    ) -> list[Hypothesis]:
         found = []
-        pairs = zip(result.hypotheses, result.scores, strict=True)
+        pairs = zip(hypotheses, scores, strict=True)
         for tokens, score in islice(pairs, self.options.n_best):
             if math.isnan(score):
                 continue

@@ -353,7 +353,7 @@ class Translator:
         else:
             joined = list(zip(*found, strict=False))  # as many as every piece has
         best, *others = (self._translation(parts, pieces) for parts in joined)
-        return replace(best, others=tuple(others))
+        return replace(best, others=tuple(others)) if others else best
 
     def _translation(self, parts: Sequence[_Part], pieces: list[Piece]) -> Translation:
         text = join_pieces([part.text for part in parts], [piece.separator for piece in pieces])
