@@ -7,11 +7,12 @@ import os
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-_WAITING = {
+WAITING = {
     "OMP_WAIT_POLICY": "passive",
     "GOMP_SPINCOUNT": "0",  # libgomp
     "KMP_BLOCKTIME": "0",  # the libraries of Intel and LLVM
 }
+"""What the environment says to OpenMP's libraries, so that threads sleep while they wait."""
 
 # On any machine, so that a script that runs on a large one runs on a small one, too.
 _WORKERS_EVERYWHERE = 8
@@ -27,8 +28,8 @@ def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ
     The libraries read the environment when they are loaded, so call this before torch is imported.
     Processes that this one starts inherit it.
     """
-    if not _WAITING.keys() & environment.keys():
-        environment.update(_WAITING)
+    if not WAITING.keys() & environment.keys():
+        environment.update(WAITING)
 
 
 def cores(system: Path = Path("/")) -> int:

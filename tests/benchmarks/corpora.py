@@ -101,6 +101,14 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
     return _prepare(out, "xx", "yy", train, valid, "--vocab-size", "32000")
 
 
+def toy(out: Path) -> Path:
+    """Prepare the text that examples/toy generates: short lines, and a vocabulary of 2,000."""
+    text = out.with_name(f"{out.name}-text")
+    generate = Path(__file__).parents[2] / "examples/toy/generate.py"
+    subprocess.run([sys.executable, generate, "--out", text], check=True)
+    return _prepare(out, "en", "de", text / "train", text / "valid", "--vocab-size", "2000")
+
+
 def write_training_text(data: DataFolder, prefix: Path) -> None:
     """Write a folder's training pairs, which cleaning has left, to PREFIX.src and PREFIX.tgt."""
     paths = Path(f"{prefix}.src"), Path(f"{prefix}.tgt")

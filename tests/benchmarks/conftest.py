@@ -1,0 +1,18 @@
+"""What holds for every benchmark."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from nmt.cpu import WAITING
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _others_wait_as_they_would() -> None:
+    # Importing nmt says in the environment how threads wait. The systems beside it must not inherit
+    # that; each nmt that starts says it again.
+    if all(os.environ.get(name) == value for name, value in WAITING.items()):
+        for name in WAITING:
+            del os.environ[name]
