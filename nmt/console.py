@@ -14,23 +14,26 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    Progress = tqdm[NoReturn]
 
 _FRAMES_PER_SECOND = 2  # of a live view, each of which takes a few milliseconds
 _RATE_SECONDS = 600.0  # over which a live view measures its rate, which also covers slow updates
 
 
 def _write_line(line: str) -> None:
-    # Through tqdm, which lifts a live progress line out of the way first.
     # In one piece: under torchrun several processes write to one stderr, unbuffered.
-    tqdm.write(f"{line}\n", file=sys.stderr, end="")
+    if sys.stderr is None:  # it may be closed
+        return
+    text = f"{line}\n"
+    if "tqdm" in sys.modules:  # which lifts a live progress line out of the way first
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stderr, end="")
+    else:
+        sys.stderr.write(text)
     sys.stderr.flush()
 
 
@@ -91,15 +94,48 @@ def error(message: str) -> None:
     _say(prefix + message)
 
 
+class Progress(Protocol):
+    """A progress bar, for `with`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+    def update(self, n: int = 1) -> object:
+        """Count on."""
+
+
+class _NoProgress:
+    """Where nobody sees a bar; tqdm takes its time to load."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        pass
+
+    def update(self, n: int = 1) -> None:
+        pass
+
+
 def progress(description: str, *, total: int | None, unit: str, initial: int = 0) -> Progress:
     """Return a progress bar with rate and time left, to be used in `with`; call `.update(n)`."""
-    return tqdm(
+    if not _voice.shows:
+        return _NoProgress()
+    from tqdm import tqdm
+
+    return tqdm[NoReturn](
         desc=description,
         total=total,
         initial=initial,
         unit=f" {unit}",
         unit_scale=True,
-        disable=not _voice.shows,
         dynamic_ncols=True,
         file=sys.stderr,
     )

@@ -7,16 +7,16 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import typer
 
 from nmt import console
-from nmt.cli import average, data, export, models, prepare, score, train, translate
 from nmt.command import begin, exit_status
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 
@@ -44,42 +44,43 @@ def _reflow(docstring: str | None) -> str:
     return joined.replace("[", "\\[")  # which is no markup
 
 
-app = typer.Typer(
-    name="nmt",
-    help="Machine translation: text to shards, shards to a model, a model and text to text.",
-    epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _name, _function, _example in (
-    ("prepare", prepare.prepare, prepare.EXAMPLE),
-    ("train", train.train, train.EXAMPLE),
-    ("average", average.average, average.EXAMPLE),
-    ("translate", translate.translate, translate.EXAMPLE),
-    ("score", score.score, score.EXAMPLE),
-    ("export", export.export, export.EXAMPLE),
-    ("models", models.models, models.EXAMPLE),
-    ("data", data.data, data.EXAMPLE),
-):
-    app.command(_name, help=_reflow(_function.__doc__), epilog=f"Example:\n\n{_example}")(
-        _guarded(_name, _function)
+COMMANDS = ("prepare", "train", "average", "translate", "score", "export", "models", "data")
+
+
+def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
+    """Return the command line; of a few commands it is ready sooner."""
+    app = typer.Typer(
+        name="nmt",
+        help="Machine translation: text to shards, shards to a model, a model and text to text.",
+        epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
+    for name in commands:
+        module = importlib.import_module(f"nmt.cli.{name}")  # which holds a function of its name
+        function = getattr(module, name)
+        describe = app.command(
+            name, help=_reflow(function.__doc__), epilog=f"Example:\n\n{module.EXAMPLE}"
+        )
+        describe(_guarded(name, function))
+    app.callback(invoke_without_command=True)(_top)
+    return app
 
-# What typer raises for a wrong option or value; its module is private and has moved between
-# releases, but BadParameter has always been the grandchild of this one.
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
-
-@app.callback(invoke_without_command=True)
 def _top(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
         from nmt import __version__
 
         print(f"nmt {__version__}")
         raise typer.Exit
+
+
+# What typer raises for a wrong option or value; its module is private and has moved between
+# releases, but BadParameter has always been the grandchild of this one.
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> NoReturn:
@@ -95,8 +96,9 @@ def _run() -> int:
             given = option or "an argument"
             console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
             return EXIT_USAGE
+    named = [word for word in sys.argv[1:2] if word in COMMANDS]
     try:
-        status = app(standalone_mode=False, prog_name="nmt")
+        status = application(named or COMMANDS)(standalone_mode=False, prog_name="nmt")
     except _ClickException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         if message:  # without one, typer has printed the help

@@ -9,7 +9,6 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
-from nmt.data.manifest import REJECTS_TEXT_NAME
 from nmt.files import write_text
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ def data(
         _show_examples(opened, min(examples, len(opened.train)))
     if rejects:
         print()
+        from nmt.data.manifest import REJECTS_TEXT_NAME
+
         print((folder / REJECTS_TEXT_NAME).read_text("utf-8"), end="")
     if picture is not None:
         write_text(picture, _draw_lengths(opened))

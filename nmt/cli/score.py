@@ -272,6 +272,7 @@ def score(
     lang = _language(tgt, reference) if card else ""
     draws = {"samples": samples, "trials": trials, "seed": seed}
     resampling = _resampling(draws, confidence, compares=bool(baseline) and in_total)
+    level = confidence or 95.0
 
     known = Encoding.find(encoding)
     references = [read_text(path, known) for path in (reference, *(more_references or ()))]
@@ -318,26 +319,29 @@ def score(
         )
     baselines = [text.name for text in outputs[1:]]
     if as_json:
-        report.print_json(figures, baselines, resampling.level)
+        report.print_json(figures, baselines, level)
     elif sentences:
         report.print_lines(figures, baselines)
     else:
-        report.print_figures(figures, resampling.level)
+        report.print_figures(figures, level)
         if baselines:
             print()
-            report.print_comparisons(figures, baselines, resampling.level)
+            report.print_comparisons(figures, baselines, level)
 
 
 def _resampling(
     draws: Mapping[str, int | None], confidence: float | None, *, compares: bool
-) -> Resampling:
-    from nmt.scoring.significance import Resampling
-
+) -> Resampling | None:
+    """Return how to draw, if anything is drawn."""
     given = {name: value for name, value in draws.items() if value is not None}
     if given and not compares and confidence is None:
         raise UsageError(f"--{next(iter(given))} is for --confidence and --baseline")
     if "trials" in given and not compares:
         raise UsageError("--trials is for --baseline")
+    if not compares and confidence is None:
+        return None
+    from nmt.scoring.significance import Resampling
+
     return Resampling(**given, level=confidence or 95.0)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nmt import console
 from nmt.scoring.figures import Figure
 from nmt.scoring.metrics import Score
-from nmt.scoring.significance import Interval
+
+if TYPE_CHECKING:
+    from nmt.scoring.significance import Interval
 
 
 def print_json(figures: Mapping[str, Figure], baselines: Sequence[str], percent: float) -> None:

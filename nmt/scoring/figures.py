@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nmt.scoring.metrics import Measure, Score
-from nmt.scoring.significance import Comparison, Interval, Resampling, compare, confidence
+
+if TYPE_CHECKING:
+    from nmt.scoring.significance import Comparison, Interval, Resampling
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Lines:
 def figure(
     measure: Measure,
     outputs: Sequence[Sequence[str]],
-    resampling: Resampling,
+    resampling: Resampling | None,
     *,
     interval: bool = False,
     by_line: bool = False,
@@ -48,21 +51,26 @@ def figure(
     """Score the first of some outputs, and compare it with the others.
 
     outputs: N lines each.
+    resampling: how to draw; where nothing is drawn, none is needed.
     interval: whether the score gets one; differences always do.
     by_line: whether single lines are scored, too.
     in_total: whether differences are judged, which takes most of the time.
     """
     counts, *others = [measure.count(lines) for lines in outputs]
-    drawn = {}
-    if interval or others:
-        drawn = {"bs": resampling.samples, "seed": resampling.seed}
-    if others:
-        drawn["ar"] = resampling.trials
     lines = None
     if by_line:
         single = measure.of_lines()
         scores = tuple(tuple(map(single.value, rows)) for rows in (counts, *others))
         lines = Lines(single.score(counts).signature, scores)
+    if resampling is None:
+        return Figure(measure.score(counts), None, (), lines)
+    from nmt.scoring.significance import compare, confidence  # by NumPy, which takes its time
+
+    drawn = {}
+    if interval or others:
+        drawn = {"bs": resampling.samples, "seed": resampling.seed}
+    if others:
+        drawn["ar"] = resampling.trials
     return Figure(
         measure.score(counts, drawn),
         confidence(measure.value, counts, resampling) if interval else None,

@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-from nmt.cli import app
-
-COMMANDS = [command.name for command in app.registered_commands if command.name]
+from nmt.cli import COMMANDS
 
 
 def help_of(*words: str) -> str:
