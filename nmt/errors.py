@@ -53,9 +53,15 @@ class WorkerDied(NMTError):
     """A process that does the work has been killed; the others stop with it."""
 
 
+_SYNONYMS = {"gpu": "cuda"}
+"""What people write, whose nearest name would be another thing."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'nearest'?` for a mistyped name, or the list of what is known."""
     names = sorted(known)
+    if _SYNONYMS.get(name.lower()) in names:
+        return f"; write {_SYNONYMS[name.lower()]!r}"
     nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     if nearest:
         return f"; did you mean {nearest[0]!r}?"

@@ -6,21 +6,29 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from nmt import console
 from nmt.command import begin, exit_status
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
+from nmt.files import naming
 
 _ANSWER_ON_STDOUT = ("score", "models", "data")
+
+# What help calls the values of options that have no name of their own.
+_METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
@@ -31,11 +39,39 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
         def answer() -> None:
             if name in _ANSWER_ON_STDOUT and sys.stdout is None:
                 raise UsageError("stdout is closed, where the answer would go")
-            command(*args, **kwargs)
+            with naming("stdout") if name in _ANSWER_ON_STDOUT else contextlib.nullcontext():
+                command(*args, **kwargs)
 
         raise typer.Exit(exit_status(answer))
 
     return run
+
+
+def _name_values(command: Callable[..., None]) -> None:
+    """Give options short names of their values: typer's leave no room in narrow terminals."""
+    command.__annotations__ = get_type_hints(command, include_extras=True)  # kept by typer
+    for hint in command.__annotations__.values():
+        kind, *infos = get_args(hint) or (hint,)
+        kinds = [kind, *get_args(kind)]  # list[Path] | None
+        kinds += [inner for one in get_args(kind) for inner in get_args(one)]
+        for info in infos:
+            if isinstance(info, OptionInfo) and info.metavar is None:
+                info.metavar = next((name for one, name in _METAVARS.items() if one in kinds), None)
+
+
+def _fold_help() -> None:
+    """Let narrow terminals fold the names of options, which typer's tables would cut."""
+    from typer import rich_utils
+
+    module: Any = rich_utils
+
+    class Folding(module.Table):  # type: ignore[misc]
+        def add_row(self, *cells: Any, **settings: Any) -> None:
+            super().add_row(*cells, **settings)
+            for column in self.columns:
+                column.overflow = "fold"
+
+    module.Table = Folding
 
 
 def _reflow(docstring: str | None) -> str:
@@ -62,6 +98,7 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     for name in commands:
         module = importlib.import_module(f"nmt.cli.{name}")  # which holds a function of its name
         function = getattr(module, name)
+        _name_values(function)
         describe = app.command(
             name, help=_reflow(function.__doc__), epilog=f"Example:\n\n{module.EXAMPLE}"
         )
@@ -86,7 +123,13 @@ _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 def main() -> NoReturn:
     """Run the command line and exit."""
     begin()
-    sys.exit(_run())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # where it is not UTF-8, nothing is to fail by it
+            stream.reconfigure(errors="backslashreplace")
+    statuses: list[int] = []
+    # Commands have answered their own failures; here help may find a full disk, or nobody reading.
+    failure = exit_status(lambda: statuses.append(_run()))
+    sys.exit(failure or statuses[0])
 
 
 def _run() -> int:
@@ -96,14 +139,19 @@ def _run() -> int:
             given = option or "an argument"
             console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
             return EXIT_USAGE
+    if not {"-h", "--help"}.isdisjoint(sys.argv):
+        _fold_help()
     named = [word for word in sys.argv[1:2] if word in COMMANDS]
     try:
-        status = application(named or COMMANDS)(standalone_mode=False, prog_name="nmt")
+        with naming("stdout"):
+            status = application(named or COMMANDS)(standalone_mode=False, prog_name="nmt")
     except _ClickException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         if message:  # without one, typer has printed the help
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"
-            console.error(f"{' '.join(message.split())} (see `{command} --help`)")
+            thousands = [re.fullmatch(r"(?:--[\w-]+=)?(\d+)[kK]", word) for word in sys.argv]
+            hint = next((f"; write {found[1]}000" for found in thousands if found), "")
+            console.error(f"{' '.join(message.split())}{hint} (see `{command} --help`)")
         return EXIT_USAGE
     return status if isinstance(status, int) else EXIT_DONE

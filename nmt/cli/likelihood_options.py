@@ -60,7 +60,7 @@ LengthPenalty = Annotated[
 LengthPenaltyForm = Annotated[
     str | None,
     typer.Option(
-        help="wu: ((5+len)/6)^alpha; power: len^alpha.",
+        help="wu: ((5 + len) / 6)^alpha; power: len^alpha.",
         show_default="wu",
         rich_help_panel=_PANEL,
     ),

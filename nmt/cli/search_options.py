@@ -18,7 +18,7 @@ LengthPenalty = Annotated[
 ]
 LengthPenaltyForm = Annotated[
     str,
-    typer.Option(help="wu: ((5+len)/6)^alpha; power: len^alpha.", rich_help_panel=_SEARCH),
+    typer.Option(help="wu: ((5 + len) / 6)^alpha; power: len^alpha.", rich_help_panel=_SEARCH),
 ]
 MaxExtraTokens = Annotated[
     int,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +43,82 @@ def test_help_of_a_command_shows_an_example(command: str) -> None:
     _, marker, example = text.partition("Example:")
     assert marker, f"`nmt {command} --help` shows no example"
     assert f"nmt {command}" in example
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_every_option_in_a_narrow_terminal(
+    nmt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def shown(columns: str) -> set[str]:
+        monkeypatch.setenv("COLUMNS", columns)
+        return set(re.findall(r"--[a-z0-9-]*[a-z0-9]", nmt(command, "--help").stdout))
+
+    narrow = "".join(sorted(shown("60")))
+    cut = [name for name in shown("200") if name[:10] not in narrow]  # the rest is folded
+    assert not cut
+    lines = nmt(command, "--help").stdout.splitlines()
+    assert not [line for line in lines if re.match(r"│ [* ]*--.*(…|<bool>)", line)][1:]  # --help
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("score", "--help"), ("models",)])
+def test_a_full_disk_below_stdout_is_one_line(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nmt", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "nmt: error: stdout: the disk is full; make room and run the same command again\n"
+    )
+
+
+def test_a_stdout_that_is_not_utf_8_fails_nothing(tmp_path: Path) -> None:
+    reference = tmp_path / "ref-ü"
+    reference.write_text("Größe\n")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    files = str(reference), str(reference)
+    for words in (("--help",), ("models",), ("score", *files, "--baseline", str(reference))):
+        done = subprocess.run(
+            [sys.executable, "-m", "nmt", *words], capture_output=True, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+    assert b"ref-" in done.stdout
+
+
+def test_a_clone_in_the_current_folder_is_no_trap(tmp_path: Path) -> None:
+    (tmp_path / "nmt").symlink_to(Path(__file__).resolve().parents[2])
+    # As where the package itself is found by an import hook, which comes after sys.path.
+    program = """
+import os, runpy, sys
+sys.path[:] = ["", *(p for p in sys.path if not os.path.exists(f"{p or '.'}/nmt/__init__.py"))]
+sys.argv = ["nmt", "--version"]
+runpy.run_module("nmt", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "nmt 0.1.0\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("prepare", "out", "--vocab-size", "8k"), "write 8000 (see"),
+        (("translate", "model", "--device", "gpu"), "unknown device 'gpu'; write 'cuda'"),
+        (
+            ("train", "x", "--out", "y", "--model", "transformer_tiny", "--device", "gpu"),
+            "cuda",
+        ),
+    ],
+)
+def test_what_people_write_is_understood(
+    nmt: Callable[..., Any], words: tuple[str, ...], message: str
+) -> None:
+    answer = nmt(*words)
+    assert (answer.status, answer.stdout) == (2, "")
+    assert message in answer.stderr
