@@ -227,7 +227,7 @@ def translate(
         typer.Option(
             min=1,
             help="Lines read and sorted by length at a time, at most: fewer if they would take "
-            "longer than 5 seconds. A pipe that falls silent is answered at once.",
+            "longer than some seconds. A pipe that falls silent is answered at once.",
             rich_help_panel=_MACHINE,
         ),
     ] = 4_096,

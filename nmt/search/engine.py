@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ class Engine(ABC):
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[Found]:
-        """Translate sources.
+        """Translate sources; of equal ones, only the first is searched for.
 
         Args:
             sources: in any order.
@@ -76,8 +77,12 @@ class Engine(ABC):
             What has been found for each source, in order.
         """
         results: dict[int, Found] = {}
+        first: dict[Source, int] = {}
+        for number, source in enumerate(sources):
+            first.setdefault(source, number)
+        copies = Counter(sources)
         # Longest first: what takes most memory is known at once, and the end is of short steps.
-        order = sorted(range(len(sources)), key=lambda number: (-room(sources[number]), number))
+        order = sorted(first.values(), key=lambda number: (-room(sources[number]), number))
         budget = self.batch_tokens
         while waiting := [number for number in order if number not in results]:
             try:
@@ -86,7 +91,7 @@ class Engine(ABC):
                     for number, hypotheses in self.find(sources, waiting, at_work, on_step):
                         results[number] = hypotheses or NO_NUMBER
                         if on_progress is not None:
-                            on_progress(1)
+                            on_progress(copies[sources[number]])
             except MemoryError:
                 longest = next(number for number in order if number not in results)
                 if 2 * room(sources[longest]) <= self._at_work(budget):
@@ -94,9 +99,9 @@ class Engine(ABC):
                 else:  # it was at work alone
                     results[longest], budget = NO_MEMORY, self.batch_tokens
                     if on_progress is not None:
-                        on_progress(1)
+                        on_progress(copies[sources[longest]])
         self.batch_tokens = budget  # what did not fit once will not the next time
-        return [results[number] for number in range(len(sources))]
+        return [results[first[source]] for source in sources]
 
     def _at_work(self, budget: int) -> int:
         """Return how many source tokens of a budget have room with their hypotheses."""

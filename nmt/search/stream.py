@@ -19,7 +19,7 @@ TranslatePools = Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]]
 """Pools of lines to their translations, in order."""
 
 
-_POOL_SECONDS = 5.0  # that a pool should take; an estimate may be wrong by a factor of two
+_POOL_SECONDS = 7.0  # that a pool should take, of the 10 that are promised
 _FIRST_BYTES = 2_000  # of the first pools, before anything is known: some 20 lines
 _MOST_GROWTH = 16  # from one pool to the next
 _HALF_LIFE = 10.0  # seconds after which what was measured counts half

@@ -140,8 +140,8 @@ def test_each_line_has_its_own_translation_in_order(vocabulary: Vocabulary) -> N
 
 def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) -> None:
     translator, model = copier(vocabulary)
-    long = " ".join(["the cat sees the dog, and then the bird"] * 20)
-    nospace = "catdogbird" * 30
+    long = " ".join(f"the cat sees the dog, and then the bird {number}" for number in range(20))
+    nospace = "".join(f"catdogbird{number}" for number in range(30))
     found = translator.translate(["a", long, nospace, ""])
     assert best(found[:3]) == ["a", long, nospace]
     # Each piece is within the limit, and eos closes it.
@@ -205,7 +205,7 @@ def test_translations_in_pieces_have_the_highest_sums_of_their_scores(
 
 def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
     translator, model = copier(vocabulary, batch_tokens=40)
-    lines = ["cat " * (1 + n % 5) for n in range(30)]
+    lines = [f"{n:02} {'cat ' * (1 + n % 5)}" for n in range(30)]
     translator.translate(lines)
     assert sum(rows for rows, _ in model.shapes) == 30
     assert all(rows * length <= 40 or rows == 1 for rows, length in model.shapes)
@@ -220,10 +220,21 @@ def test_as_many_hypotheses_are_at_work_whatever_the_beam(
     most = []
     for options in ({"beam_size": 4}, wide):
         translator, model = copier(vocabulary, batch_tokens=1_000, **options)
-        translator.translate(["the cat"] * 300)
+        translator.translate([f"{number:03}" for number in range(300)])
         most.append(model.most_hypotheses)
     assert most[0] > 256
     assert most[1] <= 1.2 * most[0]
+
+
+def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary)
+    line = "x" * 20_000  # hundreds of segments that are all the same
+    done: list[int] = []
+    found = translator.translate([line, "a", line, "a"], on_progress=done.append)
+    assert best(found) == [line, "a", line, "a"]
+    assert found[0].pieces * LIMIT >= 20_000
+    assert sum(rows for rows, _ in model.shapes) <= 4  # the first, the inner ones, the last, and a
+    assert sum(done) == sum(translation.pieces for translation in found)
 
 
 def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
