@@ -65,3 +65,20 @@ def test_lines_that_no_worker_survives_end_the_job(
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(WorkerDied, match=r"a worker process has died.*try fewer --workers"):
         translate(model_file)
+
+
+def test_one_worker_has_the_threads_of_omp_num_threads(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[int] = []  # loading sets them for its own purposes, and back
+    monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
+    setup = Setup(models=(model_file,), options=SearchOptions())
+    for limit in ("1", "2", ""):
+        monkeypatch.setenv("OMP_NUM_THREADS", limit)
+        Translators.start(setup, device="cpu", workers="1")
+        assert chosen[0] == int(limit or 3)
+        chosen.clear()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    Translators.start(setup, device="cpu", workers="1", threads=2)
+    assert chosen[0] == 2

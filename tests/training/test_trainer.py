@@ -318,6 +318,18 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
+def test_threads_are_those_of_omp_num_threads_at_the_start_and_stay_so(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
+    monkeypatch.setattr("nmt.training.launch.cores", lambda: 3)
+    out = stopped_after(monkeypatch, 2, data, tmp_path / "run", threads=0, max_updates=4)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    train(data, out, threads=0, max_updates=4)
+    assert [record["threads"] for record in metrics(out, "start")] == [1, 1]
+
+
 @needs_onednn
 def test_the_library_of_matrix_products_stays_that_of_the_start(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
