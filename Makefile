@@ -21,7 +21,7 @@ $(VENV)/installed: pyproject.toml
 	  { echo "nmt needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet --editable '.[dev,zstd]'
+	$(BIN)/pip install --quiet --editable '.[dev,zstd]' --config-settings editable_mode=compat
 	@touch $@
 
 demo: install  ## Run the whole pipeline on the embedded example: about 5 minutes on 2 cores.

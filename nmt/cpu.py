@@ -2,34 +2,108 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import threading
+import time
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 WAITING = {
     "OMP_WAIT_POLICY": "passive",
-    "GOMP_SPINCOUNT": "0",  # libgomp
-    "KMP_BLOCKTIME": "0",  # the libraries of Intel and LLVM
+    "GOMP_SPINCOUNT": "20000",  # libgomp: some tenths of a millisecond
+    "KMP_BLOCKTIME": "1",  # milliseconds, of the libraries of Intel and LLVM
 }
-"""What the environment says to OpenMP's libraries, so that threads sleep while they wait."""
+"""What the environment says to OpenMP's libraries of how long threads spin before they sleep.
+
+Waking a thread takes 50 microseconds on a virtual machine, and training waits some thousand times
+a second: threads that sleep at once cost an idle machine up to a quarter of its speed.
+"""
+
+_LOOK_SECONDS = 0.5
+_CROWDED = 0.15  # threads of this process that wait for a core, on average; 0.02 when it is alone
+_CALM_LOOKS = 10  # without a crowd, after which threads spin again
 
 # On any machine, so that a script that runs on a large one runs on a small one, too.
 _WORKERS_EVERYWHERE = 8
 
 
 def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let OpenMP's threads sleep while they wait, unless the user has said how they wait.
+    """Let OpenMP's threads sleep after a short while, unless the user has said how they wait.
 
     By default a thread that waits for the others spins: for some milliseconds in libgomp, which
     torch and CTranslate2 bring along, for 200 in the libraries of Intel and LLVM. If the
     thread that is waited for has lost its core to another process, all of them lose that time.
+    See also `give_way`.
 
     The libraries read the environment when they are loaded, so call this before torch is imported.
     Processes that this one starts inherit it.
     """
     if not WAITING.keys() & environment.keys():
         environment.update(WAITING)
+
+
+@functools.cache
+def give_way() -> None:
+    """From now on, let torch's threads hardly spin while other processes want the cores.
+
+    Call it once torch has its number of threads, in each process that computes with several.
+    """
+    threading.Thread(target=_give_way, name="give way", daemon=True).start()
+
+
+def _give_way() -> None:
+    crowd, waited, at = Crowd(), _seconds_waited(), time.monotonic()
+    while True:
+        time.sleep(_LOOK_SECONDS)
+        before, since = waited, at
+        waited, at = _seconds_waited(), time.monotonic()
+        crowd.look((waited - before) / (at - since))
+
+
+class Crowd:
+    """Lets libgomp's threads sleep at once as long as threads wait for cores.
+
+    libgomp spins a hundred times only, if a process has more of its threads than cores. So during a
+    crowd further teams of threads are held, which do nothing but sleep.
+    """
+
+    def __init__(self) -> None:
+        self._calm_looks = 0
+        self._over: threading.Event | None = None  # of a crowd
+
+    def look(self, waiting: float) -> None:
+        """Take note of how many threads have waited for a core lately, on average."""
+        self._calm_looks = 0 if waiting > _CROWDED else self._calm_looks + 1
+        if self._over is None and not self._calm_looks:
+            self._over = self._hold_threads()
+        elif self._over is not None and self._calm_looks >= _CALM_LOOKS:
+            self._over.set()
+            self._over = None
+
+    def _hold_threads(self) -> threading.Event:
+        import torch
+
+        over = threading.Event()
+        threads = torch.get_num_threads()
+
+        def hold() -> None:
+            torch.zeros(threads << 16).add_(1)  # large enough for all threads of a team
+            over.wait()
+
+        # A team adds all its threads but the one that holds it, which is Python's.
+        missing = len(os.sched_getaffinity(0)) - threads
+        for _ in range(missing // (threads - 1) + 1 if threads > 1 else 0):
+            threading.Thread(target=hold, name="team of a crowd", daemon=True).start()
+        return over
+
+
+def _seconds_waited() -> float:
+    """Return for how long threads of this process could have run, but had no core."""
+    # Nanoseconds of running and of waiting; a system may keep no such account.
+    accounts = [_read(task / "schedstat").split() for task in Path("/proc/self/task").iterdir()]
+    return sum(int(account[1]) for account in accounts if len(account) > 1) / 1e9
 
 
 def cores(system: Path = Path("/")) -> int:

@@ -90,7 +90,6 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         help="Machine translation: text to shards, shards to a model, a model and text to text.",
         epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},

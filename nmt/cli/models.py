@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, preset_names
 
 if TYPE_CHECKING:
     from nmt.config import Recipe
@@ -18,7 +18,11 @@ EXAMPLE = "nmt models transformer_big --vocab-size 37000"
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A preset, to see all of its values and figures."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A preset, to see all of its values and figures.",
+            autocompletion=preset_names,
+        ),
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,

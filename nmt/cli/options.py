@@ -26,6 +26,13 @@ Quiet = Annotated[
 ]
 
 
+def preset_names(incomplete: str) -> list[str]:
+    """Return the presets that begin with what has been typed, for the shell's completion."""
+    from nmt.models.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 def check_new_file(name: str) -> Path:
     """Return the path of a file to be written, as it was typed.
 

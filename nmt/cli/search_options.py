@@ -17,8 +17,12 @@ LengthPenalty = Annotated[
     typer.Option(min=0.0, help="Length penalty alpha; 0: none.", rich_help_panel=_SEARCH),
 ]
 LengthPenaltyForm = Annotated[
-    str,
-    typer.Option(help="wu: ((5 + len) / 6)^alpha; power: len^alpha.", rich_help_panel=_SEARCH),
+    str | None,
+    typer.Option(
+        help="wu: ((5 + len) / 6)^alpha; power: len^alpha.",
+        show_default="wu; power for a CTranslate2 export, which has no other",
+        rich_help_panel=_SEARCH,
+    ),
 ]
 MaxExtraTokens = Annotated[
     int,

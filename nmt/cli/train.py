@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import Quiet
+from nmt.cli.options import Quiet, preset_names
 from nmt.errors import UsageError
 
 EXAMPLE = (
@@ -40,6 +40,7 @@ def train(
         typer.Option(
             "--model",
             help="A preset of the registry (see `nmt models`).",
+            autocompletion=preset_names,
             show_default="the run's, or what fits data and machine",
         ),
     ] = None,

@@ -69,7 +69,7 @@ def translate(
     ] = None,
     beam_size: BeamSize = 4,
     length_penalty: LengthPenalty = 0.6,
-    length_penalty_form: LengthPenaltyForm = "wu",
+    length_penalty_form: LengthPenaltyForm = None,
     max_extra_tokens: MaxExtraTokens = 50,
     max_tokens: MaxTokens = None,
     min_tokens: MinTokens = 0,
@@ -248,6 +248,7 @@ def translate(
     """
     from nmt.data.corpus import Encoding
     from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
+    from nmt.models.ctranslate2_manifest import is_export
     from nmt.models.device import check_device
     from nmt.search.deadline import deadline as until
     from nmt.search.files import find_files
@@ -264,7 +265,7 @@ def translate(
         beam_size=beam_size,
         n_best=n_best or 1,
         length_penalty=length_penalty,
-        length_penalty_form=length_penalty_form,
+        length_penalty_form=length_penalty_form or ("power" if is_export(model) else "wu"),
         max_extra_tokens=max_extra_tokens,
         max_tokens=max_tokens,
         min_tokens=min_tokens,

@@ -266,9 +266,7 @@ def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
             "instead"
         )
     if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
-        raise UsageError(
-            "a CTranslate2 export knows one length penalty only: add --length-penalty-form power"
-        )
+        raise UsageError("a CTranslate2 export knows only --length-penalty-form power")
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
     if not set(options.barred_ids) <= set(vocabulary.barred_ids):

@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Self
 
 from nmt import console
-from nmt.cpu import cores, default_threads, most_workers
+from nmt.cpu import cores, default_threads, give_way, most_workers
 from nmt.data.workers import PAUSE, Pause, Workers
 from nmt.errors import MissingKernel, UsageError
 from nmt.models.allocator import keep_freed_memory
@@ -126,6 +126,8 @@ class Translators:
         threads = threads or default_threads(count)
         # Threads that have computed in this process would be missing from its copies.
         torch.set_num_threads(1 if count > 1 else threads)
+        if count == 1 and threads > 1:
+            give_way()
         translator = load(kernel=kernel)
         copies = None
         if count > 1:
@@ -215,6 +217,8 @@ class _OnCpu:
         import torch
 
         torch.set_num_threads(self.threads)
+        if self.threads > 1:
+            give_way()
         return _translate(self.translator, lines)
 
     def halve_batch(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from nmt.config import Recipe
-from nmt.cpu import cores, default_threads
+from nmt.cpu import cores, default_threads, give_way
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.allocator import keep_freed_memory
@@ -129,6 +129,8 @@ def settle(
     threads = training.threads or default_threads(ranks.local_world_size)
     threads, matmul = ranks.gather([threads, training.matmul])[0]
     torch.set_num_threads(threads)
+    if threads > 1 and device.type == "cpu":
+        give_way()
     # Each process would start so many compilers as if it were alone.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if matmul == "auto":

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.benchmark
 ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
 LINES = 1_000  # that are scored
 NMT = (sys.executable, "-m", "nmt")
-SEARCH = ("--length-penalty-form", "power", "--quiet")
+SEARCH = ("--quiet",)
 
 
 def seconds(words: tuple[str | Path, ...], text: bytes) -> float:

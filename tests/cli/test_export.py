@@ -39,7 +39,7 @@ def test_an_export_translates_as_its_model_does(
     assert len(fast.stdout.splitlines()) == len(LINES)
     assert fast.stdout.splitlines()[1] == ""
     for more, message in (
-        (("--beam-size", "4"), "--length-penalty-form power"),
+        (("--beam-size", "4", "--length-penalty-form", "wu"), "knows only"),
         (("--prefixes",), "--prefixes"),
         (("--attention", "a.svg"), "--attention"),
         (("--max-tokens", "0"), "--max-tokens must be 1 or more"),

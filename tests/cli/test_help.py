@@ -90,19 +90,26 @@ def test_a_stdout_that_is_not_utf_8_fails_nothing(tmp_path: Path) -> None:
     assert b"ref-" in done.stdout
 
 
-def test_a_clone_in_the_current_folder_is_no_trap(tmp_path: Path) -> None:
-    (tmp_path / "nmt").symlink_to(Path(__file__).resolve().parents[2])
-    # As where the package itself is found by an import hook, which comes after sys.path.
-    program = """
-import os, runpy, sys
-sys.path[:] = ["", *(p for p in sys.path if not os.path.exists(f"{p or '.'}/nmt/__init__.py"))]
-sys.argv = ["nmt", "--version"]
-runpy.run_module("nmt", run_name="__main__", alter_sys=True)
-"""
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("nmt tr", {"train", "translate"}),
+        ("nmt train data --model transformer_bi", {"transformer_big", "transformer_big_en_fr"}),
+        ("nmt models transformer_ti", {"transformer_tiny"}),
+    ],
+)
+def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> None:
+    asked = {"_NMT_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    asked["COMP_CWORD"] = str(len(words.split()) - 1)
+    program = "import sys; from nmt.cli import main\ntry: main()\nfinally: "
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program + "assert 'torch' not in sys.modules"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | asked,
     )
-    assert (done.returncode, done.stdout) == (0, "nmt 0.1.0\n"), done.stderr
+    assert set(done.stdout.split()) == expected, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_what_needs_no_torch_loads_none(
     if find_spec("ctranslate2") is not None:
         export = tmp_path / "export"
         assert nmt("export", "ctranslate2", model_file, export).status == 0
-        search = ("--length-penalty-form", "power", "--max-extra-tokens", "3", "--threads", "1")
+        search = ("--max-extra-tokens", "3", "--threads", "1")
         cases.append((("translate", export, *files, tmp_path / "out", *search), 0, "lines_out"))
     job = (tmp_path / ".held.journal").open("ab")
     lock = (tmp_path / "lock").open("ab")
