@@ -10,6 +10,7 @@ import pytest
 import torch
 from benchmarks import corpora
 
+from nmt import console
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
@@ -28,6 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def real_text() -> Callable[[str], Path]:
     """Find the folder of a corpus in NMT_DATA, or skip the test."""
     return corpora.real_text
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_quiet() -> None:
+    console.set_quiet(False)  # which a command of another test may have been
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -162,7 +162,11 @@ def train(
     from nmt.config_text import parse_overrides, read_toml
     from nmt.data.manifest import read_info
     from nmt.models.presets import find_preset, preset_values
+    from nmt.training.stop import parse_time_limit
 
+    if verify_resume and time_limit is not None:
+        raise UsageError("--verify-resume trains nothing and takes no --time-limit")
+    deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
     shorthand = {
@@ -198,11 +202,6 @@ def train(
         if rows := try_training(recipe, data, out, init_from):
             console.print_table(("what", "value"), rows)
         return
-    if verify_resume and time_limit is not None:
-        raise UsageError("--verify-resume trains nothing and takes no --time-limit")
-    from nmt.training.stop import parse_time_limit
-
-    deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     from nmt.training.launch import launch
 
     launch(recipe, data, out, init_from, deadline=deadline, verify_resume=verify_resume)

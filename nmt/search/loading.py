@@ -106,6 +106,6 @@ def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:
 @functools.cache  # once
 def _warn_of_slowness(precision: str, ratio: float) -> None:
     console.warning(
-        f"{precision} products take {ratio:.1f} times as long as fp32 products on this machine; "
-        "use --precision fp32, which is also more exact"
+        f"{precision} is {'no faster than' if ratio < 1.05 else f'{ratio:.1f} times as slow as'} "
+        "fp32 on this machine; use --precision fp32, which is also more exact"
     )

@@ -41,7 +41,9 @@ def test_a_preset_is_trained_averaged_and_translated_with(
 
     def translate(*options: str | Path) -> list[str]:
         answer = nmt("translate", model, "--input", source, "--quiet", *options)
-        assert (answer.status, answer.stderr) == (0, "")
+        assert answer.status == 0
+        # Where int8 does not pay, it says so.
+        assert not answer.stderr or "int8" in options
         lines: list[str] = answer.stdout.splitlines()
         assert len(lines) == 20
         return lines
