@@ -148,7 +148,7 @@ while True:
 @pytest.mark.parametrize(
     ("kills", "seed", "ema_decay"),
     [
-        (5, 11, 0.9),
+        (3, 11, 0.9),
         pytest.param(25, 12, 0.9, marks=pytest.mark.slow),
         pytest.param(25, 13, 0.0, marks=pytest.mark.slow),
     ],
