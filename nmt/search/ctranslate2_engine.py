@@ -25,6 +25,7 @@ from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 
 _BATCH_TOKENS = 2_048
+_SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
 
 
 class CTranslate2Engine(Engine):
@@ -101,10 +102,13 @@ class CTranslate2Engine(Engine):
             sources, order, budget, on_step: those of `find`.
             alike: whether a batch is of sources of one length, so that the limit is their own.
         """
-        batches = _batches(sources, order, budget, alike=alike)
         # Where one source fills the budget it is to have all memory.
         is_tight = bool(order) and 2 * room(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
+        # Little work is cut into smaller batches, so that all workers end at about the same time.
+        work = sum(room(sources[number]) for number in order)
+        budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
+        batches = _batches(sources, order, budget, alike=alike)
         under_way: deque[tuple[list[int], int, list[Any]]] = deque()
         try:
             while True:
