@@ -48,8 +48,11 @@ def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ
 def give_way() -> None:
     """From now on, let torch's threads hardly spin while other processes want the cores.
 
-    Call it once torch has its number of threads, in each process that computes with several.
+    Call it once torch has its number of threads, in each process that computes with several. What
+    the user has said of waiting is left alone.
     """
+    if not WAITING.items() <= os.environ.items():
+        return
     threading.Thread(target=_give_way, name="give way", daemon=True).start()
 
 
