@@ -90,14 +90,14 @@ class Workers(Generic[Item, Result]):
             initializer=_start_worker,
             initargs=(self._function,),
         )
-        try:
-            with _no_interrupts():
-                self._pool.submit(os.getpid)
-        except BrokenProcessPool:
-            raise WorkerDied(_DEATH) from None
-        except BaseException:
-            _kill_children()  # some have started, and would wait for ever
-            raise
+        with contextlib.ExitStack() as failing:
+            failing.callback(_kill_children)  # those that have started would wait for ever
+            try:
+                with _no_interrupts():
+                    self._pool.submit(os.getpid)
+            except BrokenProcessPool:
+                raise WorkerDied(_DEATH) from None
+            failing.pop_all()
 
     def __enter__(self) -> Self:
         return self
