@@ -13,10 +13,9 @@ from nmt.data.blocks import Rows
 from nmt.data.cleaning import KEPT, Cleaner
 from nmt.data.corpus import ParallelText
 from nmt.data.decoding import BlockDecoder
-from nmt.data.encode import tagged
 from nmt.data.manifest import FileRecord
 from nmt.data.sampling import SampleCleaner, sample_blocks
-from nmt.data.sources import FileSurvey, SourceText
+from nmt.data.sources import DrawnLines, FileSurvey, SourceText
 from nmt.data.workers import map_in_order
 from nmt.errors import DataError
 
@@ -28,7 +27,7 @@ class DrawnPairs:
     """Pairs of the training text that become valid."""
 
     source: SourceText
-    """Their text, with the tags of the texts that they were drawn from."""
+    """Their text."""
     numbers: tuple[Rows, ...]
     """Of each training text, the lines that were drawn (from 1)."""
 
@@ -68,17 +67,19 @@ def draw_pairs(
     pairs = list(found.items())
     chosen = np.random.default_rng((seed, size)).choice(len(pairs), size, replace=False)
     drawn = [pairs[at] for at in np.sort(chosen).tolist()]
-    src = [line for (pair, at) in drawn for line in tagged([pair[0]], texts[at[0]].tag)]
-    tgt = [pair[1] for pair, _ in drawn]
+    src, tgt = ([pair[side] for pair, _ in drawn] for side in (0, 1))
+    tags = tuple(texts[corpus].tag for _, (corpus, _) in drawn)
     numbers = [
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return DrawnPairs(_as_source(src, tgt, decode), tuple(numbers))
+    return DrawnPairs(_as_source(src, tgt, tags, decode), tuple(numbers))
 
 
-def _as_source(src: Sequence[str], tgt: Sequence[str], decode: BlockDecoder) -> SourceText:
-    encoding = decode.encoding.name if decode.encoding.by_line else "utf-8"
+def _as_source(
+    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], decode: BlockDecoder
+) -> SourceText:
+    encoding = decode.encoding.line_codec
     names = [f"valid.{lang}" for lang in decode.langs]
     raw = [b"".join(f"{line}\n".encode(encoding) for line in lines) for lines in (src, tgt)]
     surveys = [
@@ -94,4 +95,4 @@ def _as_source(src: Sequence[str], tgt: Sequence[str], decode: BlockDecoder) -> 
         for name, content in zip(names, raw, strict=True)
     ]
     text = ParallelText("drawn from train", Path(names[0]), Path(names[1]))
-    return SourceText(text, surveys[0], surveys[1], drawn=(raw[0], raw[1]))
+    return SourceText(text, surveys[0], surveys[1], drawn=DrawnLines(raw[0], raw[1], tags))

@@ -53,7 +53,9 @@ class BlockEncoder:
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
         judged = time.process_time()
-        src_rows, tgt_rows = self.encode(tagged(src_lines, self.tags[block.corpus]), tgt_lines)
+        src_rows, tgt_rows = self.encode(
+            [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines
+        )
         encoded = time.process_time()
         by_length = self.cleaner.judge_lengths(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
@@ -88,6 +90,6 @@ class BlockEncoder:
         return hashes if self.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
 
 
-def tagged(lines: list[str], tag: str) -> list[str]:
-    """Return the lines with a tag before each of them, as a user would type it."""
-    return [f"{tag} {line}" for line in lines] if tag else lines
+def tagged(line: str, tag: str) -> str:
+    """Return the line with a tag before it, as a user would type it."""
+    return f"{tag} {line}" if tag else line

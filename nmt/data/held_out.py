@@ -63,7 +63,7 @@ class HeldOutText:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(atomic_writer(path)) for path in paths]
             for block, src, tgt in _read(self.source, encoder.decode):
-                src_lines = tagged(src.lines, self.source.tag)
+                src_lines = list(map(tagged, src.lines, self.source.tags(block)))
                 rows = encoder.encode(src_lines, tgt.lines)
                 for path, side in zip(
                     (self.source.text.src, self.source.text.tgt), rows, strict=True

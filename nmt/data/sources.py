@@ -42,6 +42,16 @@ class FileSurvey:
 
 
 @dataclass(frozen=True)
+class DrawnLines:
+    """Lines that are in no file, but were drawn from other texts."""
+
+    src: bytes
+    tgt: bytes
+    tags: tuple[str, ...]
+    """Of the text that each line was drawn from."""
+
+
+@dataclass(frozen=True)
 class SourceText:
     """A parallel text whose two sides have as many lines as each other."""
 
@@ -52,8 +62,8 @@ class SourceText:
     """How often an epoch visits each of its pairs."""
     tag: str = ""
     """What is put before each of its source lines."""
-    drawn: tuple[bytes, bytes] | None = None
-    """All of its lines, where it is in no file but was drawn from other texts."""
+    drawn: DrawnLines | None = None
+    """All of its lines, if it is in no file."""
 
     @property
     def lines(self) -> int:
@@ -67,10 +77,14 @@ class SourceText:
     def records(self) -> tuple[FileRecord, FileRecord]:
         return self.src.record, self.tgt.record
 
+    def tags(self, block: Block) -> Sequence[str]:
+        """Return what is put before each source line of a block that was read."""
+        return self.drawn.tags if self.drawn is not None else [self.tag] * block.lines
+
     def read(self, encoding: Encoding, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError where they are not what they were before."""
         if self.drawn is not None:
-            yield Block(corpus, 1, self.lines, *self.drawn)
+            yield Block(corpus, 1, self.lines, self.drawn.src, self.drawn.tgt)
             return
         lines = start - 1
         for block in read_blocks(self.text, encoding, corpus=corpus, start=start):
@@ -174,7 +188,7 @@ def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) ->
     sha256, size, told = hashlib.sha256(), 0, 0
     lines = text_bytes = 0
     last = b""
-    own, utf8 = _Validity(encoding.name if encoding.by_line else "utf-8"), _Validity("utf-8")
+    own, utf8 = _Validity(encoding.line_codec), _Validity("utf-8")
 
     def watch(content: bytes) -> None:
         nonlocal size

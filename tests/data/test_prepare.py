@@ -820,6 +820,20 @@ def test_drawn_pairs_are_in_the_encoding_of_the_text(
     assert len(folder.train) == 35
 
 
+def test_the_source_of_a_drawn_pair_is_kept_out_of_train_whatever_its_tag(
+    options: PrepareOptions, tmp_path: Path
+) -> None:
+    sources = [f"the old red house under the green tree, {'i' * n}" for n in range(1, 21)]
+    twice = [(src, f"{word} {src[::-1]}") for word in ("eins", "zwei") for src in sources]
+    train = write(tmp_path, "m", twice)
+    options = dataclasses.replace(options, train=(train,), valid=None, tags={train: "<日>"})
+    # The tag is none of the text's encoding.
+    folder = prepare(changed(options, encoding="cp1252", valid_lines=5, vocab_size=310))
+    lines = folder.valid_text[0].read_text("utf-8").splitlines()
+    assert all(line.startswith("<日> the old red house") for line in lines)
+    assert not set(lines) & {text_of(folder, n)[0] for n in range(len(folder.train))}
+
+
 def test_more_valid_lines_than_can_be_drawn_are_refused(options: PrepareOptions) -> None:
     drawn = dataclasses.replace(options, valid=None)
     with pytest.raises(DataError, match="--valid-lines 61: of 60 training pairs only 60 are"):
