@@ -8,14 +8,15 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from nmt.errors import DataError, UsageError
 
-_SLICE = 1 << 14  # bytes at a time: a megabyte of them may become gigabytes of text
+_SLICE = 1 << 12  # bytes decompressed at a time: a megabyte may become gigabytes of text
+_PIECE = 1 << 20  # bytes of text after which it is passed on
 
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 """What reading raises where the bytes are not what they should be."""
@@ -74,9 +75,9 @@ class Decompressor:
         self._file: Any = None  # that has begun and not ended
         self._is_empty = True
 
-    def feed(self, block: bytes) -> bytes:
-        """Take bytes, and return the text that can be made of them so far; see `DAMAGE`."""
-        parts = []
+    def feed(self, block: bytes) -> Iterator[bytes]:
+        """Take bytes, and yield the text that can be made of them so far; see `DAMAGE`."""
+        parts: list[bytes] = []
         for start in range(0, len(block), _SLICE):
             rest = block[start : start + _SLICE]
             while rest:
@@ -89,7 +90,10 @@ class Decompressor:
                 rest = self._file.unused_data
                 if self._file.eof:
                     self._file = None
-        return b"".join(parts)
+            if sum(map(len, parts)) >= _PIECE:
+                yield b"".join(parts)
+                parts = []
+        yield b"".join(parts)
 
     def _decompress(self, block: bytes) -> bytes:
         try:

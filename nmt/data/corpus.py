@@ -121,10 +121,8 @@ def _read(
     with path.open("rb") as file:
         while block := file.read(_CHUNK_BYTES):
             watch(block)
-            if made := text.feed(block):
-                yield made
-    if rest := text.feed(b"", final=True):
-        yield rest
+            yield from text.feed(block)
+    yield from text.feed(b"", final=True)
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -217,30 +215,37 @@ class TextStream:
         self._decompressor: Decompressor | None = None
         self._decoder: codecs.IncrementalDecoder | None = None
 
-    def feed(self, block: bytes, *, final: bool = False) -> bytes:
-        """Take bytes, the last ones with `final`, and return the text that can be made so far.
+    def feed(self, block: bytes, *, final: bool = False) -> Iterator[bytes]:
+        """Take bytes, the last ones with `final`, and yield the text that can be made so far.
+
+        It comes in pieces, none of them empty, because a few bytes may become much text.
 
         Raises:
             DataError: if the compressed file is damaged, or the text not valid.
         """
         block = self._file.feed(block, final=final)
-        if self._file.kind:
-            block = self._decompressed(block, self._file.kind, final=final)
-        text = self._text.feed(block, final=final)
+        kind = self._file.kind
+        for piece in self._decompressed(block, kind, final=final) if kind else [block]:
+            if text := self._decoded(piece):
+                yield text
+        if final and (text := self._decoded(b"", final=True)):
+            yield text
+
+    def _decoded(self, piece: bytes, *, final: bool = False) -> bytes:
+        text = self._text.feed(piece, final=final)
         return self._transcoded(text, self._text.kind, final=final) if self._text.kind else text
 
-    def _decompressed(self, block: bytes, kind: str, *, final: bool) -> bytes:
+    def _decompressed(self, block: bytes, kind: str, *, final: bool) -> Iterator[bytes]:
         try:
             if self._decompressor is None:
                 self._decompressor = Decompressor(kind)
-            text = self._decompressor.feed(block)
+            yield from self._decompressor.feed(block)
             if final:
                 self._decompressor.finish()
         except DAMAGE as error:
             raise DataError(
                 f"{self._name}: cut short or damaged ({error}); fetch or compress it again"
             ) from None
-        return text
 
     def _transcoded(self, text: bytes, codec: str, *, final: bool) -> bytes:
         if self._decoder is None:

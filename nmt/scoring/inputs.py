@@ -159,8 +159,8 @@ def _stream_stdin() -> Iterator[str]:
 
     def chunks() -> Iterator[bytes]:
         while block := sys.stdin.buffer.read(_CHUNK_BYTES):
-            yield text.feed(block)
-        yield text.feed(b"", final=True)
+            yield from text.feed(block)
+        yield from text.feed(b"", final=True)
 
     yield from _decode(split_lines(chunks()), encoding, "stdin", "expected UTF-8")
 

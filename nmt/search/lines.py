@@ -154,6 +154,6 @@ def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[byt
             block = os.read(descriptor, _BLOCK)
         except BlockingIOError:  # it does not block, and another process was faster
             continue
-        yield text.feed(block, final=not block)
+        yield from text.feed(block, final=not block)
         if not block:
             return

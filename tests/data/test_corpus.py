@@ -211,6 +211,15 @@ def test_an_onlooker_sees_all_bytes_of_the_file_itself(tmp_path: Path) -> None:
     assert (bytes(seen), text) == (content, b"a\nb\n" * 9000 + b"c")
 
 
+def test_a_small_file_of_much_text_is_read_in_pieces(tmp_path: Path) -> None:
+    size = 1 << 26
+    path = tmp_path / "text.en.gz"
+    path.write_bytes(gzip.compress(b"a\n" * (size // 2)))
+    pieces = [len(piece) for piece in read_chunks(path, UTF8)]
+    assert sum(pieces) == size
+    assert max(pieces) < size // 8
+
+
 def test_a_file_that_is_given_for_a_prefix_is_told(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("a\n")
     with pytest.raises(
