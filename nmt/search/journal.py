@@ -120,7 +120,8 @@ class Journal:
             if self._is_complete(text()):
                 return None
             return self.begin_again(text)
-        rest = self._rest(text())
+        # Without a line translated by the kernel that is noted, any other will do.
+        rest = self._rest(text()) if self.reached.input_bytes else None
         return self.begin_again(text) if rest is None else rest
 
     def begin_again(self, text: Callable[[], Chunks]) -> Chunks:

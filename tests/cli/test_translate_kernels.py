@@ -96,6 +96,21 @@ def test_a_job_goes_on_by_its_kernel_and_begins_again_where_that_is_missing(
     assert ("going on behind line 6" in resumed.stderr) != is_lost
 
 
+def test_a_job_that_was_killed_before_its_first_line_needs_no_kernel(
+    nmt: Nmt, model_file: Path, tmp_path: Path, faster: Callable[[str], None]
+) -> None:
+    (tmp_path / "in").write_text(TEXT)
+    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in", "--output"]
+    faster("own")
+    assert nmt(*words, tmp_path / "out").status == 0
+    journal = tmp_path / ".out.journal"
+    header = json.loads(journal.read_text().splitlines()[0]) | {"kernel": "elsewhere"}
+    journal.write_text(json.dumps(header) + "\n")
+    (tmp_path / "out").unlink()
+    again = nmt(*words, tmp_path / "out")
+    assert (again.status, kernel_of(tmp_path / "out")) == (0, "own")
+
+
 def test_a_new_file_is_translated_by_the_kernel_at_work(
     nmt: Nmt,
     model_file: Path,
