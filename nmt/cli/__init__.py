@@ -149,8 +149,14 @@ def _run() -> int:
         if message:  # without one, typer has printed the help
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"
-            thousands = [re.fullmatch(r"(?:--[\w-]+=)?(\d+)[kK]", word) for word in sys.argv]
-            hint = next((f"; write {found[1]}000" for found in thousands if found), "")
-            console.error(f"{' '.join(message.split())}{hint} (see `{command} --help`)")
+            said = " ".join(message.split())
+            console.error(f"{said}{_hint(said)} (see `{command} --help`)")
         return EXIT_USAGE
     return status if isinstance(status, int) else EXIT_DONE
+
+
+def _hint(message: str) -> str:
+    """Return what to write for 32k, if that is the value that was refused."""
+    option = re.match(r"Invalid value for '(--[\w-]+)'", message)
+    found = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
+    return f"; write {found[1]}000" if found else ""

@@ -129,3 +129,12 @@ def test_what_people_write_is_understood(
     answer = nmt(*words)
     assert (answer.status, answer.stdout) == (2, "")
     assert message in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "100k", "--foo"), ("translate", "5k", "--beam-size", "two")]
+)
+def test_a_name_with_a_k_is_no_number(nmt: Callable[..., Any], words: tuple[str, ...]) -> None:
+    answer = nmt(*words)
+    assert answer.status == 2
+    assert "; write" not in answer.stderr
