@@ -75,7 +75,8 @@ def exit_status(command: Callable[[], None]) -> int:
         return EXIT_STOPPED
     except BrokenPipeError:
         # The reader has seen enough (`| head`), and nothing more can be said there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         console.error(describe(error))
         return EXIT_FAILED

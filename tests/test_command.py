@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,22 @@ def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, c
     done = subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
     assert (tmp_path / "output").read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("closed", ["", ">&-"])
+def test_a_reader_who_has_seen_enough_is_no_failure(closed: str) -> None:
+    script = (
+        "import os\n"
+        "from nmt.command import run\n"
+        "def main():\n"
+        "    reading, writing = os.pipe()\n"
+        "    os.close(reading)\n"
+        "    os.write(writing, b'data')\n"
+        "run(main)\n"
+    )
+    shell = f"{shlex.join([sys.executable, '-c', script])} {closed}"
+    done = subprocess.run(shell, shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_full_disk_is_called_so_also_where_the_system_names_no_file() -> None:
