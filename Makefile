@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What pip is asked for; README.md tells of builds.
+# What pip is asked for. README.md says how to choose a build.
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help

@@ -1,4 +1,9 @@
-"""README.md is true: its tables are those of the code, and its tour runs as it is written."""
+"""The manual is true: its commands, links, paths and presets exist, and its shell blocks run.
+
+The manual is README.md, a README in each folder of nmt/, those of the examples, and that of the
+benchmarks. `sh` and `python` blocks of nmt's own pages run as they are written; other blocks show
+output, or commands for other machines, and of those only the options are checked.
+"""
 
 from __future__ import annotations
 
@@ -8,96 +13,220 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nmt.config import TrainingConfig, resolve_recipe, resumable_keys
-from nmt.config_text import explanation
+import pytest
+import typer
+from toy_training import pairs, prepare_toy, write_text
+
+from nmt.cli import COMMANDS, application
+from nmt.config import TrainingConfig, resumable_keys
 from nmt.data.rules import RULES
 from nmt.model_config import MODEL_CONFIGS
-from nmt.models.presets import FAMILIES, preset_values
-from nmt.models.registry import count_parameters
+from nmt.models.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SHELL_BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+README = ROOT / "README.md"
+CHAPTERS = sorted(ROOT.glob("nmt/*/README.md"))
+MANUAL = [
+    *(README, *CHAPTERS, ROOT / "tests/benchmarks/README.md"),
+    *sorted(ROOT.glob("examples/*/*.md")),
+]
+
+CONFIGS: list[type[Any]] = [TrainingConfig, *MODEL_CONFIGS.values()]
+KEYS = {field.name for config in CONFIGS for field in dataclasses.fields(config)}
+
+# What stands in the shell for `nmt`: small models, few updates, and few subwords of little text.
+SHORT = f"""
+nmt() {{
+  case $1 in
+    train) set -- "$@" --model transformer_tiny --max-updates 6 --precision fp32 \\
+      --batch-tokens 200 --set save_every=2 --set validate_every=2 --set keep_best=2 ;;
+    prepare) case $* in *--vocab-size\\ 37000*) set -- "$@" --vocab-size 345 ;; esac ;;
+  esac
+  {shlex.quote(sys.executable)} -m nmt "$@"
+}}
+"""
 
 
-def config_table() -> str:
-    rows = ["| key | default | what it is |", "|---|---:|---|"]
-    sections: dict[str, Any] = {
-        f"[model]** of `{name}`": cls for name, cls in MODEL_CONFIGS.items()
-    }
-    for section, cls in (sections | {"[training]**": TrainingConfig}).items():
-        rows.append(f"| **{section} | | |")
-        for spec in dataclasses.fields(cls):
-            default = str(spec.default).lower() if spec.default in (True, False) else spec.default
-            rows.append(f"| `{spec.name}` | {default} | {explanation(spec)} |")
-    return "\n".join(rows)
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def models_table() -> str:
-    rows = ["| preset | what it is | parent and what differs | parameters |", "|---|---|---|---:|"]
-    for title, family in FAMILIES.items():
-        rows.append(f"| **{title}** | | | |")
-        for name, preset in family.items():
-            model = resolve_recipe(name, preset.architecture, [(name, preset_values(name))]).model
-            count = count_parameters(preset.architecture, model, 37_000, 37_000)
-            changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
-            parent = f"`{preset.parent}`" if preset.parent else "class defaults"
-            differs = f"{parent}: {changes}" if changes else parent
-            rows.append(f"| `{name}` | {preset.summary} | {differs} | {count / 1e6:.1f}M |")
-    return "\n".join(rows)
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_the_readme_holds_every_value_of_the_configuration() -> None:
-    assert config_table() in README
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words after `nmt` of every command, in blocks and in running text."""
+    lines = [
+        line
+        for block in re.findall(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    inline = re.findall(r"`(nmt [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines += [re.sub(r"(--[\w-]+)$", r"\1 VALUE", line) for line in inline]
+    for line in lines:
+        if not re.search(rf"(^|[\s|])nmt ({'|'.join(COMMANDS)})\b", line):
+            continue
+        words = list(shlex.shlex(line, posix=True, punctuation_chars="|<>&"))
+        for start in (at for at, word in enumerate(words) if word == "nmt"):
+            if words[start + 1 : start + 2] and words[start + 1] in COMMANDS:
+                yield list(
+                    itertools.takewhile(lambda word: word[0] not in "|<>&", words[start + 1 :])
+                )
 
 
-def test_the_readme_holds_the_registry() -> None:
-    assert models_table() in README
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_the_readme_names_what_may_change_on_resuming() -> None:
-    assert ", ".join(f"`{key}`" for key in sorted(resumable_keys())) in README
+@pytest.mark.parametrize("page", MANUAL, ids=named)
+def test_every_option_of_every_command_exists(page: Path) -> None:
+    known = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
+    for name, *arguments in commands(page.read_text(encoding="utf-8")):
+        context = known[name].context_class(known[name], info_name=name)
+        values, _, _ = known[name].make_parser(context).parse_args(list(arguments))
+        assert {one.partition("=")[0] for one in values.get("assignments") or ()} <= KEYS
 
 
-def test_the_readme_names_every_cleaning_rule() -> None:
-    assert all(f"`{rule}`" in README for rule in RULES)
+def test_commands_are_found_in_blocks_and_text() -> None:
+    block = "```sh\nA=1 nmt translate run \\\n --sample < a | nmt score -\n```"
+    text = f"See `nmt data data --rejects`.\n{block}"
+    assert list(commands(text)) == [
+        ["translate", "run", "--sample"],
+        ["score", "-"],
+        ["data", "data", "--rejects", "VALUE"],
+    ]
 
 
-def test_every_local_link_of_the_readme_leads_somewhere() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", MANUAL, ids=named)
+def test_every_local_link_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), anchor
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=named)
+def test_every_path_and_preset_that_is_named_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:nmt|tests|examples)/[\w./]+)`", text):
+        assert (ROOT / path).exists(), path
+    named_presets = re.findall(r"\b(?:transformer|conv_seq2seq|rnn_attention)_\w+", text)
+    assert not set(named_presets) - PRESETS.keys()
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 250
+
+
+def test_the_manual_names_what_may_change_on_resuming() -> None:
+    page = (ROOT / "nmt/training/README.md").read_text(encoding="utf-8")
+    assert ", ".join(f"`{key}`" for key in sorted(resumable_keys())) in page
+
+
+def test_the_manual_names_every_cleaning_rule() -> None:
+    page = (ROOT / "nmt/prepare/README.md").read_text(encoding="utf-8")
+    assert all(f"`{rule}`" in page for rule in RULES)
+
+
+def run_script(script: str, folder: Path) -> str:
+    """Run a script of bash in a folder, short of time; return stdout."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", SHORT + script],
+        cwd=folder,
+        capture_output=True,
+        check=False,
+        text=True,
+        env=os.environ | {"NMT_DATA": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def captions(real_text: Callable[[str], Path], folder: Path) -> None:
+    """Copy the beginning of Multi30k to a folder."""
+    (folder / "multi30k").mkdir()
+    for path in real_text("multi30k").glob("*.gz"):
+        length = 6_000 if path.name.startswith("train") else 60
+        with gzip.open(path) as file, gzip.open(folder / "multi30k" / path.name, "w") as part:
+            part.writelines(itertools.islice(file, length))
+
+
+def tour_and_jobs() -> tuple[str, str]:
+    """Return the commands of the tour, and those of the common jobs after it."""
+    tour, jobs = README.read_text(encoding="utf-8").split("\n## Common jobs\n")
+    assert "nmt train" in "".join(blocks(tour, "sh"))
+    return "\n".join(blocks(tour, "sh")), "\n".join(blocks(jobs, "sh"))
 
 
 def test_the_tour_runs_as_it_is_written(real_text: Callable[[str], Path], tmp_path: Path) -> None:
     """Every command of the tour, with text and training cut short, in an empty folder."""
-    text = real_text("multi30k")
-    (tmp_path / "multi30k").mkdir()
-    for path in text.glob("*.gz"):
-        length = 6_000 if path.name.startswith("train") else 60
-        with gzip.open(path) as file, gzip.open(tmp_path / "multi30k" / path.name, "w") as part:
-            part.writelines(itertools.islice(file, length))
-    tour = "\n".join(block for block in SHELL_BLOCKS if "nmt " in block and "make" not in block)
-    assert "nmt train" in tour
-    # The last checkpoints of the short run take the place of those of the long one.
-    short = re.sub(r"--max-updates \d+", "--max-updates 6", tour)
-    # On a CPU without bf16 instructions, six updates in it take minutes.
-    short = short.replace("--precision bf16", "--precision fp32")
-    short = re.sub(r"(save_every|validate_every)=\d+", r"\1=2", short)
-    script = f'nmt() {{ {shlex.quote(sys.executable)} -m nmt "$@"; }}\n{short}'
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        text=True,
-        env=os.environ | {"NMT_DATA": str(tmp_path)},
+    captions(real_text, tmp_path)
+    assert "BLEU" in run_script(tour_and_jobs()[0], tmp_path)
+
+
+@pytest.mark.slow  # a minute or two
+def test_the_common_jobs_run_after_the_tour(
+    real_text: Callable[[str], Path], tmp_path: Path
+) -> None:
+    captions(real_text, tmp_path)
+    answer = run_script("\n".join(tour_and_jobs()), tmp_path)
+    assert "approximate randomisation" in answer
+    run_python(README, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data, models and texts that the chapters' commands are about."""
+    folder = tmp_path_factory.mktemp("manual")
+    prepare_toy(folder)
+    corpora = ("europarl", "paracrawl", "backtranslated", "news", "news-valid", "test")
+    for seed, name in enumerate(corpora):
+        write_text(folder, name, pairs(40, seed=seed))
+    for name in ("newstest2013", "newstest2014"):
+        write_text(folder, name, pairs(20, seed=9))
+    for name in ("output", "new", "old", "other"):
+        shutil.copy(folder / "news.de", folder / f"{name}.de")
+    lines = (folder / "test.de").read_text().splitlines()
+    (folder / "all.tsv").write_text("".join(f"-\t{line}\n" for line in lines))
+    (folder / "archive.en.gz").write_bytes(gzip.compress((folder / "news.en").read_bytes()))
+    shutil.copy(folder / "news.en", folder / "paragraphs.en")
+    (folder / "incoming").mkdir()
+    shutil.copy(folder / "news.en", folder / "incoming")
+    run_script(
+        "nmt train data --out run --set dropout=0.3\n"
+        "nmt average run --last 2 --out averaged.safetensors\n"
+        "for name in small big right-to-left; do cp -r run $name; done",
+        folder,
     )
-    assert done.returncode == 0, done.stderr
-    assert "BLEU" in done.stdout
+    return folder
+
+
+def run_python(page: Path, folder: Path) -> None:
+    for block in blocks(page.read_text(encoding="utf-8"), "python"):
+        subprocess.run([sys.executable, "-c", block], cwd=folder, check=True)
+
+
+@pytest.mark.slow  # half a minute each: most commands load torch
+@pytest.mark.parametrize("page", CHAPTERS, ids=named)
+def test_the_commands_of_a_chapter_run_as_they_are_written(
+    page: Path, workspace: Path, tmp_path: Path
+) -> None:
+    if "nmt export ctranslate2" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("ctranslate2")
+    folder = shutil.copytree(workspace, tmp_path / "here")
+    if page.parent.name in ("prepare", "training"):  # which make them
+        shutil.rmtree(folder / ("data" if page.parent.name == "prepare" else "run"))
+    run_script("\n".join(blocks(page.read_text(encoding="utf-8"), "sh")), folder)
+    run_python(page, folder)

@@ -36,7 +36,7 @@ def render_n_best(number: int, translation: Translation) -> list[str]:
 
 
 def render_json(number: int, translation: Translation) -> list[str]:
-    """Return a JSON object of all that is known, in one line; the README states its schema."""
+    """Return one line of JSON with all that is known; nmt/translate/README.md has its keys."""
     content = {"line": number} | _fields(translation)
     if translation.others:
         content["others"] = [_fields(other) for other in translation.others]

@@ -224,8 +224,8 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], abs=1e-5)
 
 
-def test_the_readme_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+def test_the_manual_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
+    readme = (Path(__file__).parents[2] / "nmt/scoring/README.md").read_text(encoding="utf-8")
     functions = re.findall(r"^(?:best|reverse)\(\) \{ .*?; \}$", readme, re.DOTALL | re.MULTILINE)
     assert len(functions) == 2
 
