@@ -41,7 +41,9 @@ def draw_pairs(
     seed: int,
     workers: int,
 ) -> DrawnPairs:
-    """Draw `size` different pairs that the rules let through, each as likely as any other.
+    """Draw `size` different pairs that the rules let through.
+
+    Each line is as likely as any other, so a pair that stands there twice is likelier.
 
     Raises:
         DataError: there are not so many.

@@ -59,7 +59,7 @@ def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, s
     ]
     both = f"{text.src} and {text.tgt}"
     looks = [_other_language(side, lang) for _, side, lang in sides]
-    own = [primary_language(lang) for lang in langs]
+    own = [_language(lang) for lang in langs]
     are_foreign = [_is_foreign(side) for _, side, _ in sides]
     if looks == own[::-1] or all(are_foreign):
         found.append(f"{both}: the two sides seem to be swapped")
@@ -138,9 +138,15 @@ def _subword_marks(side: TextSide) -> Iterator[str]:
             yield mark
 
 
+def _language(lang: str) -> str:
+    """Return a language as `_FREQUENT_WORDS` names it."""
+    primary = primary_language(lang)
+    return "nb" if primary == "no" else primary
+
+
 def _other_language(side: TextSide, lang: str) -> str:
     """Return the language that a side's frequent words are of; empty if it may be its own."""
-    own = primary_language(lang).replace("no", "nb")
+    own = _language(lang)
     if own not in _FREQUENT_WORDS:
         return ""
     lines = side.lines[:: max(1, len(side.lines) // _WORD_LINES)]

@@ -21,6 +21,7 @@ TEXT = ParallelText("t", Path("t.en"), Path("t.de"))
 WORDS = {
     "en": "the house of a man and the river in which you have to be with it is red",
     "de": "das Haus von einem Mann und der Fluss in dem du mit ihm zu sein hast ist rot",
+    "nb": "huset av en mann og elva som du har til å være med ham i det er ikke rødt",
     "ru": "дом человека и река в которой ты с ним что не на по это но красный",
 }
 
@@ -37,7 +38,7 @@ def side(lines: list[str], lang: str) -> TextSide:
 
 _NUMBERS = random.Random(4)
 LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
-EN, DE, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
+EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
 
 
 def found(src: list[str], tgt: list[str], langs: str = "en de") -> list[str]:
@@ -47,6 +48,7 @@ def found(src: list[str], tgt: list[str], langs: str = "en de") -> list[str]:
 
 def test_good_text_and_text_of_unknown_languages_are_not_warned_of() -> None:
     assert found(EN, DE) == []
+    assert found(EN, NB, "en no") == []
     assert found(EN, RU, "eng rus_Cyrl") == []
     assert found(EN, DE, "xx yy") == []
     assert found(EN[:20], DE[5:25]) == []  # too few to tell
@@ -71,6 +73,7 @@ def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told() -> No
     ("src", "tgt", "langs", "message"),
     [
         (DE, EN, "en de", "t.en and t.de: the two sides seem to be swapped"),
+        (NB, EN, "en no", "t.en and t.de: the two sides seem to be swapped"),
         (RU, EN, "en ru", "t.en and t.de: the two sides seem to be swapped"),
         (DE, DE, "en de", "t.en looks like de, and is to be en"),
         (EN, RU, "en de", "t.de looks like ru, and is to be de"),
