@@ -23,7 +23,7 @@ _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
 
 def choose_kernel(models: Sequence[TranslationModel], precision: str) -> Choice:
     """Return the fastest kernel for the weights of some models (see `choose`)."""
-    weights = (weight for model in models for weight in _multiplied(model))
+    weights = (weight for model in models for weight in multiplied(model))
     return choose(((len(weight), weight.shape[1]) for weight in weights), precision)
 
 
@@ -42,15 +42,15 @@ def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> 
     """
     packer = KERNELS[precision][kernel or choose_kernel([model], precision).kernel]
     embeddings = _weights_of(model, _LOOKED_UP)
-    for weight in list(_multiplied(model)):
+    for weight in list(multiplied(model)):
         use_packed(weight, packer(weight.detach()))
         if id(weight) not in embeddings and weight is not model.output_projection:
             # Of its shape, but of one number that spoils what it would be used for.
             weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
 
 
-def _multiplied(model: TranslationModel) -> Iterator[nn.Parameter]:
-    """Yield the matrices by which the model multiplies through `linear`."""
+def multiplied(model: TranslationModel) -> Iterator[nn.Parameter]:
+    """Yield the matrices by which the model multiplies through `linear`, tied ones once."""
     others = _weights_of(model, (*_LOOKED_UP, nn.RNNBase))
     for weight in model.parameters():
         if weight.dim() == 2 and (id(weight) not in others or weight is model.output_projection):

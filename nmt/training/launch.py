@@ -17,10 +17,10 @@ from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.allocator import keep_freed_memory
 from nmt.models.device import choose_device
-from nmt.models.embeddings import TokenEmbedding
 from nmt.models.linear import fastest_library, use_library
 from nmt.models.model_file import model_checksum
 from nmt.models.out_of_memory import memory_errors
+from nmt.models.packed_weights import multiplied
 from nmt.models.registry import build_model
 from nmt.models.shapes_only import shapes_only
 from nmt.training import checkpoint
@@ -153,12 +153,7 @@ def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device
         model = build_model(
             recipe.architecture, recipe.model, len(data.src_vocabulary), len(data.tgt_vocabulary)
         )
-    looked_up = {id(one.weight) for one in model.modules() if isinstance(one, TokenEmbedding)}
-    weights = Counter(
-        (len(one), one.shape[1])
-        for one in model.parameters()  # tied ones once
-        if one.dim() == 2 and (one is model.output_projection or id(one) not in looked_up)
-    )
+    weights = Counter((len(weight), weight.shape[1]) for weight in multiplied(model))
     rows = config.micro_batch_tokens or CPU_TOKENS[config.precision]
     return fastest_library(weights, min(rows, -(-config.batch_tokens // ranks.world_size)))
 

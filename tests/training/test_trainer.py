@@ -362,6 +362,9 @@ def test_the_shapes_that_are_timed_are_those_of_the_model(
     # attention to the memory; its keys and values, which are as many; the tied embedding.
     weights = {(96, 32): 2, (64, 32): 3, (32, 64): 2, (32, 32): 4, (345, 32): 1}
     assert timed == [(weights, 120)]
+    # Learned positions are looked up, not multiplied by.
+    train(data, tmp_path / "learned", matmul="auto", max_updates=1, positions="learned")
+    assert timed.pop() == (weights, 120)
     train(data, tmp_path / "bf16", matmul="auto", max_updates=1, precision="bf16")
     assert len(timed) == 1  # where only products of fp32 have a choice
 
