@@ -22,16 +22,18 @@ def find_files(
             replace.
 
     Raises:
-        UsageError: if there is nothing to read, or no place to write to.
+        UsageError: if an input has no files, or there is no place to write to.
         DataError: if the only file to read does not exist.
     """
     if "-" in inputs:
         raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
     if output == "-":
         raise UsageError("--output - : leave it out to write to stdout, or name the file ./-")
-    sources = [source for given in inputs for source in _expanded(given)]
-    if inputs and not sources:
-        raise UsageError(f"--input {' '.join(inputs)}: there are no files")
+    expanded = {given: _expanded(given) for given in inputs}
+    for given, found in expanded.items():
+        if not found:
+            raise UsageError(f"--input {given}: there are no files")
+    sources = [source for given in inputs for source in expanded[given]]
     if sources != [Path(given) for given in inputs[:1]]:
         return _several(sources, output, also_read)
     if sources and not sources[0].exists():

@@ -301,6 +301,8 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--workers", str(most_workers() + 1)], 2, f"must be at most {most_workers()}; this"),
         (["--deadline", "06:30"], 2, "--deadline needs --input and --output with files"),
         (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: there are no files"),
+        # Also where there are others.
+        (["--input", __file__, "--input", "/nowhere/*"], 2, "--input /nowhere/*: there are no"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_status(
