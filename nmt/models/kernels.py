@@ -107,10 +107,11 @@ def _small_factors() -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
+    usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
     packers = {
-        kernel: packer
-        for kernel, packer in KERNELS[precision].items()
-        if is_usable(kernel, precision)
+        kernel: KERNELS[precision][kernel]
+        for kernel in usable
+        if _IN_8_BITS.get(kernel) not in usable
     }
     with torch.inference_mode(), _one_thread():
         seconds = _race(packers, shapes)
@@ -147,7 +148,6 @@ def _time(products: Mapping[str, Product], x: Tensor) -> dict[str, float]:
     """Return the least of some measurements, which take turns, of all that are not hopeless."""
     first = {}
     for kernel, product in products.items():
-        product(x, None)  # at first a library makes ready what it needs
         first[kernel] = _seconds(product, x)
     calls = 1 + int(_ROUND_SECONDS / min(first.values()))
     rounds = [
@@ -167,6 +167,7 @@ def _is_hopeless(seconds: float, usual: float) -> bool:
 
 def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
     """Return how long a call takes this thread, not counting what others do meanwhile."""
+    product(x, None)  # others have been computed since, and have filled the caches
     started = time.thread_time()
     for _ in range(calls):
         product(x, None)
@@ -302,3 +303,6 @@ KERNELS: dict[str, dict[str, Packer]] = {
     },
 }
 """By precision and name; those that are about as fast as each other come by preference."""
+
+_IN_8_BITS = {"fbgemm-u7": "fbgemm-u8", "onednn-u7": "onednn-u8"}
+"""The same code with inputs of 8 bits: 7 are only for CPUs on which 8 overflow."""

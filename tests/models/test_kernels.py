@@ -124,6 +124,15 @@ def test_int8_that_is_slower_than_fp32_is_multiplied_in_fp32(
     assert choose(TINY_SHAPES, "int8") == choice
 
 
+def test_7_bits_are_not_taken_where_the_same_code_is_right_with_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "is_usable", lambda kernel, _: kernel in seconds)
+    seconds = {"fbgemm-u8": 0.5, "fbgemm-u7": 0.3, "torch": 1.0}
+    pretend(monkeypatch, seconds)
+    assert choose(TINY_SHAPES, "int8").kernel == "fbgemm-u8"
+
+
 def test_all_is_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     races: list[tuple[tuple[int, int], ...]] = []
 
