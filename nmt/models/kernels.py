@@ -39,9 +39,9 @@ Packer = Callable[[Tensor], Product]
 
 _LAYOUT_ROWS = 64  # for about so many rows oneDNN lays a weight out; it serves all numbers well
 
-_TIMED_ROWS = (4, 64)  # of a step for one line, and for a batch
+_TIMED_ROWS = (4, 256)  # of a step for one line, and for a batch
 _TIMED_SHAPES = 3
-_TIMED_ELEMENTS = 1 << 19  # of a weight; of a larger one, only its first rows are timed
+_TIMED_ELEMENTS = 1 << 17  # of a weight; of a larger one, only its first rows are timed
 _ROUNDS = 3
 _ROUND_SECONDS = 1e-4  # that a kernel is timed for at least in each of them
 
@@ -263,7 +263,8 @@ def _rounded_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _largest(x: Tensor) -> Tensor:
     """Return the largest absolute value of each row of x (..., i): (..., 1), above 0."""
-    return x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-30)
+    most, least = x.amax(dim=-1, keepdim=True), x.amin(dim=-1, keepdim=True)
+    return torch.maximum(most, least.neg_()).clamp_min_(1e-30)
 
 
 def _scaled(summed: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
