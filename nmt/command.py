@@ -7,6 +7,7 @@ or cron can tell what happened.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -73,14 +74,22 @@ def exit_status(command: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         console.warning("stopped; run the same command again")
         return EXIT_STOPPED
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`), and nothing more can be said there.
-        if sys.stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
+            # The reader has seen enough (`| head`), and nothing more can be said there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_DONE
         console.error(describe(error))
         return EXIT_FAILED
     except MemoryError:
         console.error("out of memory; make the batches smaller")
         return EXIT_FAILED
     return EXIT_DONE
+
+
+def _nobody_reads_stdout() -> bool:
+    if sys.stdout is None:
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import subprocess
 import sys
@@ -55,20 +56,44 @@ def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, c
     assert (tmp_path / "output").read_bytes() == b"data"
 
 
+def test_a_reader_who_has_seen_enough_is_no_failure() -> None:
+    script = (
+        "import sys\n"
+        "from nmt.command import run\n"
+        "def main():\n"
+        "    sys.stdin.read()\n"  # until the reader has gone
+        "    print('data', flush=True)\n"
+        "run(main)\n"
+    )
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+    ) as process:
+        os.close(writing)
+        os.close(reading)
+        assert process.communicate() == (None, b"")
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("closed", ["", ">&-"])
-def test_a_reader_who_has_seen_enough_is_no_failure(closed: str) -> None:
+def test_a_reader_of_another_pipe_that_leaves_is_a_failure(closed: str) -> None:
     script = (
         "import os\n"
         "from nmt.command import run\n"
+        "from nmt.files import naming\n"
         "def main():\n"
         "    reading, writing = os.pipe()\n"
         "    os.close(reading)\n"
-        "    os.write(writing, b'data')\n"
+        "    with naming('fifo'):\n"
+        "        os.write(writing, b'data')\n"
         "run(main)\n"
     )
     shell = f"{shlex.join([sys.executable, '-c', script])} {closed}"
     done = subprocess.run(shell, shell=True, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (1, b"nmt: error: fifo: Broken pipe\n")
 
 
 def test_a_full_disk_is_called_so_also_where_the_system_names_no_file() -> None:
