@@ -89,7 +89,6 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         name="nmt",
         help="Machine translation: text to shards, shards to a model, a model and text to text.",
         epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -132,18 +131,26 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    for argument in sys.argv[1:]:
+    words = sys.argv[1:]
+    for argument in words:
         option, equals, value = argument.partition("=")
         if not argument or (option.startswith("--") and equals and not value):
             given = option or "an argument"
             console.error(f"{given} is empty; give a value (has a variable of the shell none?)")
             return EXIT_USAGE
-    if not {"-h", "--help"}.isdisjoint(sys.argv):
+    if not words or not {"-h", "--help"}.isdisjoint(words):
         _fold_help()
-    named = [word for word in sys.argv[1:2] if word in COMMANDS]
+    named = [word for word in words[:1] if word in COMMANDS]
     try:
         with naming("stdout"):
-            status = application(named or COMMANDS)(standalone_mode=False, prog_name="nmt")
+            status = application(named or COMMANDS)(
+                words or ["--help"], standalone_mode=False, prog_name="nmt"
+            )
+    except SystemExit as leaving:
+        # So rich and typer end where a reader of help has seen enough; commands end otherwise.
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+        return EXIT_DONE
     except _ClickException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         if message:  # without one, typer has printed the help
@@ -151,6 +158,8 @@ def _run() -> int:
             command = context.command_path if context is not None else "nmt"
             said = " ".join(message.split())
             console.error(f"{said}{_hint(said)} (see `{command} --help`)")
+        return EXIT_USAGE
+    if not words:
         return EXIT_USAGE
     return status if isinstance(status, int) else EXIT_DONE
 

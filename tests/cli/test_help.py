@@ -36,6 +36,29 @@ def test_help_lists_every_command() -> None:
     assert not missing
 
 
+def test_without_words_the_same_help_says_what_is_missing(
+    nmt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    asked, unasked = nmt("--help"), nmt()
+    assert (asked.status, unasked.status) == (0, 2)
+    assert (unasked.stdout, unasked.stderr) == (asked.stdout, "")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("translate", "--help")])
+def test_a_reader_of_help_who_has_seen_enough_is_no_failure(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "nmt", *words],
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_shows_an_example(command: str) -> None:
     text = help_of(command)
