@@ -11,6 +11,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import select
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,14 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes `path` when it has been written whole."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         yield file
+
+
+def read_when_ready(descriptor: int, most_bytes: int) -> bytes:
+    """Return what comes next, b"" at the end; waits for it also where the descriptor does not."""
+    while True:
+        select.select([descriptor], [], [])
+        with contextlib.suppress(BlockingIOError):  # another process was faster
+            return os.read(descriptor, most_bytes)
 
 
 def megabytes(size: int) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from nmt import console
 from nmt.data.corpus import Encoding, TextStream, read_lines, split_lines
 from nmt.errors import DataError, UsageError
+from nmt.files import read_when_ready
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
@@ -158,7 +159,7 @@ def _stream_stdin() -> Iterator[str]:
     text = TextStream("stdin", encoding)
 
     def chunks() -> Iterator[bytes]:
-        while block := sys.stdin.buffer.read(_CHUNK_BYTES):
+        while block := read_when_ready(sys.stdin.fileno(), _CHUNK_BYTES):
             yield from text.feed(block)
         yield from text.feed(b"", final=True)
 

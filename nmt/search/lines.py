@@ -8,7 +8,6 @@ counted.
 from __future__ import annotations
 
 import math
-import os
 import select
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import BinaryIO
 from nmt.data.corpus import Encoding, TextStream
 from nmt.data.workers import PAUSE, Pause
 from nmt.errors import DataError
+from nmt.files import read_when_ready
 
 _BLOCK = 1 << 20  # bytes read at a time
 _PATIENCE = 0.05  # seconds without input after which a pool is answered
@@ -149,11 +149,7 @@ def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[byt
     while True:
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
             yield PAUSE
-            select.select([descriptor], [], [])
-        try:
-            block = os.read(descriptor, _BLOCK)
-        except BlockingIOError:  # it does not block, and another process was faster
-            continue
+        block = read_when_ready(descriptor, _BLOCK)
         yield from text.feed(block, final=not block)
         if not block:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -74,7 +73,10 @@ def refusal(nmt: Nmt, status: int, *words: str | Path) -> str:
 
 
 def from_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    reading, writing = os.pipe()
+    os.write(writing, text.encode())
+    os.close(writing)
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
 
 
 # ----------------------------------------------------------------------------- perplexity

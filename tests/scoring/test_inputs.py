@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from nmt.scoring.inputs import (
     check_plain,
     check_segments,
     language_of,
+    read_stdin,
     read_text,
     stream_together,
 )
@@ -100,6 +105,24 @@ def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
     files = [tmp_path / "one.sgm", tmp_path / "other.sgm"]
     with pytest.raises(DataError, match=r"segment 1 is a:1 in .*one.sgm, but a:2 in .*other.sgm"):
         stream_together(files, UTF_8)
+
+
+def test_a_stdin_that_does_not_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write() -> None:
+        with os.fdopen(writing, "wb", buffering=0) as stream:
+            for part in (b"ein", b"s\nzwei\n"):
+                time.sleep(0.1)
+                stream.write(part)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read_stdin().lines == ["eins", "zwei"]
+    writer.join()
 
 
 def test_stdin_is_one_text_alone() -> None:
