@@ -44,6 +44,7 @@ _TIMED_SHAPES = 3
 _TIMED_ELEMENTS = 1 << 17  # of a weight; of a larger one, only its first rows are timed
 _ROUNDS = 3
 _ROUND_SECONDS = 1e-4  # that a kernel is timed for at least in each of them
+_SHORTEST_SECONDS = 1e-6  # what a coarse clock shows as none, no call being shorter
 
 _MARGIN = 1.1
 """A kernel must be so many times as fast as an earlier one, so that the choice is stable."""
@@ -171,7 +172,7 @@ def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
     started = time.thread_time()
     for _ in range(calls):
         product(x, None)
-    return (time.thread_time() - started) / calls
+    return max(_SHORTEST_SECONDS, time.thread_time() - started) / calls
 
 
 @contextmanager

@@ -37,6 +37,11 @@ def pretend(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> No
     monkeypatch.setattr(kernels, "_race", lambda packers, _: {k: seconds[k] for k in packers})
 
 
+def test_a_clock_that_stands_still_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "thread_time", lambda: 1.0)
+    assert choose(TINY_SHAPES, "fp32").speedup == 1.0
+
+
 def saturating(weight: Tensor) -> Product:
     """8 bits by 8 bits on a CPU without VNNI: sums of two products end at 16 bits."""
     rounded, scales = kernels._rounded_to_int8(weight)
