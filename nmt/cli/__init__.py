@@ -60,7 +60,8 @@ def _name_values(command: Callable[..., None]) -> None:
 
 
 def _fold_help() -> None:
-    """Let narrow terminals fold the names of options, which typer's tables would cut."""
+    """Let narrow terminals fold long words, which typer's tables would cut."""
+    from rich.text import Text
     from typer import rich_utils
 
     module: Any = rich_utils
@@ -71,7 +72,14 @@ def _fold_help() -> None:
             for column in self.columns:
                 column.overflow = "fold"
 
-    module.Table = Folding
+    class FoldingItems(module.Columns):  # type: ignore[misc]
+        def __init__(self, items: Sequence[Any]) -> None:
+            for item in items:
+                if isinstance(item, Text):
+                    item.overflow = "fold"
+            super().__init__(items)
+
+    module.Table, module.Columns = Folding, FoldingItems
 
 
 def _reflow(docstring: str | None) -> str:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from terminal import OnTerminal
 
 REFERENCE = ["Das ist ein Test.", "Die Katze lag auf der Matte.", "Gute Nacht!"]
 HYPOTHESIS = ["Das ist ein Test.", "Die Katze saß auf der Matte.", "Guten Abend!"]
@@ -114,6 +116,20 @@ def test_the_table_has_a_row_for_each_metric(reference: Path, hypothesis: Path) 
     for row, result in zip(rows[1:], expected.values(), strict=True):
         assert row[1] == f"{result['score']:.2f}"
         assert result["signature"] in row
+
+
+@pytest.mark.parametrize("words", [(), ("--confidence", "95")])
+def test_a_narrow_terminal_shows_whole_signatures(
+    reference: Path, hypothesis: Path, words: tuple[str, ...]
+) -> None:
+    nmt = [sys.executable, "-m", "nmt", "score", reference, hypothesis, "--metric", "bleu", *words]
+    shell = shlex.join(map(str, nmt)) + " >&2"
+    terminal = OnTerminal(["bash", "-c", shell], columns=60)
+    assert terminal.finish() == 0
+    table = [line for line in terminal.screen if line.startswith("│")]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table]
+    shown = ["".join(column) for column in zip(*rows, strict=True)]
+    assert scores(reference, hypothesis, "--metric", "bleu", *words)["bleu"]["signature"] in shown
 
 
 def test_the_hypothesis_may_come_from_stdin(reference: Path, hypothesis: Path) -> None:
