@@ -33,6 +33,8 @@ Found = list[Translation]
 
 _GPU_KERNEL = "gpu"  # as journals name what it multiplies by
 
+_MOST_GPUS = 64  # of any machine
+
 # A share has so many lines at least: fewer are not worth the way to another process.
 _FEWEST_LINES = 16
 
@@ -79,7 +81,7 @@ class Translators:
             MissingKernel: if this device does not have it.
             UsageError: if workers are no number, or there are not as many GPUs.
         """
-        _check_workers(workers)
+        _check_workers(workers, device, threads)
         if setup.is_export:
             gpus = gpus_of(device, count_gpus)
             count = _number_of(workers, gpus, threads)
@@ -274,9 +276,18 @@ def _translate(
     return translator.translate(lines, prefixes, on_progress=on_progress)
 
 
-def _check_workers(workers: str) -> None:
-    if workers != "auto" and not (workers.isdecimal() and int(workers) >= 1):
+def _check_workers(workers: str, device: str, threads: int | None) -> None:
+    """Refuse what can be refused before torch is loaded, which takes seconds and counts GPUs."""
+    if workers == "auto":
+        return
+    if not (workers.isdecimal() and int(workers) >= 1):
         raise UsageError(f"--workers {workers!r} is neither auto nor a number from 1 up")
+    if device == "cpu":
+        _number_of(workers, 0, threads)
+    elif int(workers) > max(_MOST_GPUS, most_workers()):
+        raise UsageError(
+            f"--workers {workers}: must be at most {most_workers()}, or as many as GPUs"
+        )
 
 
 def _number_of(workers: str, gpus: int, threads: int | None) -> int:

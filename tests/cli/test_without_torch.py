@@ -53,6 +53,12 @@ def test_what_needs_no_torch_loads_none(
         (("translate", text), 1, "in: damaged, or not a file that nmt wrote"),
         (("translate", model_file, "--precision", "fp23"), 2, "unknown precision"),
         (("translate", model_file, "--device", "gpu"), 2, "unknown device 'gpu'"),
+        (("translate", model_file, *files, run / "out", "--workers", "1000"), 2, "must be at most"),
+        (
+            ("translate", model_file, *files, run / "out", "--workers", "99", "--device", "cpu"),
+            2,
+            "must be at most",
+        ),
         (("translate", model_file, "--shortlist", run), 1, "run: no such file"),
         (("translate", model_file, "--input", tmp_path / "none"), 1, "No such file"),
         (("train", run, "--out", run, "--model", "transformer_tiny"), 1, "run: this is no data"),
