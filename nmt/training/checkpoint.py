@@ -10,7 +10,7 @@ A state alone is enough to go on. It is written at every checkpoint, and in betw
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from torch import Tensor
 from nmt.data.stream import Position
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
-from nmt.models.model_file import ModelCard, ModelReader, write_model
+from nmt.models.model_file import ModelReader
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.training.distributed import Ranks
-from nmt.training.optimizer import Optimizer
 from nmt.training.run_folder import RunFolder
 
 STATE_KIND = "a training state"
@@ -87,16 +86,14 @@ def state_path(run: RunFolder, update: int) -> Path:
     return run.checkpoints / f"update-{update:08d}.state"
 
 
-def write_weights(path: Path, card: ModelCard, optimizer: Optimizer) -> None:
-    """Write the weights that are kept as a model file."""
-    write_model(path, card, optimizer.weights.named(optimizer.kept_weights))
+def write_state(run: RunFolder, progress: Progress, vectors: Mapping[str, Tensor]) -> None:
+    """Write all that a resume needs.
 
-
-def write_state(run: RunFolder, progress: Progress, optimizer: Optimizer) -> None:
-    """Write all that a resume needs."""
+    vectors: the weights and what the optimiser knows of them, by name.
+    """
     header = {"progress": progress.as_json()}
     path = state_path(run, progress.update)
-    write_tensors(path, optimizer.vectors(), header, kind=STATE_KIND, version=STATE_VERSION)
+    write_tensors(path, vectors, header, kind=STATE_KIND, version=STATE_VERSION)
 
 
 def has_state(run: RunFolder) -> bool:
@@ -125,7 +122,7 @@ def update_behind(path: Path) -> int | None:
 
 def restore(
     run: RunFolder,
-    optimizer: Optimizer,
+    vectors: Mapping[str, Tensor],
     ranks: Ranks,
     *,
     update: int | None = None,
@@ -136,6 +133,9 @@ def restore(
     Rank 0 reads, the others hear it from there.
 
     Args:
+        run: whose states they are.
+        vectors: those of `write_state`, overwritten.
+        ranks: all of them take part.
         update: whose state to restore, for looking on only: nothing in the folder is touched.
         newest: the update whose state counts as the newest; later ones are removed. Where that
             is 0 and has no state, the vectors stay as they are.
@@ -146,13 +146,12 @@ def restore(
     progress = Progress()
     with ranks.together():
         if ranks.is_first and update is not None:
-            progress = _read_state(state_path(run, update), optimizer)
+            progress = _read_state(state_path(run, update), vectors)
         elif ranks.is_first:
             _remove_half_written(run)
-            progress = _restore_newest(run, optimizer, newest)
-    for vector in optimizer.vectors().values():
+            progress = _restore_newest(run, vectors, newest)
+    for vector in vectors.values():
         ranks.broadcast_(vector)
-    optimizer.weights.refresh()
     return _parse_progress(ranks.gather(progress.as_json())[0])
 
 
@@ -172,7 +171,7 @@ def newest_sound(run: RunFolder, *, before: int) -> int | None:
     return None
 
 
-def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) -> Progress:
+def _restore_newest(run: RunFolder, vectors: Mapping[str, Tensor], newest: int | None) -> Progress:
     """Load the newest whole state; a damaged one is reported and the one before it used.
 
     What lies beyond the state that is used will be made again and is removed.
@@ -182,7 +181,7 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) ->
         if newest is not None and update > newest:
             continue
         try:
-            progress = _read_state(state_path(run, update), optimizer)
+            progress = _read_state(state_path(run, update), vectors)
         except DataError as error:
             problems.append(str(error))
             continue
@@ -201,7 +200,7 @@ def _restore_newest(run: RunFolder, optimizer: Optimizer, newest: int | None) ->
     return Progress()
 
 
-def _read_state(path: Path, optimizer: Optimizer) -> Progress:
+def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> Progress:
     file = open_state(path)
     try:
         progress = _parse_progress(file.header["progress"])
@@ -209,7 +208,6 @@ def _read_state(path: Path, optimizer: Optimizer) -> Progress:
         raise DataError(
             f"{path}: damaged: its header is not a training state's ({error})"
         ) from None
-    vectors = optimizer.vectors()
     stored = {name: file.read(name) for name in file.names}
     expected = {name: vector.shape for name, vector in vectors.items()}
     if {name: vector.shape for name, vector in stored.items()} != expected:

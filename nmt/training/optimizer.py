@@ -92,6 +92,11 @@ class Optimizer:
         """The weights (n,) that are validated and written: the moving average if there is one."""
         return self.weights.master if self.ema is None else self.ema
 
+    @property
+    def kept_parameters(self) -> dict[str, Tensor]:
+        """The same under the parameters' names, each in its shape."""
+        return self.weights.named(self.kept_weights)
+
     def step(self, update: int) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and clear it.
 

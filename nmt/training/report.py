@@ -6,7 +6,9 @@ The trainer says once what has happened; here it is settled who hears of it, and
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,11 +18,41 @@ from nmt.training import dashboard
 from nmt.training.checkpoint import Progress
 from nmt.training.run_folder import RunFolder
 from nmt.training.tensorboard import TensorBoard
-from nmt.training.validation import ValidationResult
 
 _PACE_SECONDS = 10.0  # after which the log says how long the run is going to take
 _CURVES_SECONDS = 60.0
 _CURVES_SHARE = 0.01  # of the time, at most, goes into drawing curves
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A line of the valid text and how the model translates it."""
+
+    line: int  # from 1
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """Validation's figures, and some translations to look at."""
+
+    loss: float  # smoothed, as in training; nats a token
+    nll: float  # nats a token
+    bleu: float | None
+    bleu_signature: str | None
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll), per subword."""
+        return math.exp(min(self.nll, 700.0))
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures that there are, by name."""
+        figures = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
+        return figures if self.bleu is None else figures | {"bleu": self.bleu}
 
 
 class Report:

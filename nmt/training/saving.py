@@ -14,7 +14,7 @@ from collections.abc import Callable
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.files import link_or_copy
-from nmt.models.model_file import ModelCard
+from nmt.models.model_file import ModelCard, write_model
 from nmt.training import checkpoint
 from nmt.training.checkpoint import Progress
 from nmt.training.distributed import Ranks
@@ -63,7 +63,7 @@ class Saver:
 
         def write() -> None:
             path = checkpoint.update_path(self._run, self._progress.update)
-            checkpoint.write_weights(path, card, self._optimizer)
+            write_model(path, card, self._optimizer.kept_parameters)
             link_or_copy(path, self._last)
             self._write_state()
 
@@ -82,7 +82,7 @@ class Saver:
 
         def write() -> None:
             path = checkpoint.best_path(self._run, self._progress.update)
-            checkpoint.write_weights(path, card, self._optimizer)
+            write_model(path, card, self._optimizer.kept_parameters)
             if is_best:
                 link_or_copy(path, self._run.path / "best.safetensors")
             checkpoint.prune_best(self._run, self._best() | self._best_of_state)
@@ -101,14 +101,14 @@ class Saver:
                 if not self.is_current():
                     self._write_state()
                 if checkpoint.update_behind(self._last) != update:
-                    checkpoint.write_weights(self._last, card, self._optimizer)
+                    write_model(self._last, card, self._optimizer.kept_parameters)
         self.saved, self._outdated = update, False
 
     def _best(self) -> set[int]:
         return {update for _, update in self._progress.best}
 
     def _write_state(self) -> None:
-        checkpoint.write_state(self._run, self._progress, self._optimizer)
+        checkpoint.write_state(self._run, self._progress, self._optimizer.vectors())
         # Amid bad updates nothing goes, or it might be the one sound state to go back to.
         if not self._optimizer.guard.state[2]:
             checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)

@@ -33,14 +33,14 @@ from nmt.training.machine_rate import device_name, rate_of_ranks
 from nmt.training.meter import Window
 from nmt.training.micro_batch import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
-from nmt.training.report import Report
+from nmt.training.report import Report, ValidationResult
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.saving import Saver
 from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
 from nmt.training.updates import updates_an_epoch, updates_of_run
-from nmt.training.validation import ValidationResult, Validator
+from nmt.training.validation import Validator
 
 
 class Trainer:
@@ -94,7 +94,8 @@ class Trainer:
         Args:
             update: whose state to go to instead, for `replay` alone.
         """
-        found = checkpoint.restore(self.run, self.optimizer, self.ranks, update=update)
+        found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
+        self.optimizer.weights.refresh()
         self.progress.become(found)
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, self.progress)
         self.settle_micro_batch()
@@ -356,7 +357,9 @@ class Trainer:
         if sound is None:
             begin_again(self.optimizer, self.card, self.initial, self.ranks, self.device)
         target = sound or 0
-        progress.become(checkpoint.restore(self.run, self.optimizer, self.ranks, newest=target))
+        vectors = self.optimizer.vectors()
+        progress.become(checkpoint.restore(self.run, vectors, self.ranks, newest=target))
+        self.optimizer.weights.refresh()
         progress.went_back_to = target
         progress.passed_over = passed_over + [one.position for one in suspects]
         self.divergence.forget()

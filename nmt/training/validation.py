@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,40 +23,10 @@ from nmt.search.options import SearchOptions
 from nmt.search.translator import Translator
 from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.report import Sample, ValidationResult
 
 _PARTS_TRIED, _LINES_TRIED = 8, 16  # of the valid text, to estimate how long all of it takes
 _TRIAL_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A line of the valid text and how the model translates it."""
-
-    line: int  # from 1
-    source: str
-    reference: str
-    translation: str
-
-
-@dataclass(frozen=True)
-class ValidationResult:
-    """Validation's figures, and some translations to look at."""
-
-    loss: float  # smoothed, as in training; nats a token
-    nll: float  # nats a token
-    bleu: float | None
-    bleu_signature: str | None
-    samples: tuple[Sample, ...] = ()
-
-    @property
-    def perplexity(self) -> float:
-        """exp(nll), per subword."""
-        return math.exp(min(self.nll, 700.0))
-
-    def figures(self) -> dict[str, float]:
-        """Return the figures that there are, by name."""
-        figures = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        return figures if self.bleu is None else figures | {"bleu": self.bleu}
 
 
 class Validator:

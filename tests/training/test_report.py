@@ -15,9 +15,8 @@ from toy_training import metrics, nmt, nmt_command, recipe, settings_of, train
 
 from nmt.config_values import Value
 from nmt.training.checkpoint import Progress
-from nmt.training.report import Report
+from nmt.training.report import Report, Sample, ValidationResult
 from nmt.training.run_folder import RunFolder
-from nmt.training.validation import Sample, ValidationResult
 
 SAMPLES = (Sample(4, "one two", "zwei eins", "zwei\u2028zwei"), Sample(9, "a\x1b[2Jb", "b", ""))
 

@@ -52,9 +52,10 @@ from nmt.training import launch as launch_module
 from nmt.training.average import select_checkpoints
 from nmt.training.machine_rate import device_name
 from nmt.training.optimizer import Optimizer
+from nmt.training.report import ValidationResult
 from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.update import UpdateRunner
-from nmt.training.validation import ValidationResult, Validator
+from nmt.training.validation import Validator
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
 # but rounding; it also lets a gradient of the wrong scale show.

@@ -32,7 +32,8 @@ from nmt.search.translation import Translation
 from nmt.search.translator import Translator
 from nmt.training import validation
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.validation import Sample, ValidationResult, Validator, spread
+from nmt.training.report import Sample, ValidationResult
+from nmt.training.validation import Validator, spread
 
 EPS = 0.1
 
