@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from nmt.search.options import SearchOptions
     from nmt.search.translation import Translation
 
-EXAMPLE = (
-    "nmt score test.de --source test.en --model run\n\n"
-    "nmt translate run --n-best 10 < test.en | nmt score - --rerank --source test.en --model big"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ByModel:
@@ -64,8 +59,6 @@ class ByModel:
         Raises:
             UsageError: if an option is missing, or says nothing beside the others.
         """
-        from nmt.search.options import SearchOptions
-
         asked = [f"--{name}" for name, is_asked in forms.items() if is_asked]
         penalty = {
             "--length-penalty": length_penalty,
@@ -92,6 +85,9 @@ class ByModel:
                 f"{useless[0]} is for scores, which --sentences, --tokens and --rerank print; "
                 "perplexity knows none"
             )
+        # Here, since most calls name no model.
+        from nmt.search.options import SearchOptions
+
         return cls(
             models=models,
             source=source,

@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+EXAMPLE = (
+    "nmt score test.de --source test.en --model run\n\n"
+    "nmt translate run --n-best 10 < test.en | nmt score - --rerank --source test.en --model big"
+)
+
 _PANEL = "By a model"
 
 Models = Annotated[

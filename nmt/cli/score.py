@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt import console
-from nmt.cli import likelihood, likelihood_options
+from nmt.cli import likelihood_options
 from nmt.cli.options import Quiet
 from nmt.errors import UsageError
 
@@ -21,7 +21,7 @@ EXAMPLE = (
     "nmt score test.de output.de --metric bleu --metric chrf++\n\n"
     "nmt score test.de new.de --baseline old.de --confidence 95\n\n"
     "nmt score newstest2014-deen-ref.de.sgm output.de --card\n\n"
-    f"{likelihood.EXAMPLE}"
+    f"{likelihood_options.EXAMPLE}"
 )
 
 _DEFAULT_METRICS = ("bleu", "chrf", "ter")
@@ -201,11 +201,10 @@ def score(
     negative log-probability of a subword, end of sentence counted; lower is better. Without
     HYPOTHESIS, of REFERENCE alone.
     """
+    from nmt.cli import likelihood
     from nmt.cli import score_report as report
     from nmt.data.corpus import Encoding
-    from nmt.data.moses import has_moses_rules
     from nmt.scoring import metrics
-    from nmt.scoring.bleu_card import bleu_card
     from nmt.scoring.figures import figure
     from nmt.scoring.inputs import (
         check_plain,
@@ -291,6 +290,10 @@ def score(
 
     known_lines = [text.lines for text in references]
     if card:
+        # Here, since only the card needs Moses.
+        from nmt.data.moses import has_moses_rules
+        from nmt.scoring.bleu_card import bleu_card
+
         measures = bleu_card(known_lines, lang)
         if not has_moses_rules(lang):
             console.warning(f"--tgt {lang}: Moses has no rules for it and takes those of English")

@@ -94,3 +94,24 @@ def test_what_needs_no_torch_loads_none(
     for (words, status, message), (found, said) in zip(cases, json.loads(ran.stdout), strict=True):
         assert found == status, f"{words}: {said}"
         assert message in said
+
+
+def test_bleu_of_two_files_loads_nothing_else(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("the cat\n")
+    unneeded = ("numpy", "pydantic", "nmt.data.moses", "nmt.search.options")
+    program = f"""
+import sys
+sys.modules |= dict.fromkeys({unneeded})
+from nmt.cli import main
+main()
+"""
+    words = ("score", text, text, "--metric", "bleu")
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "BLEU" in ran.stdout
