@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import nmt
 from nmt.errors import UsageError
@@ -43,6 +44,20 @@ def test_a_result_tells_all_about_a_line(model_file: Path) -> None:
         assert len(found.alignment.positions) == len(found.tokens)
     assert last.alignment is not None
     assert "".join(last.alignment.src_tokens).replace("▁", " ").strip() == LINES[-1]
+
+
+@pytest.mark.parametrize(("before", "cores", "after"), [(2, 1, 1), (1, 3, 1), (2, 3, 2)])
+def test_a_translator_has_no_more_threads_than_cores(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch, before: int, cores: int, after: int
+) -> None:
+    monkeypatch.setattr("nmt.cpu.cores", lambda: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(before)
+    try:
+        nmt.Translator.load(model_file)
+        assert torch.get_num_threads() == after
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_stream_is_taken_as_it_comes(model_file: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from nmt import console
+from nmt.cpu import default_threads
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.contract import TranslationModel
@@ -68,6 +69,8 @@ def load_models(
         for model in models:
             model.to(device=device, dtype=dtype_of(precision))
     else:
+        # torch's own number knows no quota; one that the program has lowered stays.
+        torch.set_num_threads(min(torch.get_num_threads(), default_threads()))
         if kernel is None:
             kernel = _fastest_kernel(models, precision)
         for model in models:

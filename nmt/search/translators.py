@@ -127,14 +127,13 @@ class Translators:
         keep_freed_memory()
         threads = threads or default_threads(count)
         # Threads that have computed in this process would be missing from its copies.
-        torch.set_num_threads(1 if count > 1 else threads)
-        if count == 1 and threads > 1:
-            give_way()
+        torch.set_num_threads(1)
         translator = load(kernel=kernel)
-        copies = None
-        if count > 1:
-            on_cpu = _OnCpu(translator, threads)
-            copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
+        on_cpu = _OnCpu(translator, threads)
+        if count == 1:
+            on_cpu.set_threads()
+            return cls(translator, None, 1, translator.kernel)
+        copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
         return cls(translator, copies, count, translator.kernel)
 
     def __enter__(self) -> Self:
@@ -210,18 +209,22 @@ class _OpenPool:
 
 @dataclass
 class _OnCpu:
-    """What a copy of this process does with lines."""
+    """What this process, or a copy of it, does with lines."""
 
     translator: Translator
     threads: int
 
     def __call__(self, lines: Pool) -> Found:
+        self.set_threads()
+        return _translate(self.translator, lines)
+
+    def set_threads(self) -> None:
+        """Let this process compute with its threads."""
         import torch
 
         torch.set_num_threads(self.threads)
         if self.threads > 1:
             give_way()
-        return _translate(self.translator, lines)
 
     def halve_batch(self) -> None:
         """Let copies to come take half of the memory, after one has died."""
