@@ -101,18 +101,33 @@ def test_a_full_disk_below_stdout_is_one_line(words: tuple[str, ...]) -> None:
     )
 
 
-def test_a_stdout_that_is_not_utf_8_fails_nothing(tmp_path: Path) -> None:
-    reference = tmp_path / "ref-ü"
-    reference.write_text("Größe\n")
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    files = str(reference), str(reference)
-    for words in (("--help",), ("models",), ("score", *files, "--baseline", str(reference))):
+@pytest.mark.parametrize(
+    ("locale", "shown"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "ref-ü"),
+        (
+            {"LC_ALL": "C", "PYTHONUTF8": "0"},
+            "ref-\\udcc3\\udcbc",
+        ),  # as Python reads the name there
+    ],
+)
+def test_where_stdout_is_not_utf_8_help_is_ascii_and_answers_are_utf_8(
+    tmp_path: Path, locale: dict[str, str], shown: str
+) -> None:
+    reference = str(tmp_path / "ref-ü")
+    Path(reference).write_text("Größe\n")
+    answers = []
+    for words in (("--help",), ("score", reference, reference, "--baseline", reference)):
         done = subprocess.run(
-            [sys.executable, "-m", "nmt", *words], capture_output=True, check=False, env=environment
+            [sys.executable, "-m", "nmt", *words],
+            capture_output=True,
+            check=False,
+            env=os.environ | locale,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stdout.isascii()
-    assert b"ref-" in done.stdout
+        answers.append(done.stdout)
+    assert answers[0].isascii()
+    assert shown.encode() in answers[1]
 
 
 @pytest.mark.parametrize(
