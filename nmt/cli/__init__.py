@@ -64,7 +64,6 @@ def _name_values(command: Callable[..., None]) -> None:
 
 def _fold_help() -> None:
     """Let narrow terminals fold long words, which typer's tables would cut."""
-    from rich.text import Text
     from typer import rich_utils
 
     module: Any = rich_utils
@@ -78,7 +77,7 @@ def _fold_help() -> None:
     class FoldingItems(module.Columns):  # type: ignore[misc]
         def __init__(self, items: Sequence[Any]) -> None:
             for item in items:
-                if isinstance(item, Text):
+                if hasattr(item, "overflow"):  # text, not a table
                     item.overflow = "fold"
             super().__init__(items)
 
