@@ -95,8 +95,8 @@ class CTranslate2Engine(Engine):
     ) -> Iterator[tuple[int, list[Hypothesis] | None]]:
         """Translate some sources; yield None for those that need a pass of sources alike.
 
-        A batch has one limit for all its translations: its shortest source's. Where all of a beam
-        are finished before, any other limit would have been the same.
+        A batch has one limit for all its translations: the lowest of its sources'. Where all of a
+        beam are finished before, any other limit would have been the same.
 
         Args:
             sources, order, budget, on_step: those of `find`.
@@ -113,7 +113,7 @@ class CTranslate2Engine(Engine):
         try:
             while True:
                 for numbers in islice(batches, most - len(under_way)):
-                    limit = self.options.longest(len(sources[numbers[-1]].ids))
+                    limit = min(self._longest(sources[number]) for number in numbers)
                     results = self._submit([sources[number] for number in numbers], limit)
                     under_way.append((numbers, limit, results))
                 if not under_way:
@@ -124,7 +124,7 @@ class CTranslate2Engine(Engine):
                 for number, result in zip(numbers, results, strict=True):
                     found = result.result()
                     hypotheses, scores = found.hypotheses, found.scores  # made anew at each look
-                    longest = self.options.longest(len(sources[number].ids))
+                    longest = self._longest(sources[number])
                     is_cut = any(len(tokens) >= limit for tokens in hypotheses)
                     if is_cut and limit < longest:
                         yield number, None
@@ -135,6 +135,9 @@ class CTranslate2Engine(Engine):
                 for result in results:
                     with contextlib.suppress(RuntimeError):  # the first one has been told of
                         result.result()
+
+    def _longest(self, source: Source) -> int:
+        return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
 
     def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
         """Begin to translate sources, each to at most so many tokens."""
@@ -173,14 +176,16 @@ def _batches(
 ) -> Iterator[list[int]]:
     """Yield batches of sources, longest first, each within the budget or of a single one.
 
-    alike: whether those of a batch are of one length.
+    alike: whether those of a batch are of one length and kind, and so have one limit.
     """
     batch: list[int] = []
     for number in order:
         if batch:
             first = sources[batch[0]]
             is_full = (len(batch) + 1) * room(first) > budget
-            if is_full or (alike and room(sources[number]) != room(first)):
+            source = sources[number]
+            differs = (room(source), source.is_in_word) != (room(first), first.is_in_word)
+            if is_full or (alike and differs):
                 yield batch
                 batch = []
         batch.append(number)

@@ -25,7 +25,13 @@ class Demands:
         A prefix may be longer than a translation of its own source's length could be.
         """
         self.longest: Integers = np.array(
-            [max(options.longest(len(source.ids)), len(source.prefix)) for source in sources]
+            [
+                max(
+                    options.longest(len(source.ids), is_in_word=source.is_in_word),
+                    len(source.prefix),
+                )
+                for source in sources
+            ]
         )  # (B,)
         self._fewest = options.min_tokens
         prefixes = max(len(source.prefix) for source in sources)

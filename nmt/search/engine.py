@@ -20,6 +20,7 @@ class Source:
 
     ids: Ids  # without eos; at least one
     prefix: Ids = ()  # what its translation begins with
+    is_in_word: bool = False  # whether it is from within a very long word
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from nmt.errors import UsageError, did_you_mean
 LENGTH_PENALTY_FORMS = ("wu", "power")
 
 _LARGEST_BEAM = 1_000
+_EXTRA_IN_WORD = 10  # tokens
 _MOST_TOKENS = 100_000  # that a translation can be told to have at least
 _LOWEST_TEMPERATURE = 0.001  # where nothing but the likeliest is drawn
 _HIGHEST_PENALTY = 50  # far above what anybody uses; its power of a length is still a number
@@ -98,9 +99,13 @@ class SearchOptions:
         base = (5 + length) / 6 if self.length_penalty_form == "wu" else float(length)
         return float(base**self.length_penalty)
 
-    def longest(self, source_tokens: int) -> int:
-        """Return the most tokens of a source's translation, eos counted in neither."""
-        longest = source_tokens + self.max_extra_tokens
+    def longest(self, source_tokens: int, *, is_in_word: bool = False) -> int:
+        """Return the most tokens of a source's translation, eos counted in neither.
+
+        A source from within a very long word, which is hardly text, is to be copied at best.
+        """
+        extra = self.max_extra_tokens
+        longest = source_tokens + (min(extra, _EXTRA_IN_WORD) if is_in_word else extra)
         if self.max_tokens is not None:
             longest = min(longest, self.max_tokens)
         return max(longest, self.min_tokens)

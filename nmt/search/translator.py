@@ -314,14 +314,15 @@ class Translator:
 
     def _cut(self, ids: list[int], separator: str) -> list[Piece]:
         """Cut a sentence into pieces, with what stands between and behind their translations."""
-        pieces = split_ids(self.src_vocabulary, ids, self.max_src_tokens)
         src_lang, tgt_lang = self.languages
+        pieces = split_ids(self.src_vocabulary, ids, self.max_src_tokens, src_lang=src_lang)
         separators = [*(piece.separator for piece in pieces[:-1]), separator]
         return [
             Piece(
                 piece.ids,
                 translated_separator(between, src_lang=src_lang, tgt_lang=tgt_lang),
                 is_cut=len(pieces) > 1,
+                is_in_word=piece.is_in_word,
             )
             for piece, between in zip(pieces, separators, strict=False)
         ]
@@ -332,7 +333,7 @@ class Translator:
         for pieces, prefix in zip(lines, begun, strict=True):
             first = tuple(prefix)
             for piece in pieces:
-                sources.append(Source(tuple(piece.ids), first))
+                sources.append(Source(tuple(piece.ids), first, piece.is_in_word))
                 first = ()
         return sources
 

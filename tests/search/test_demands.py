@@ -18,6 +18,13 @@ LIMIT = 3
 PREFIXES: list[Ids] = [(), (A,), (B, C), (C, C, A)]
 
 
+def test_what_is_from_within_a_very_long_word_has_few_tokens_more() -> None:
+    of_text, in_word = Source((A,) * 64), Source((A,) * 64, is_in_word=True)
+    assert Demands([of_text, in_word], SearchOptions()).longest.tolist() == [114, 74]
+    few = SearchOptions(max_extra_tokens=3)
+    assert Demands([of_text, in_word], few).longest.tolist() == [67, 67]
+
+
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_translations_that_begin_with_the_prefix(

@@ -76,6 +76,26 @@ def test_cuts_by_hand(text: str, max_tokens: int, pieces: list[tuple[str, str]])
     assert cut(text, max_tokens) == pieces
 
 
+@pytest.mark.parametrize(
+    ("words", "src_lang", "lengths", "in_word"),
+    [
+        ([300], "en", [64, 64, 64, 64, 44], [True, True, True, True, False]),
+        ([300], "th", [100, 100, 100], [False, False, False]),
+        ([99, 99], "en", [99, 99], [False, False]),
+        # What stands beside the word is cut as ever.
+        ([3, 200, 4], "en", [100, 64, 43], [False, True, False]),
+    ],
+)
+def test_a_word_longer_than_the_limit_is_cut_into_short_pieces(
+    words: list[int], src_lang: str, lengths: list[int], in_word: list[bool]
+) -> None:
+    tokens = [token for length in words for token in ("▁a", *"b" * (length - 1))]
+    vocabulary = cast("Vocabulary", WrittenVocabulary(tokens))
+    pieces = split_ids(vocabulary, list(range(len(tokens))), 100, src_lang=src_lang)
+    assert [len(piece.ids) for piece in pieces] == lengths
+    assert [piece.is_in_word for piece in pieces] == in_word
+
+
 @given(st.text("abc ., é😀\t\n", max_size=80), st.integers(1, 12))
 @settings(deadline=None)
 def test_pieces_are_whole_within_the_limit_and_in_order(
