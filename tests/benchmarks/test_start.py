@@ -29,12 +29,16 @@ ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
 LINES = 1_000  # that are scored
 NMT = (sys.executable, "-m", "nmt")
 SEARCH = ("--quiet",)
+# All of them compiled once, as where they are installed.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def seconds(words: tuple[str | Path, ...], text: bytes) -> float:
     """Return the CPU time of a command that is given text."""
     command = list(map(str, words))
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     assert process.stdin is not None
     process.stdin.write(text)
     process.stdin.close()
