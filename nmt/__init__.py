@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from nmt.cpu import let_waiting_threads_sleep
 
 if TYPE_CHECKING:
-    from nmt.search.alignment import Alignment
     from nmt.search.options import Sampling, SearchOptions
-    from nmt.search.translation import Translation
-    from nmt.search.translator import Translator
+    from nmt.translate.alignment import Alignment
+    from nmt.translate.output import Translation
+    from nmt.translate.translator import Translator
 
 __version__ = "0.1.0"
 
@@ -24,11 +24,11 @@ let_waiting_threads_sleep()
 __all__ = ["Alignment", "Sampling", "SearchOptions", "Translation", "Translator", "__version__"]
 
 _MODULES = {
-    "Alignment": "nmt.search.alignment",
+    "Alignment": "nmt.translate.alignment",
     "Sampling": "nmt.search.options",
     "SearchOptions": "nmt.search.options",
-    "Translation": "nmt.search.translation",
-    "Translator": "nmt.search.translator",
+    "Translation": "nmt.translate.output",
+    "Translator": "nmt.translate.translator",
 }
 
 

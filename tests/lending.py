@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.data.batches import Packed, pack_sources
 from nmt.data.vocabulary import BOS_ID
-from nmt.models.contract import DecoderState, Projection, TranslationModel
+from nmt.models.base import DecoderState, Projection, TranslationModel
 from nmt.search.engine import Source
 
 

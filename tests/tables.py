@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from reference import Ids, NextLogits, TableModel, TableState
 
-from nmt.models.contract import TranslationModel
-from nmt.search.alive import Group
-from nmt.search.decode import decode
+from nmt.models.base import TranslationModel
+from nmt.search.beam_search import decode
 from nmt.search.engine import Hypothesis, Source
+from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
 PAD, UNK, BOS, EOS = range(4)

@@ -28,7 +28,7 @@ from nmt.errors import describe
     ],
 )
 def test_a_script_ends_with_a_status_and_a_line(main: str, status: int, said: str | None) -> None:
-    script = f"import os, signal; from nmt.command import run; run(lambda: {main})"
+    script = f"import os, signal; from nmt.cli.command import run; run(lambda: {main})"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
@@ -41,7 +41,7 @@ def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, c
     script = (
         "import os\n"
         "from nmt import console\n"
-        "from nmt.command import run\n"
+        "from nmt.cli.command import run\n"
         "def main():\n"
         "    with open('output', 'wb', buffering=0) as file:\n"
         "        console.notice('all is well')\n"
@@ -59,7 +59,7 @@ def test_a_closed_stderr_is_no_failure_and_writes_into_no_file(tmp_path: Path, c
 def test_a_reader_who_has_seen_enough_is_no_failure() -> None:
     script = (
         "import sys\n"
-        "from nmt.command import run\n"
+        "from nmt.cli.command import run\n"
         "def main():\n"
         "    sys.stdin.read()\n"  # until the reader has gone
         "    print('data', flush=True)\n"
@@ -82,7 +82,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure() -> None:
 def test_a_reader_of_another_pipe_that_leaves_is_a_failure(closed: str) -> None:
     script = (
         "import os\n"
-        "from nmt.command import run\n"
+        "from nmt.cli.command import run\n"
         "from nmt.files import naming\n"
         "def main():\n"
         "    reading, writing = os.pipe()\n"

@@ -12,11 +12,13 @@ from nmt.config import (
     Layer,
     Recipe,
     TrainingConfig,
+    format_toml,
     model_config_from,
+    parse_overrides,
+    read_toml,
     resolve_recipe,
     resumable_keys,
 )
-from nmt.config_text import format_toml, parse_overrides, read_toml
 from nmt.errors import DataError, UsageError
 from nmt.model_config import TransformerConfig
 from nmt.models.presets import preset_values

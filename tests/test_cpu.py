@@ -17,7 +17,7 @@ CORES = len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
-    "module", ["nmt.training.launch", "nmt.search.likelihood", "nmt.search.torch_engine"]
+    "module", ["nmt.training.launch", "nmt.translate.rescoring", "nmt.translate.torch_engine"]
 )
 def test_waiting_threads_sleep_from_the_first_import_of_torch(tmp_path: Path, module: str) -> None:
     # A torch that says what it finds in the environment when it is loaded, and ends the process.

@@ -26,9 +26,9 @@ from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
 from nmt.config import TrainingConfig, resumable_keys
-from nmt.data.rules import RULES
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.presets import PRESETS
+from nmt.prepare.options import RULES
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

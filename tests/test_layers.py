@@ -18,7 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "nmt"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-STAGES = ("data", "models", "search", "scoring", "training", "cli")
+STAGES = (
+    *("data", "prepare", "models", "interchange", "search", "translate", "scoring", "runs"),
+    *("training", "cli"),
+)
 """In the order of the data: a stage imports itself and stages before it."""
 
 ONLY_FROM = {"scoring": {"data", "scoring"}}
@@ -29,11 +32,11 @@ GROUND_FLOOR = (
     "files",
     "console",
     "config",
-    "config_values",
     "cpu",
+    "distributed",
     "model_config",
     "plot",
-    "svg",
+    "workers",
 )
 """Modules that every stage stands on, and that therefore know none."""
 
@@ -46,18 +49,17 @@ DOORS = {
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
-    "ctranslate2.Translator": "nmt/search/ctranslate2_engine.py",
-    "ctranslate2.specs": "nmt/models/ctranslate2_export.py",
+    "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
+    "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",
-    "torch.distributed": "nmt/training/distributed.py",
-    "torch.utils.tensorboard": "nmt/training/tensorboard.py",
+    "torch.distributed": "nmt/distributed.py",
+    "torch.utils.tensorboard": "nmt/runs/report.py",
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 
 MODELS_THAT_SEARCH_MAY_SEE = (
-    *("contract", "registry", "model_file", "ensemble"),
-    *("device", "allocator", "out_of_memory", "packed_weights", "kernels", "ctranslate2_manifest"),
-    "tensor_file",
+    *("base", "registry", "model_file", "ensemble"),
+    *("device", "kernels", "ctranslate2_manifest", "tensor_file"),
 )
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 
@@ -66,11 +68,11 @@ VAGUE_NAMES = {"common", "helper", "helpers", "lib", "misc", "stuff", "tools", "
 HEAVY = ("torch", "numpy", "sentencepiece", "sacrebleu")
 
 WITHOUT_TORCH = (
-    *("nmt.data.folder", "nmt.data.prepare", "nmt.models.model_file", "nmt.models.presets"),
-    *("nmt.scoring.metrics", "nmt.search.prompt", "nmt.training.run_folder"),
+    *("nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file", "nmt.models.presets"),
+    *("nmt.scoring.metrics", "nmt.translate.job", "nmt.runs.run_folder"),
 )
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
-journal, locks and finished jobs need is behind `nmt.search.prompt`."""
+journal, locks and finished jobs need is behind `nmt.translate.job`."""
 
 
 def place(path: Path) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from svg_picture import texts
 
-from nmt.svg import document, legible, text
+from nmt.plot import document, legible, text
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from toy_training import environment, metrics, prepare_toy, train
 
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 
 TABLE_3 = Path(__file__).parents[1] / "examples" / "table3"
 sys.path.insert(0, str(TABLE_3))

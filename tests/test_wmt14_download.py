@@ -18,7 +18,7 @@ from typing import BinaryIO
 import pytest
 
 from nmt.errors import NMTError, Stopped
-from nmt.search.journal import lock
+from nmt.translate.journal import lock
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 sys.path.insert(0, str(WMT14))

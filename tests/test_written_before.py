@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
-from nmt.search.translator import Translator
+from nmt.translate.translator import Translator
 
 WRITTEN = Path(__file__).parent / "written_before"
 

@@ -16,7 +16,7 @@ from nmt.model_config import (
     RecurrentConfig,
     TransformerConfig,
 )
-from nmt.models.contract import Memory, TranslationModel
+from nmt.models.base import Memory, TranslationModel
 from nmt.models.registry import build_model
 
 PAD, BOS, EOS = 0, 2, 3

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from nmt.config import Recipe, resolve_recipe
-from nmt.config_values import Value
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
+from nmt.distributed import Ranks
+from nmt.model_config import Value
 from nmt.models.model_file import ModelReader
 from nmt.models.presets import preset_values
 from nmt.models.tensor_file import TensorFile
-from nmt.training.checkpoint import STATE_KIND, STATE_VERSION
-from nmt.training.distributed import Ranks
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
+from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard, ModelReader
+from nmt.models.presets import TABLE_3
 from nmt.models.registry import count_parameters
-from nmt.models.table_3 import TABLE_3
-from nmt.training.run_folder import RunFolder
+from nmt.runs.run_folder import RunFolder
 
 PAPER_FLOPS = {"transformer_base": 3.3e18, "transformer_big": 2.3e19}
 """Training cost in the paper's Table 2, which has that of these two alone."""

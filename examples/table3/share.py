@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.cpu import cores
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 
 CHUNK = 100_000
 CLEANED = ("control", "identical", "ratio", "symbols", "script", "overlap", "duplicate")

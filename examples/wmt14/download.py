@@ -23,10 +23,10 @@ from typing import BinaryIO
 from catalogue import Archive, read_catalogue
 
 from nmt import console
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.errors import NMTError
 from nmt.files import check_room, megabytes, sync_folder, write_text
-from nmt.search.journal import open_locked
+from nmt.translate.journal import open_locked
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 60

@@ -22,7 +22,7 @@ from catalogue import ParallelText, read_catalogue
 from sgml import segments
 
 from nmt import console
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, check_room, write_text

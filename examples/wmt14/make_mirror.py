@@ -21,7 +21,7 @@ from pathlib import Path
 from catalogue import FILE_NAME, Archive, Catalogue, ParallelText, read_catalogue
 
 from nmt import console
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_lines
 from nmt.data.corpus import ParallelText as TextFiles
 from nmt.files import atomic_writer, write_text

@@ -90,11 +90,11 @@ def needs_of(name: str, precision: str) -> Needs:
     """Compute what one of `RECIPES` needs."""
     from nmt.config import resolve_recipe
     from nmt.data.batches import LengthSums
-    from nmt.data.prepare import BYTES_A_BYTE, BYTES_A_PAIR
     from nmt.models.flops import training_flops
     from nmt.models.presets import preset_values
-    from nmt.training.disk_space import Need
+    from nmt.prepare.prepare import BYTES_A_BYTE, BYTES_A_PAIR
     from nmt.training.memory import optimizer_without_values
+    from nmt.training.saving import Need
 
     preset, languages, vocab_size = RECIPES[name]
     text = TEXTS[languages]
@@ -283,6 +283,6 @@ def _end(problems: Sequence[str], *, force: bool) -> int:
 if __name__ == "__main__":
     if problems := not_installed():
         sys.exit(_end(problems, force=False))
-    from nmt.command import run
+    from nmt.cli.command import run
 
     run(lambda: sys.exit(main()))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nmt.command import run
+from nmt.cli.command import run
 from nmt.data.manifest import read_info
 from nmt.errors import DataError
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from nmt.config import Recipe
 from nmt.cpu import cores
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 from nmt.training.dry_run import dry_run
 
 PAIRS = 30_000

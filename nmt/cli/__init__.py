@@ -21,7 +21,7 @@ import typer
 from typer.models import OptionInfo
 
 from nmt import console
-from nmt.command import begin, exit_status
+from nmt.cli.command import begin, exit_status
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 from nmt.files import naming
 

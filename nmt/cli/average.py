@@ -38,7 +38,7 @@ def average(
     from nmt import console
     from nmt.errors import UsageError
     from nmt.models.model_file import model_checksum
-    from nmt.training.run_folder import RunFolder
+    from nmt.runs.run_folder import RunFolder
 
     if last is not None and best is not None:
         raise UsageError("--last and --best exclude each other")
@@ -54,7 +54,7 @@ def average(
     if count is None:
         for path in paths:
             model_checksum(path)  # what is missing is told of before torch is loaded
-    from nmt.training.average import average_models, check_replaceable, select_checkpoints
+    from nmt.runs.averaging import average_models, check_replaceable, select_checkpoints
 
     if count is not None:
         paths = select_checkpoints(paths[0], role, count)

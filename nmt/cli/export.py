@@ -97,7 +97,7 @@ def export(
 
 def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
     from nmt import console
-    from nmt.models.ctranslate2_export import export_ctranslate2
+    from nmt.interchange.ctranslate2 import export_ctranslate2
 
     export_ctranslate2(model, out, quantization)
     console.notice(f"{out}: {model} for CTranslate2, in {quantization}")

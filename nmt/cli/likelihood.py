@@ -17,9 +17,9 @@ from nmt.scoring.inputs import name_of, stream_together
 
 if TYPE_CHECKING:
     from nmt.scoring.figures import Figure
-    from nmt.search.likelihood import Likelihood, Scorer
     from nmt.search.options import SearchOptions
-    from nmt.search.translation import Translation
+    from nmt.translate.output import Translation
+    from nmt.translate.rescoring import Likelihood, Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class ByModel:
         """
         from nmt.scoring.figures import Figure
         from nmt.scoring.metrics import Score
-        from nmt.search.likelihood import Likelihood
+        from nmt.translate.rescoring import Likelihood
 
         scorer = self._scorer()
         results = {}
@@ -135,9 +135,14 @@ class ByModel:
 
     def print_lines(self, path: Path) -> None:
         """Print what is asked for of each line of a file, or of stdin for -."""
-        from nmt.search.likelihood import Likelihood
-        from nmt.search.n_best import read_n_best, rerank, with_sources
-        from nmt.search.render import render_json, render_scored
+        from nmt.translate.output import (
+            read_n_best,
+            render_json,
+            render_scored,
+            rerank,
+            with_sources,
+        )
+        from nmt.translate.rescoring import Likelihood
 
         name = name_of(path)
         sources, lines = stream_together((self.source, path), self.encoding)
@@ -156,9 +161,8 @@ class ByModel:
         _tell(found, name, scorer)
 
     def _scorer(self) -> Scorer:
-        from nmt.models.allocator import keep_freed_memory
-        from nmt.models.device import choose_device
-        from nmt.search.likelihood import Scorer
+        from nmt.models.device import choose_device, keep_freed_memory
+        from nmt.translate.rescoring import Scorer
 
         device = choose_device(self.device)
         if device.type == "cpu":

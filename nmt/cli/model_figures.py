@@ -8,12 +8,10 @@ from nmt.config import Recipe
 from nmt.data.batches import LengthSums
 from nmt.files import megabytes
 from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
-from nmt.models.parameter_parts import parameter_parts
-from nmt.models.registry import build_model
-from nmt.models.shapes_only import shapes_only
-from nmt.models.table_3 import TABLE_3
-from nmt.training.memory import held_bytes, micro_batch_bytes
-from nmt.training.micro_batch import even_batch
+from nmt.models.parameters import parameter_parts
+from nmt.models.presets import TABLE_3
+from nmt.models.registry import build_model, shapes_only
+from nmt.training.memory import even_batch, held_bytes, micro_batch_bytes
 
 
 def model_figures(

@@ -87,7 +87,7 @@ def _resolve(preset: str) -> Recipe:
 
 def _show(name: str, *sizes: int) -> None:
     from nmt.cli.model_figures import model_figures
-    from nmt.config_text import format_toml
+    from nmt.config import format_toml
     from nmt.models.presets import find_preset
 
     recipe = _resolve(name)

@@ -10,8 +10,8 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet
 from nmt.data.manifest import Settings
-from nmt.data.rules import RATIO_FREE_CHARACTERS, RULES
 from nmt.errors import UsageError
+from nmt.prepare.options import RATIO_FREE_CHARACTERS, RULES
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
@@ -234,10 +234,10 @@ def prepare(
     OUT/rejects.txt, with examples.
     """
     from nmt.cpu import cores
-    from nmt.data.dry_run import dry_run as try_rules
-    from nmt.data.options import PrepareOptions
-    from nmt.data.prepare import prepare as run
-    from nmt.data.reject_report import report_text
+    from nmt.prepare.options import PrepareOptions
+    from nmt.prepare.prepare import dry_run as try_rules
+    from nmt.prepare.prepare import prepare as run
+    from nmt.prepare.rejects import report_text
 
     settings = Settings(
         src_lang=src,

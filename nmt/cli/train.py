@@ -158,8 +158,7 @@ def train(
     tells.
     """
     started = time.monotonic()
-    from nmt.config import resolve_recipe
-    from nmt.config_text import parse_overrides, read_toml
+    from nmt.config import parse_overrides, read_toml, resolve_recipe
     from nmt.data.manifest import read_info
     from nmt.models.presets import find_preset, preset_values
     from nmt.training.stop import parse_time_limit
@@ -217,7 +216,7 @@ def _choose_preset(
         UsageError: for weights of a model whose preset is not known.
     """
     from nmt import console
-    from nmt.config_text import noted_preset
+    from nmt.config import noted_preset
     from nmt.data.manifest import read_info
     from nmt.models.presets import FEW_PAIRS, preset_for
 
@@ -240,7 +239,7 @@ def _choose_preset(
 def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
     """Refuse a key that an option of its own and --set give different values; equal ones may be."""
     from nmt.config import TrainingConfig
-    from nmt.config_values import checked
+    from nmt.model_config import checked
 
     specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
     for key in given.keys() & overrides.keys():

@@ -29,7 +29,7 @@ from nmt.cli.search_options import (
 
 if TYPE_CHECKING:
     from nmt.search.options import Sampling
-    from nmt.search.stream import Counts
+    from nmt.translate.stream import Counts
 
 EXAMPLE = (
     "nmt translate run < news.en > news.de\n\n"
@@ -250,15 +250,12 @@ def translate(
     from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
     from nmt.models.ctranslate2_manifest import is_export
     from nmt.models.device import check_device
-    from nmt.search.deadline import deadline as until
-    from nmt.search.files import find_files
-    from nmt.search.job import Job
-    from nmt.search.journal import lock as hold
     from nmt.search.options import SearchOptions
-    from nmt.search.prompt import converse
-    from nmt.search.setup import Setup
-    from nmt.search.shard import Shard
-    from nmt.search.translators import Translators
+    from nmt.translate.files import Shard, find_files
+    from nmt.translate.job import Job, converse
+    from nmt.translate.job import deadline as until
+    from nmt.translate.journal import lock as hold
+    from nmt.translate.parallel import Setup, Translators
 
     check_device(device)
     options = SearchOptions(

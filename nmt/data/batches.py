@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.epochs import Pairs, order_by_length
-from nmt.data.permutation import Indices
+from nmt.data.epochs import Indices, Pairs, order_by_length
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 

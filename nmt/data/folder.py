@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.data import manifest
+from nmt.data.epochs import Indices
 from nmt.data.manifest import DatasetInfo, SplitRecord
 from nmt.data.moses import moses_rules
-from nmt.data.permutation import Indices
 from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError

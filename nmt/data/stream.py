@@ -16,8 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
-from nmt.data.epochs import Epochs, Pairs, PoolPlan, plan_pool
-from nmt.data.permutation import Indices
+from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.subword_dropout import SubwordDropout
 

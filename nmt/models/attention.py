@@ -15,17 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from nmt.model_config import TransformerConfig
-from nmt.models.initial import input_projections, output_projection
-from nmt.models.linear import linear
-from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
-from nmt.models.positions import rotated
-from nmt.models.relative_attention import (
+from nmt.models.kernels.linear import linear
+from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.padded_layout import Projected
+from nmt.models.layers import input_projections, output_projection
+from nmt.models.positions import (
     Relative,
     RelativePositions,
+    rotated,
     spread_by_distance,
     sum_by_distance,
 )
-from nmt.models.table import Projected
 
 # On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
 # which is several times slower than multiplying and adding up elements of all of them.

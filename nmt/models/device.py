@@ -1,14 +1,22 @@
-"""Where a model computes, and in which type."""
+"""Where a model computes, and in which type.
+
+One name for every lack of memory.
+
+How the C library hands out memory while a model computes on a CPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     import torch
+
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -68,3 +76,36 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         raise UsageError(f"process {local_rank} has no GPU: this machine has {gpus}; start fewer")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
+
+
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Let every lack of memory, of a GPU or of the machine, be a MemoryError; also a decorator."""
+    try:
+        yield
+    except RuntimeError as error:
+        # By words, which torch.OutOfMemoryError has too: what torch's allocator of CPU memory,
+        # CUDA's libraries and CTranslate2 raise has no type of its own.
+        if any(
+            words in str(error)
+            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory")
+        ):
+            raise MemoryError(str(error)) from error
+        raise
+
+
+# The parameters of glibc's mallopt, from its malloc.h.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, on systems with glibc.
+
+    Tensors of many MB come and go in every layer. Otherwise each is a mapping of its own, and the
+    system clears all its pages anew: 100,000 page faults an update of the small model in training.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library has other ways
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_TOP_PAD, 64 << 20)

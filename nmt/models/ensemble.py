@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.batches import Batch, Packed
 from nmt.errors import UsageError
-from nmt.models.contract import DecoderState, Projection, TranslationModel
+from nmt.models.base import DecoderState, Projection, TranslationModel
 from nmt.models.model_file import ModelCard
 
 

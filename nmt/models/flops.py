@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from nmt.data.batches import LengthSums, pack_sources
 from nmt.data.vocabulary import BOS_ID, UNK_ID
 from nmt.model_config import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:

@@ -23,7 +23,7 @@ from nmt.models.tensor_file import TensorFile, write_tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nmt.models.contract import TranslationModel
+    from nmt.models.base import TranslationModel
 
 KIND = "a model file"
 FORMAT_VERSION = 2
@@ -220,7 +220,7 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     Raises:
         DataError: if the file is damaged or its weights are not those of its configuration.
     """
-    from nmt.models.shapes_only import shapes_only
+    from nmt.models.registry import shapes_only
 
     reader = ModelReader(find_model(path))
     with shapes_only():  # no time is spent on weights that are replaced

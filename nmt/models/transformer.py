@@ -24,15 +24,13 @@ from nmt.models.attention import (
     attend_grouped,
     noting_weights,
 )
-from nmt.models.contract import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.embeddings import shared_embeddings
-from nmt.models.feed_forward import feed_forward
-from nmt.models.key_value_cache import KeyValueCache, first_of, reorder_
-from nmt.models.linear import linear
-from nmt.models.packed_attention import Sentences, takes_packed
+from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.kernels.linear import linear
+from nmt.models.kernels.packed_attention import Sentences, takes_packed
+from nmt.models.kernels.padded_layout import Table
+from nmt.models.kv_cache import KeyValueCache, first_of, reorder_
+from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
-from nmt.models.residual import Residual, final_norm
-from nmt.models.table import Table
 
 
 class EncoderLayer(nn.Module):

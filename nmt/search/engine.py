@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.errors import UsageError
-from nmt.models.out_of_memory import memory_errors
+from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
 
 Ids = tuple[int, ...]

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 
 from nmt.data.batches import Batch, collate, micro_batches
-from nmt.data.epochs import order_by_length
-from nmt.data.permutation import Indices
+from nmt.data.epochs import Indices, order_by_length
 from nmt.data.shards import TokenRows
-from nmt.models.out_of_memory import memory_errors
+from nmt.models.device import memory_errors
 from nmt.search.engine import Ids
 
 T = TypeVar("T")

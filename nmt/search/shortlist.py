@@ -24,10 +24,10 @@ from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.lexicon import learn_lexicon
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.models.contract import Decoder
+from nmt.models.base import Decoder
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
-from nmt.search.likeliest import Likeliest, Question
+from nmt.search.top_k import Likeliest, Question
 
 Integers = NDArray[np.int64]
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from nmt.config import TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Position, pairs_at
+from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import write_text
-from nmt.training.checkpoint import Progress, Watched, newest_sound
-from nmt.training.distributed import Ranks
+from nmt.runs.checkpoint import Progress, Watched, newest_sound
+from nmt.runs.run_folder import RunFolder
 from nmt.training.optimizer import Guard
-from nmt.training.run_folder import RunFolder
 
 _SUSPECTS = 6  # of the last updates before a validation without a finite loss
 

@@ -18,26 +18,21 @@ from pathlib import Path
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import Batch, LengthSums, collate, split_update
-from nmt.data.epochs import Epochs, Pairs, plan_pool
+from nmt.data.epochs import Epochs, Indices, Pairs, plan_pool
 from nmt.data.folder import DataFolder
-from nmt.data.permutation import Indices
 from nmt.data.stream import Cut, Position, Update
+from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import megabytes
-from nmt.models.out_of_memory import memory_errors
-from nmt.training.disk_space import Need
-from nmt.training.distributed import Ranks
+from nmt.models.device import memory_errors
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.launch import initial_model, open_data, settle
-from nmt.training.machine_rate import device_name, rate_of_ranks
-from nmt.training.memory import PeakMemory, micro_batch_bytes
-from nmt.training.meter import Figures, Window
-from nmt.training.micro_batch import longest_pair, share_of_update
-from nmt.training.optimizer import Optimizer
-from nmt.training.run_folder import InitialModel, RunFolder
-from nmt.training.schedule import learning_rate
+from nmt.training.memory import PeakMemory, longest_pair, micro_batch_bytes, share_of_update
+from nmt.training.meter import Figures, Window, device_name, rate_of_ranks
+from nmt.training.optimizer import Optimizer, learning_rate
+from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Trainer
-from nmt.training.updates import updates_of_run
+from nmt.training.trainer import Trainer, updates_of_run
 
 TRIAL_SECONDS = 5.0
 

@@ -14,22 +14,19 @@ import torch
 from nmt.config import Recipe
 from nmt.cpu import cores, default_threads, give_way
 from nmt.data.folder import DataFolder
+from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
-from nmt.models.allocator import keep_freed_memory
-from nmt.models.device import choose_device
-from nmt.models.linear import fastest_library, use_library
+from nmt.models.device import choose_device, keep_freed_memory, memory_errors
+from nmt.models.kernels.linear import fastest_library, use_library
+from nmt.models.kernels.packed_weights import multiplied
 from nmt.models.model_file import model_checksum
-from nmt.models.out_of_memory import memory_errors
-from nmt.models.packed_weights import multiplied
-from nmt.models.registry import build_model
-from nmt.models.shapes_only import shapes_only
-from nmt.training import checkpoint
-from nmt.training.disk_space import Need, check_space
-from nmt.training.distributed import RankLost, Ranks, RankStopped
-from nmt.training.micro_batch import CPU_TOKENS
-from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.models.registry import build_model, shapes_only
+from nmt.runs import checkpoint
+from nmt.runs.report import require_tensorboard
+from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training.memory import CPU_TOKENS
+from nmt.training.saving import Need, check_space
 from nmt.training.stop import StopRequest
-from nmt.training.tensorboard import require_tensorboard
 from nmt.training.trainer import Trainer
 from nmt.training.verify import verify
 

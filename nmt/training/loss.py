@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.models.linear import matmul
+from nmt.models.kernels.linear import matmul
 
 _CHUNK_LOGITS = 1 << 25
 """How many logits exist at once, on a GPU four times as many; products over fewer tokens would be

@@ -1,8 +1,16 @@
-"""The meter of a run: what has happened since the last line of the log, and its figures."""
+"""The meter of a run: what has happened since the last line of the log, and its figures.
+
+A checksum of weights, computed where they are, that is the same on every device.
+
+How fast this machine multiplies matrices: what model-FLOPs utilisation is a share of.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +18,117 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nmt.data.batches import LengthSums
 from nmt.data.stream import Update
-from nmt.training.distributed import Ranks
+from nmt.distributed import Ranks
+from nmt.errors import NMTError
+from nmt.models.device import dtype_of
+from nmt.models.kernels.linear import onednn_product
 from nmt.training.update import Outcome
+
+# Values looked at in one go: 32 MB of int64, and a few times that while they are summed.
+_CHUNK = 1 << 22
+
+
+def checksum(vector: Tensor) -> str:
+    """Return 16 hexadecimal digits that tell vectors apart bit for bit.
+
+    The values' bits, as integers b_i of 32 bits, are summed with odd weights, (2 i + 1) b_i modulo
+    2^64: their sum, and twice the sum weighted by position. Integers add up to the same in any
+    order. A change of one value is always noticed, and so is a swap of two different ones, since
+    neither can change the sum by a multiple of 2^64. Vectors that differ in many values are
+    mistaken for each other by chance alone, about once in 2^64. It is no defence against somebody
+    who looks for such a case.
+
+    Args:
+        vector: (n,) fp32, on any device; n below 2^31.
+    """
+    bits = vector.detach().view(torch.int32)  # (n,)
+    total = torch.zeros((), dtype=torch.int64, device=vector.device)
+    for start in range(0, len(bits), _CHUNK):
+        chunk = bits[start : start + _CHUNK].to(torch.int64)
+        end = start + len(chunk)
+        weights = torch.arange(2 * start + 1, 2 * end, 2, device=vector.device)
+        total += (chunk * weights).sum()
+    return f"{int(total) % 2**64:016x}"
+
+
+def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
+    """Return the checksum of weights (n,) that all ranks have.
+
+    Raises:
+        NMTError: if they differ.
+    """
+    found = ranks.gather(checksum(weights))
+    if len(set(found)) > 1:
+        raise NMTError(f"the weights of the ranks differ: {found}; train on machines of one kind")
+    return str(found[0])
+
+
+_SECONDS = 0.05  # for each way of multiplying
+# Rows and columns: large enough for full speed, and done in a fraction of a second.
+_CPU_SIZE, _GPU_SIZE = 1024, 8192
+
+
+def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the FLOP/s (two a multiply-add) of the fastest of several matrix products.
+
+    It is that of this process with its threads. Where processes share a machine, all of them
+    should measure at once. The random numbers of training are not touched.
+    """
+    size = _GPU_SIZE if device.type == "cuda" else _CPU_SIZE
+    random = torch.Generator(device).manual_seed(0)
+    x, weight = (
+        torch.randn(size, size, generator=random, device=device).to(dtype) for _ in range(2)
+    )
+    products = [functools.partial(F.linear, x, weight)]
+    if device.type == "cpu":
+        # F.linear leaves fp32 to another library; which is the faster, differs by processor.
+        products.append(functools.partial(onednn_product, x, weight))
+    rates = [0.0]
+    for product in products:
+        # a type that this processor has no code for, or no oneDNN
+        with contextlib.suppress(AttributeError, RuntimeError):
+            rates.append(2 * size**3 / _shortest(product, device))
+    return max(rates)
+
+
+def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
+    """Return the FLOP/s of all ranks together, and a warning if fp32 were faster, or nothing."""
+    rate = matrix_product_rate(device, dtype_of(precision))
+    total: float = sum(ranks.gather(rate))
+    plain = matrix_product_rate(device, torch.float32) if precision != "fp32" else 0.0
+    if rate >= plain:
+        return total, ""
+    return total, (
+        f"this {device.type} computes {precision} at {rate / 1e9:,.0f} GFLOP/s and fp32 at "
+        f"{plain / 1e9:,.0f}: train in fp32 here"
+    )
+
+
+def device_name(device: torch.device) -> str:
+    """Return the kind of the device: the GPU's model, or the instructions that the CPU has."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _shortest(product: Callable[[], Tensor], device: torch.device) -> float:
+    """Return the seconds that the quickest of several calls took."""
+    _wait(device)
+    times = [time.perf_counter()]
+    while len(times) == 1 or times[-1] - times[0] < _SECONDS:
+        product()
+        _wait(device)
+        times.append(time.perf_counter())
+    return min(after - before for before, after in itertools.pairwise(times))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 One update: its pairs come from the stream, each rank has its share of them in micro-batches, their
 gradients are summed over micro-batches and ranks, and Adam steps once. Everything else in the loop
 is due every so many updates. A run that is stopped and started again does what it would have done.
+
+Which updates a run does: from where it stands, cut for its ranks and for the memory at hand.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,30 +20,68 @@ from typing import Any
 import torch
 
 from nmt import console
-from nmt.config import Recipe
+from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import LengthSums
+from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Update
+from nmt.data.stream import Cut, Update, prefetched, updates_from
+from nmt.data.subword_dropout import SubwordDropout
+from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
-from nmt.training import checkpoint
-from nmt.training.checksum import checksum_of_all
-from nmt.training.distributed import Ranks
+from nmt.runs import checkpoint
+from nmt.runs.checkpoint import Progress
+from nmt.runs.report import Report, ValidationResult
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.divergence import Divergence
 from nmt.training.first_weights import begin_again, card_of, first_weights
-from nmt.training.machine_rate import device_name, rate_of_ranks
-from nmt.training.meter import Window
-from nmt.training.micro_batch import fitting_tokens, longest_pair
-from nmt.training.optimizer import Optimizer
-from nmt.training.report import Report, ValidationResult
-from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.training.memory import fitting_tokens, longest_pair
+from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
+from nmt.training.optimizer import Optimizer, learning_rate
 from nmt.training.saving import Saver
-from nmt.training.schedule import learning_rate
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
-from nmt.training.updates import updates_an_epoch, updates_of_run
 from nmt.training.validation import Validator
+
+# What is waiting takes little memory, and evens out what the machine does beside.
+_UPDATES_AHEAD = 4
+
+
+def updates_of_run(
+    data: DataFolder, config: TrainingConfig, progress: Progress, cut: Cut
+) -> Iterator[Update]:
+    """Return the updates that come next, which a thread makes ready.
+
+    Raises:
+        UsageError: if one pair alone is above the budget of an update.
+    """
+    check_budget(config.batch_tokens, longest_pair(data))
+    dropouts = None
+    if config.subword_dropout:
+        src, tgt = (
+            SubwordDropout(vocabulary, config.subword_dropout)
+            for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
+        )
+        dropouts = src, tgt
+    updates = updates_from(
+        progress.position,
+        data.train,
+        cut,
+        batch_tokens=config.batch_tokens,
+        seed=config.seed,
+        dropouts=dropouts,
+        passed_over=frozenset(progress.passed_over),
+    )
+    return prefetched(updates, ahead=_UPDATES_AHEAD)
+
+
+def updates_an_epoch(data: DataFolder, config: TrainingConfig) -> int:
+    """Return about how many updates an epoch has, by its tokens, without planning it."""
+    train = data.info.train
+    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
+    visits = Epochs(data.train.shares, seed=config.seed).visits
+    return round(tokens / train.pairs * visits / config.batch_tokens) or 1
 
 
 class Trainer:

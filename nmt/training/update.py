@@ -18,11 +18,11 @@ from torch import Tensor
 from nmt.config import TrainingConfig
 from nmt.data.batches import Batch, FixedShape
 from nmt.data.stream import Update
-from nmt.models.contract import TranslationModel
-from nmt.models.dropout import seed_dropout
-from nmt.models.out_of_memory import memory_errors
-from nmt.training.distributed import Ranks
-from nmt.training.gradient_sum import GradientSum
+from nmt.distributed import Ranks
+from nmt.models.base import TranslationModel
+from nmt.models.device import memory_errors
+from nmt.models.kernels.dropout import seed_dropout
+from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 
 from nmt.data.batches import collate, parts_by_length
+from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
-from nmt.data.permutation import Indices
+from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
-from nmt.models.contract import TranslationModel
-from nmt.models.out_of_memory import memory_errors
+from nmt.models.base import TranslationModel
+from nmt.models.device import memory_errors
+from nmt.runs.report import Sample, ValidationResult
 from nmt.scoring.metrics import score
 from nmt.search.options import SearchOptions
-from nmt.search.translator import Translator
-from nmt.training.distributed import Ranks
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.report import Sample, ValidationResult
+from nmt.translate.translator import Translator
 
 _PARTS_TRIED, _LINES_TRIED = 8, 16  # of the valid text, to estimate how long all of it takes
 _TRIAL_SECONDS = 1.0

@@ -15,10 +15,10 @@ import torch
 from nmt import console
 from nmt.config import Recipe
 from nmt.data.folder import DataFolder
+from nmt.distributed import Ranks
 from nmt.errors import DataError, NMTError
-from nmt.training.checkpoint import open_state, state_path, states_of
-from nmt.training.distributed import Ranks
-from nmt.training.run_folder import InitialModel, RunFolder
+from nmt.runs.checkpoint import open_state, state_path, states_of
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.cpu import cores
-from nmt.models.linear import onednn_product
+from nmt.models.kernels.linear import onednn_product
 
 CORES = cores()
 

@@ -24,9 +24,8 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID
 from nmt.model_config import TransformerConfig
-from nmt.models.feed_forward import FeedForward, SwiGLU
+from nmt.models.layers import FeedForward, Residual, SwiGLU
 from nmt.models.positions import sinusoidal_positions
-from nmt.models.residual import Residual
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 MAX_LENGTH = 1000

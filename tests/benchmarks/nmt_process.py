@@ -10,8 +10,7 @@ from pathlib import Path
 from benchmarks.translation_process import Translate, serve
 
 from nmt.search.options import SearchOptions
-from nmt.search.setup import Setup
-from nmt.search.translators import Translators
+from nmt.translate.parallel import Setup, Translators
 
 
 def load(

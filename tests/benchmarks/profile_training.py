@@ -22,8 +22,7 @@ from benchmarks.report import table
 from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from nmt.config import resolve_recipe
-from nmt.config_text import parse_overrides
+from nmt.config import parse_overrides, resolve_recipe
 from nmt.data.stream import Update
 from nmt.models.presets import find_preset, preset_values
 from nmt.training import launch

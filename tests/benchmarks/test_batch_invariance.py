@@ -25,9 +25,8 @@ from benchmarks.report import publish, table
 from benchmarks.translation_models import model_of
 
 from nmt.search.options import SearchOptions
-from nmt.search.setup import Setup
-from nmt.search.translation import Translation
-from nmt.search.translators import Translators
+from nmt.translate.output import Translation
+from nmt.translate.parallel import Setup, Translators
 
 pytestmark = pytest.mark.benchmark
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.benchmark
 WORK = """
 import json, time
 import torch
-from nmt.models.kernels import KERNELS, choose
+from nmt.models.kernels.packed_weights import KERNELS, choose
 
 torch.set_num_threads(1)
 weight, report = torch.randn(2048, 512), []

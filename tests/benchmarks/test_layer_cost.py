@@ -29,12 +29,12 @@ from torch import Tensor
 from nmt.data.batches import Packed
 from nmt.model_config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from nmt.models.attention import SelfAttention
-from nmt.models.gated_convolution import GatedConvolution, Neighbours
+from nmt.models.convolutional import GatedConvolution, Neighbours
+from nmt.models.kernels.packed_attention import Sentences
+from nmt.models.kernels.padded_layout import Table
 from nmt.models.lstm import BidirectionalLSTM, reversal
-from nmt.models.packed_attention import Sentences
 from nmt.models.presets import PRESETS
-from nmt.models.recurrent_decoder import InputFeedingDecoder
-from nmt.models.table import Table
+from nmt.models.recurrent import InputFeedingDecoder
 from nmt.plot import Panel, Series, draw_curves
 from nmt.training.memory import LiveBytes
 

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.model_config import TransformerConfig
-from nmt.models.feed_forward import FeedForward, SwiGLU
-from nmt.models.residual import Residual
+from nmt.models.layers import FeedForward, Residual, SwiGLU
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 Named = Iterator[tuple[str, Tensor]]

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 
 SVG = "{http://www.w3.org/2000/svg}"
 

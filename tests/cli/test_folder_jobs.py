@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from nmt.errors import Stopped
-from nmt.search.files import find_files
-from nmt.search.job import Job
+from nmt.translate.files import find_files
+from nmt.translate.job import Job
 
 Nmt = Callable[..., Any]
 

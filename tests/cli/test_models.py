@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from pairs import batch_of
 
-from nmt.config import Recipe, resolve_recipe
-from nmt.config_text import format_toml, read_toml
+from nmt.config import Recipe, format_toml, read_toml, resolve_recipe
 from nmt.files import megabytes
 from nmt.models.presets import BODY_PARAMETERS, FAMILIES, PRESETS, preset_values
 from nmt.models.registry import ARCHITECTURES, count_parameters

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from nmt.models.model_file import ModelCard, model_checksum, write_model
-from nmt.search.likelihood import Likelihood, Scorer
+from nmt.translate.rescoring import Likelihood, Scorer
 
 Nmt = Callable[..., Any]
 

@@ -10,8 +10,8 @@ import pytest
 from toy_training import prepare_toy, recipe
 
 from nmt.config import Recipe
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import launch as launch_module
-from nmt.training.run_folder import InitialModel, RunFolder
 
 Command = Callable[..., Any]
 

@@ -23,7 +23,7 @@ import pytest
 
 from nmt.cpu import most_workers
 from nmt.models.model_file import ModelCard, write_model
-from nmt.search.decode import decode
+from nmt.search.beam_search import decode
 
 Nmt = Callable[..., Any]
 
@@ -439,7 +439,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
     words = ["--input", tmp_path / "in", "--pool-lines", "50", "--workers", "1", *QUICK]
     assert nmt("translate", model_file, *words, "--output", tmp_path / "expected").status == 0
     words += ["--output", tmp_path / "out"]
-    monkeypatch.setattr("nmt.search.deadline.seconds_until", lambda *_: 1.0)
+    monkeypatch.setattr("nmt.translate.job.seconds_until", lambda *_: 1.0)
     stopped = nmt("translate", model_file, *words, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 has come" in stopped.stderr
@@ -534,7 +534,7 @@ def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
                 raise MemoryError
             yield from decode(model, iter([group]), *arguments, **options)
 
-    monkeypatch.setattr("nmt.search.torch_engine.decode", short_of_memory)
+    monkeypatch.setattr("nmt.translate.torch_engine.decode", short_of_memory)
     words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
     answer = nmt("translate", model_file, *words)
     assert (answer.status, answer.stdout) == (1, "")

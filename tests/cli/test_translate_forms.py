@@ -19,7 +19,7 @@ import torch
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.model_file import ModelCard, write_model
 from nmt.search.options import SearchOptions
-from nmt.search.translator import Translator
+from nmt.translate.translator import Translator
 
 Nmt = Callable[..., Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nmt.errors import Stopped
-from nmt.models import kernels
-from nmt.search.journal import Journal
+from nmt.models.kernels import packed_weights as kernels
+from nmt.translate.journal import Journal
 
 Nmt = Callable[..., Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 
 Nmt = Callable[..., Any]
 

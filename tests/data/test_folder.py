@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.data import blocks
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.manifest import Settings
-from nmt.data.options import PrepareOptions
-from nmt.data.prepare import prepare
 from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.errors import DataError
+from nmt.prepare import text as blocks
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.prepare import prepare
 
 WORDS = ["red", "blue", "green", "house", "tree", "bird", "sings", "stands", "old", "new"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from reference import additive_attention
 
-from nmt.models.additive_attention import AdditiveAttention
+from nmt.models.recurrent import AdditiveAttention
 
 WIDTH, INNER = 6, 5
 

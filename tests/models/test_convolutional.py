@@ -24,9 +24,13 @@ from tiny_models import (
 )
 from torch import Tensor, nn
 
-from nmt.models.convolutional import ConvolutionalModel, ConvolutionalState, PositionedEmbedding
-from nmt.models.gated_convolution import GatedConvolution
-from nmt.models.packed_weights import pack
+from nmt.models.convolutional import (
+    ConvolutionalModel,
+    ConvolutionalState,
+    GatedConvolution,
+    PositionedEmbedding,
+)
+from nmt.models.kernels.packed_weights import pack
 from nmt.models.registry import build_model
 
 K, HIDDEN = CONVOLUTIONAL.kernel_width, CONVOLUTIONAL.d_hidden

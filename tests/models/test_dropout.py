@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nmt.models.dropout import add_dropped, dropout, seed_dropout
+from nmt.models.kernels.dropout import add_dropped, dropout, seed_dropout
 
 N = 400_003  # not a multiple of the four elements that share a draw
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.models.embeddings import TokenEmbedding
+from nmt.models.layers import TokenEmbedding
 
 
 def test_an_embedding_is_scaled_and_its_position_added() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from nmt.data.batches import pack_sources
 from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.models.registry import build_model
 

@@ -10,7 +10,7 @@ from reference import swiglu as swiglu_by_loops
 from torch.nn import functional as F
 
 from nmt.model_config import TransformerConfig
-from nmt.models.feed_forward import FeedForward, SwiGLU, feed_forward
+from nmt.models.layers import FeedForward, SwiGLU, feed_forward
 
 CONFIG = TransformerConfig(d_model=6, d_ff=10)
 

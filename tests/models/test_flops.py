@@ -14,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from nmt.data.batches import Batch, LengthSums
 from nmt.model_config import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds, training_flops
-from nmt.models.registry import ARCHITECTURES, build_model
-from nmt.models.shapes_only import shapes_only
+from nmt.models.registry import ARCHITECTURES, build_model, shapes_only
 
 CONFIGS: dict[str, ModelConfig] = {
     "transformer": TransformerConfig(

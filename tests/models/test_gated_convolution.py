@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.batches import Packed, pack_sources
-from nmt.models.gated_convolution import GatedConvolution, Neighbours
+from nmt.models.convolutional import GatedConvolution, Neighbours
 
 H = 6
 LENGTHS = [7, 1, 2, 5]

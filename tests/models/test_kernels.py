@@ -14,11 +14,11 @@ import torch
 from benchmarks.machine import INSTRUCTION_SETS, limited_to
 from torch import Tensor
 
-from nmt.models import kernels
-from nmt.models.kernels import KERNELS, Choice, choose, is_usable
-from nmt.models.linear import Product
-from nmt.search import loading
-from nmt.search.loading import load_models
+from nmt.models.kernels import packed_weights as kernels
+from nmt.models.kernels.linear import Product
+from nmt.models.kernels.packed_weights import KERNELS, Choice, choose, is_usable
+from nmt.translate import torch_engine as loading
+from nmt.translate.torch_engine import load_models
 
 TINY_SHAPES = [(32, 16), (16, 16)]
 
@@ -174,7 +174,7 @@ WORK = """
 import json, sys, time
 import torch
 from torch.nn import functional as F
-from nmt.models.kernels import KERNELS, choose
+from nmt.models.kernels.packed_weights import KERNELS, choose
 
 torch.set_num_threads(1)
 random = torch.Generator().manual_seed(1)

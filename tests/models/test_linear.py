@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.models import linear as linear_module
-from nmt.models.linear import fastest_library, linear, matmul, onednn_product, use_library
+from nmt.models.kernels import linear as linear_module
+from nmt.models.kernels.linear import fastest_library, linear, matmul, onednn_product, use_library
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nmt.data.batches import Packed
-from nmt.models.local_attention import saves_work, with_neighbours, without_neighbours
-from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.padded_attention import saves_work, with_neighbours, without_neighbours
 
 H, K = 2, 3
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.batches import pack_sources
+from nmt.models.kernels.padded_layout import Table
 from nmt.models.lstm import BidirectionalLSTM, LSTMCell, reversal, turned
-from nmt.models.table import Table
 
 WIDTH, HIDDEN = 6, 8
 LENGTHS = (4, 1, 6)  # eos counted

@@ -21,7 +21,7 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import (
     FORMAT_VERSION,
     KIND,
@@ -310,7 +310,7 @@ def test_a_configuration_too_large_for_memory_is_refused_before_it_is_built(
 def test_loading_a_model_imports_no_compiler(model_file: Path) -> None:
     # Which takes longer than torch itself, and a translator starts for a handful of lines too.
     script = (
-        "import sys; from pathlib import Path; from nmt.search.translator import Translator; "
+        "import sys; from pathlib import Path; from nmt.translate.translator import Translator; "
         f"Translator.load(Path({str(model_file)!r})).translate(['the cat']); "
         "print('torch._dynamo' in sys.modules)"
     )

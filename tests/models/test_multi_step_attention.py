@@ -12,9 +12,9 @@ from tiny_models import assert_equal
 from torch import Tensor
 
 from nmt.data.batches import Packed, pack_sources
-from nmt.models.contract import Memory
-from nmt.models.multi_step_attention import MultiStepAttention, Source
-from nmt.models.table import Table
+from nmt.models.base import Memory
+from nmt.models.convolutional import MultiStepAttention, Source
+from nmt.models.kernels.padded_layout import Table
 
 D, H = 4, 6
 SRC, TGT = [5, 1, 3], [2, 4, 1]  # tokens of the sentences

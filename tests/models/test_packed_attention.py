@@ -17,9 +17,9 @@ from torch.autograd import gradcheck
 from nmt.data.batches import Packed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import CrossAttention, SelfAttention
-from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.padded_layout import Table
 from nmt.models.positions import rotations
-from nmt.models.table import Table
 
 H, K, V = 3, 4, 5
 D = H * K

@@ -15,11 +15,10 @@ from torch.nn import functional as F
 
 from nmt.data.batches import pack_sources
 from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
-from nmt.models.kernels import KERNELS, is_usable
-from nmt.models.linear import linear, use_packed
+from nmt.models.base import TranslationModel
+from nmt.models.kernels.linear import linear, use_packed
+from nmt.models.kernels.packed_weights import KERNELS, is_usable, pack
 from nmt.models.model_file import load_model
-from nmt.models.packed_weights import pack
 
 SHAPES = [(1,), (3,), (70,), (2, 5)]
 

@@ -8,7 +8,7 @@ from tiny_models import TINY, tiny
 from torch import nn
 
 from nmt.model_config import TransformerConfig
-from nmt.models.parameter_parts import parameter_parts
+from nmt.models.parameters import parameter_parts
 from nmt.models.registry import build_model
 
 

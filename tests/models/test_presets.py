@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nmt.config import Layer, Recipe, resolve_recipe
 from nmt.model_config import ModelConfig
-from nmt.models.contract import TranslationModel
-from nmt.models.dropout import seed_dropout
+from nmt.models.base import TranslationModel
+from nmt.models.kernels.dropout import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.presets import FAMILIES, PRESETS, preset_for, preset_values
 from nmt.training.flat_weights import FlatWeights

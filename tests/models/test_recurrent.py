@@ -17,7 +17,7 @@ from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, encode, 
 from torch import nn
 
 from nmt.model_config import RecurrentConfig
-from nmt.models.dropout import seed_dropout
+from nmt.models.kernels.dropout import seed_dropout
 from nmt.models.recurrent import RecurrentModel
 
 CONFIG = cast(RecurrentConfig, TINY["rnn_attention"])

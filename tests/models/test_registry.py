@@ -8,12 +8,16 @@ import pytest
 import torch
 
 from nmt.config import Recipe, TrainingConfig, resolve_recipe
-from nmt.config_values import Value
 from nmt.errors import UsageError
-from nmt.model_config import MODEL_CONFIGS, ConvolutionalConfig, RecurrentConfig, TransformerConfig
-from nmt.models.presets import PRESETS, find_preset, preset_values
+from nmt.model_config import (
+    MODEL_CONFIGS,
+    ConvolutionalConfig,
+    RecurrentConfig,
+    TransformerConfig,
+    Value,
+)
+from nmt.models.presets import PRESETS, TABLE_3, find_preset, preset_values
 from nmt.models.registry import ARCHITECTURES, build_model, count_parameters
-from nmt.models.table_3 import TABLE_3
 
 VOCAB = 37_000  # the paper's joint vocabulary of English and German
 

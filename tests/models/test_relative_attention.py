@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from nmt.models.attention import attend
-from nmt.models.packed_attention import Sentences, attend_packed, attention_weights
-from nmt.models.relative_attention import spread_by_distance, sum_by_distance
+from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.positions import spread_by_distance, sum_by_distance
 
 H, K, V = 2, 3, 4
 PACKED = batch_of([[5] * n for n in (6, 0, 2)], [[6]] * 3).src

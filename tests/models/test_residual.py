@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model_config import TransformerConfig
-from nmt.models.residual import Residual, final_norm, norm
+from nmt.models.layers import Residual, final_norm, norm
 
 CONFIG = TransformerConfig(d_model=6, dropout=0.0)
 

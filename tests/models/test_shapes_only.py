@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from nmt.model_config import TransformerConfig
-from nmt.models.registry import build_model
-from nmt.models.shapes_only import shapes_only
+from nmt.models.registry import build_model, shapes_only
 
 
 def test_shapes_and_types_are_those_of_a_model_and_no_number_is_drawn() -> None:

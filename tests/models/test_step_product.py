@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmt.models.step_product import StepProduct
+from nmt.models.lstm import StepProduct
 
 STEPS, ROWS, IN, OUT = 4, 3, 5, 5
 

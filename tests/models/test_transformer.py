@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from nmt.model_config import TransformerConfig
 from nmt.models import transformer
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.positions import LearnedPositions
 from nmt.models.registry import build_model
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer

@@ -13,8 +13,7 @@ import sacremoses
 from multi_bleu import multi_bleu
 
 from nmt.errors import UsageError
-from nmt.scoring.bleu_card import bleu_card
-from nmt.scoring.compounds import split_compounds
+from nmt.scoring.bleu_card import bleu_card, split_compounds
 
 HYPOTHESES = [
     'Er sagte: "Das ist, mit Verlaub, ein E-Mail-Konto & mehr."',

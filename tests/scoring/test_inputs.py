@@ -24,8 +24,7 @@ from nmt.scoring.inputs import (
     read_text,
     stream_together,
 )
-from nmt.search.render import RENDERS
-from nmt.search.translation import BLANK, Translation
+from nmt.translate.output import BLANK, RENDERS, Translation
 
 UTF_8 = Encoding.find("utf-8")
 

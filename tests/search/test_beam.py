@@ -38,11 +38,11 @@ from tables import (
 from nmt.data.batches import pack_sources
 from nmt.errors import UsageError
 from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
-from nmt.search.alive import Group
-from nmt.search.decode import decode
+from nmt.search.beam_search import decode
 from nmt.search.engine import Hypothesis, Source
+from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
 

@@ -8,10 +8,9 @@ from reference import TableState, all_translations
 from tables import EOS, SPECIAL, TABLES, VOCAB, A, B, C, in_order, random_table, search, sources
 
 from nmt.errors import UsageError
-from nmt.search.alive import Group
-from nmt.search.decode import decode
-from nmt.search.demands import FREE, Demands
+from nmt.search.beam_search import decode
 from nmt.search.engine import Ids, Source
+from nmt.search.hypotheses import FREE, Demands, Group
 from nmt.search.options import SearchOptions
 
 LIMIT = 3

@@ -13,14 +13,14 @@ from lending import Lending
 
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
+from nmt.models.kernels.packed_weights import pack
 from nmt.models.model_file import ModelCard, load_model
-from nmt.models.packed_weights import pack
 from nmt.search.engine import Found, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.shortlist import Shortlist
-from nmt.search.torch_engine import TorchEngine
+from nmt.translate.torch_engine import TorchEngine
 
 CPU = torch.device("cpu")
 OPTIONS = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=4, barred_ids=(0, 1, 2, 11, 40))

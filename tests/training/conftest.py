@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from toy_training import prepare_toy, python_command, run_command, train
 
-from nmt.config_values import Value
+from nmt.model_config import Value
 
 
 @pytest.fixture(scope="session")

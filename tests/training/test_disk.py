@@ -28,10 +28,10 @@ from toy_training import (
     train,
 )
 
-from nmt.config_values import Value
 from nmt.errors import NMTError
+from nmt.model_config import Value
 from nmt.models.model_file import ModelReader, load_model
-from nmt.training.run_folder import RunFolder
+from nmt.runs.run_folder import RunFolder
 
 LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40
 

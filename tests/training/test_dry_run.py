@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from toy_training import content, nmt, prepare_toy, recipe, settings_of, train
 
-from nmt.config_values import Value
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.errors import NMTError, UsageError
+from nmt.model_config import Value
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey

@@ -25,8 +25,8 @@ from toy_training import (
     training_until,
 )
 
-from nmt.config_values import Value
 from nmt.errors import DataError
+from nmt.model_config import Value
 from nmt.models.model_file import load_model
 
 # --- killed

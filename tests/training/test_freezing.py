@@ -12,17 +12,15 @@ from torch import Tensor, nn
 from toy_training import metrics, newest_state, recipe, train, weights
 
 from nmt.config import TrainingConfig
-from nmt.config_values import Value
 from nmt.errors import UsageError
-from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.model_config import TransformerConfig, Value
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelReader
 from nmt.models.registry import build_model
+from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import Optimizer
-from nmt.training.schedule import learning_rate
+from nmt.training.optimizer import Optimizer, learning_rate
 
 VOCABULARY = 13
 

@@ -10,8 +10,8 @@ import torch
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.model_file import load_model
-from nmt.search.aligner import between_tokens
-from nmt.search.alignment import Alignment
+from nmt.translate.aligner import between_tokens
+from nmt.translate.alignment import Alignment
 
 
 def test_words_are_aligned_with_those_that_they_translate(data: Path, learnt: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.training import machine_rate
-from nmt.training.machine_rate import device_name, matrix_product_rate
+from nmt.training import meter as machine_rate
+from nmt.training.meter import device_name, matrix_product_rate
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def test_it_is_the_quickest_of_several_products(monkeypatch: pytest.MonkeyPatch)
     # Each product takes 2 seconds by this clock but one, which takes half a second.
     clock = iter([0.0, 2.0, 2.5, 4.5, *range(1000, 2000, 2)])
     monkeypatch.setattr(machine_rate, "_SECONDS", 4.0)
-    monkeypatch.setattr("nmt.training.machine_rate.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("nmt.training.meter.time.perf_counter", lambda: float(next(clock)))
     assert matrix_product_rate(CPU, torch.float32) == 2 * 64**3 / 0.5
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from toy_training import recipe
 
-from nmt.config_values import Value
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
+from nmt.model_config import Value
 from nmt.models.device import dtype_of
 from nmt.models.registry import build_model, count_parameters
+from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.freezing import freeze
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.memory import held_bytes, micro_batch_bytes
 from nmt.training.optimizer import Optimizer

@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from nmt.config import TrainingConfig
 from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.optimizer import Guard, Optimizer
-from nmt.training.schedule import learning_rate
+from nmt.training.optimizer import Guard, Optimizer, learning_rate
 
 VOCABULARY = 13
 MODEL = TransformerConfig(

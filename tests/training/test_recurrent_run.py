@@ -16,8 +16,8 @@ from toy_training import (
 
 import nmt
 from nmt.config import resolve_recipe
-from nmt.config_values import Value
 from nmt.errors import Stopped
+from nmt.model_config import Value
 from nmt.models.presets import preset_values
 from nmt.training.launch import launch
 

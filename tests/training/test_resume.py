@@ -30,12 +30,12 @@ from toy_training import (
     validated_last,
 )
 
-from nmt.config_values import Value
 from nmt.errors import Stopped
+from nmt.model_config import Value
 from nmt.models.model_file import ModelReader
-from nmt.search import decode
+from nmt.runs.run_folder import RunFolder
+from nmt.search import beam_search as decode
 from nmt.training import stop, validation
-from nmt.training.run_folder import RunFolder
 from nmt.training.update import UpdateRunner
 
 BF16: dict[str, Value] = {**FP32, "precision": "bf16", "clip_norm": 1.0}

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from nmt.config import TrainingConfig
-from nmt.training.schedule import learning_rate
+from nmt.training.optimizer import learning_rate
 
 
 def paper(d_model: int, step: int, warmup: int) -> float:

@@ -23,9 +23,9 @@ from toy_training import (
     validated_last,
 )
 
-from nmt.config_values import Value
 from nmt.errors import Stopped, UsageError
-from nmt.search import decode
+from nmt.model_config import Value
+from nmt.search import beam_search as decode
 from nmt.training import loss, trainer
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer

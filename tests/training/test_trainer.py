@@ -40,20 +40,20 @@ from toy_training import (
 
 from nmt.cli.train import train as train_command
 from nmt.config import resumable_keys
-from nmt.config_values import Value
 from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
-from nmt.models import linear as linear_module
-from nmt.models.linear import use_library
+from nmt.model_config import Value
+from nmt.models.kernels import linear as linear_module
+from nmt.models.kernels.linear import use_library
 from nmt.models.model_file import ModelReader, load_model
+from nmt.runs.averaging import select_checkpoints
+from nmt.runs.report import ValidationResult
+from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import launch as launch_module
-from nmt.training.average import select_checkpoints
-from nmt.training.machine_rate import device_name
+from nmt.training.meter import device_name
 from nmt.training.optimizer import Optimizer
-from nmt.training.report import ValidationResult
-from nmt.training.run_folder import InitialModel, RunFolder
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
 

@@ -30,11 +30,12 @@ from toy_training import (
     train,
 )
 
-from nmt.config_values import Value
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
-from nmt.training import memory, micro_batch
+from nmt.model_config import Value
+from nmt.training import memory
+from nmt.training import memory as micro_batch
 from nmt.training import update as update_module
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer

@@ -24,16 +24,16 @@ from toy_training import (
 
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.folder import DataFolder
-from nmt.models.contract import TranslationModel
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelReader, load_model
-from nmt.search.decode import decode
-from nmt.search.likelihood import Likelihood, Scorer
-from nmt.search.translation import Translation
-from nmt.search.translator import Translator
+from nmt.runs.report import Sample, ValidationResult
+from nmt.search.beam_search import decode
 from nmt.training import validation
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.report import Sample, ValidationResult
 from nmt.training.validation import Validator, spread
+from nmt.translate.output import Translation
+from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.translator import Translator
 
 EPS = 0.1
 
@@ -188,7 +188,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
         return decode(*arguments, room=room, **options)
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
-    monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
+    monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
     found = measure(data, model, with_bleu=True)
     assert found.figures() == pytest.approx(result.figures(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]

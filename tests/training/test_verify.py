@@ -20,11 +20,11 @@ from toy_training import (
     train,
 )
 
-from nmt.config_values import Value
 from nmt.errors import NMTError, UsageError
-from nmt.training import checksum as checksum_module
-from nmt.training.checksum import checksum
+from nmt.model_config import Value
+from nmt.training import meter as checksum_module
 from nmt.training.launch import launch
+from nmt.training.meter import checksum
 from nmt.training.trainer import Trainer
 from nmt.training.update import UpdateRunner
 

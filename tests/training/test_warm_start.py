@@ -22,12 +22,12 @@ from toy_training import (
     train,
 )
 
-from nmt.config_values import Value
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.models.contract import TranslationModel
+from nmt.model_config import Value
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, ModelReader, write_model
-from nmt.training.warm_start import warm_start
+from nmt.training.first_weights import warm_start
 
 LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 STILL: dict[str, Value] = {"learning_rate": 1e-30, "max_updates": 1, "validate_every": 1}

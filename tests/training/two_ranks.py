@@ -16,12 +16,12 @@ from pairs import batch_of
 from torch import nn
 
 from nmt.data.folder import DataFolder
+from nmt.distributed import Ranks
 from nmt.errors import NMTError, UsageError
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
-from nmt.training import gradient_sum
-from nmt.training.distributed import Ranks
+from nmt.training import flat_weights as gradient_sum
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.validation import Validator
 

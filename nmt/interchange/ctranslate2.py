@@ -1,0 +1,234 @@
+"""Models for CTranslate2, a fast engine that only translates, by its public converter classes.
+
+See `ctranslate2_manifest` for what an export is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
+from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder, write_text
+from nmt.model_config import TransformerConfig
+from nmt.models.base import TranslationModel
+from nmt.models.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
+from nmt.models.layers import SwiGLU
+from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
+from nmt.models.positions import Positions
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
+
+# It takes no formula for positions, but a table: for twice the longest source, and so much more.
+_MORE_POSITIONS = 512
+_ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
+# What it can express of a Transformer's configuration: these keys of any value, those of these
+# values, and all others at their defaults alone.
+_OF_ANY_VALUE = (
+    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
+    *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance"),
+)
+_OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
+    "norm": ("layer", "rms"),
+    "feed_forward": tuple(_ACTIVATIONS),
+    "positions": ("sinusoidal", "learned"),
+}
+# A logit that is never taken. As a bias it costs nothing, and fp16 can hold it.
+_BARRED = -1e4
+
+
+def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
+    """Write a model as CTranslate2 reads it; the folder appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a folder that does not exist, or an earlier export, which is replaced.
+        quantization: the type of the weights.
+
+    Raises:
+        UsageError: if CTranslate2 is not installed, or has no such architecture or type.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise UsageError(
+            f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
+        )
+    out = resolved(out)  # behind a symbolic link, the folder itself is replaced
+    if out.exists():
+        _check_replaceable(out)
+    model, card = load_model(path)
+    positions = 2 * card.max_src_tokens + _MORE_POSITIONS
+    spec = _specification(path, model, card, positions)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    replaced = temporary.with_suffix(f".replaced{TEMPORARY_SUFFIX}")
+    with naming(out):
+        temporary.mkdir()
+    try:
+        spec.optimize(quantization=quantization)
+        spec.save(str(temporary))
+        write_model(temporary / CARD, card, {})
+        names = sorted(entry.name for entry in temporary.iterdir())
+        export = Export(
+            model=model_checksum(path),
+            quantization=quantization,
+            positions=positions,
+            files={name: sha256_file(temporary / name) for name in names},
+        )
+        content = {"format": FORMAT_VERSION} | asdict(export)
+        write_text(temporary / MANIFEST, json.dumps(content, indent=2) + "\n")
+        for name in names:
+            with (temporary / name).open("rb") as written:
+                os.fsync(written.fileno())
+        if out.exists():
+            os.replace(out, replaced)
+        os.replace(temporary, out)
+        sync_folder(out.parent)
+    finally:
+        for left_over in (temporary, replaced):
+            shutil.rmtree(left_over, ignore_errors=True)
+    return export
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace what is no export, or has other files in it.
+
+    Raises:
+        UsageError: naming what is there.
+    """
+    try:
+        known = {MANIFEST, *Export.open(out).files}
+    except (DataError, OSError):
+        raise UsageError(
+            f"{out}: exists and is no export; choose another folder, or remove it"
+        ) from None
+    if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
+        raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
+
+
+def _specification(path: Path, model: TranslationModel, card: ModelCard, positions: int) -> Any:
+    """Return CTranslate2's specification of a model, with its weights."""
+    try:
+        from ctranslate2.specs import common_spec, transformer_spec
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"{path}: CTranslate2 has nothing like the architecture {card.architecture}"
+        )
+    config = model.config
+    if unknown := _not_expressed(config):
+        raise UsageError(f"{path}: CTranslate2 has nothing like {unknown[0]}")
+    spec = transformer_spec.TransformerSpec.from_config(
+        (len(model.encoder), len(model.decoder)),
+        config.num_heads,
+        pre_norm=config.pre_norm,
+        activation=common_spec.Activation[_ACTIVATIONS[config.feed_forward]],
+        ffn_glu=config.feed_forward == "swiglu",
+        rms_norm=config.norm == "rms",
+    )
+    _fill(spec, model, positions)
+    spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
+    spec.decoder.projection.bias = _barring(card.tgt_vocabulary)
+    vocabularies = card.src_vocabulary, card.tgt_vocabulary
+    src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
+    spec.register_source_vocabulary(src)
+    spec.register_target_vocabulary(tgt)
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = spec.config.bos_token = tgt[BOS_ID]
+    spec.config.eos_token, spec.config.unk_token = tgt[EOS_ID], tgt[UNK_ID]
+    spec.validate()
+    return spec
+
+
+def _not_expressed(config: TransformerConfig) -> list[str]:
+    """Return what of a configuration an export could not hold."""
+    values = {
+        spec.name: (getattr(config, spec.name), _OF_THESE_VALUES.get(spec.name, (spec.default,)))
+        for spec in fields(config)
+        if spec.name not in _OF_ANY_VALUE
+    }
+    return [f"{name}={value}" for name, (value, known) in values.items() if value not in known]
+
+
+def _table(positions: Positions | None, length: int) -> Tensor:
+    """Return what is added at the first positions of a side, (length, D)."""
+    assert positions is not None
+    table: Tensor = positions(torch.arange(length), length)
+    return table
+
+
+def _fill(spec: Any, model: Transformer, positions: int) -> None:
+    """Give a specification the weights of a model, and tables of so many positions."""
+    sides = (
+        (spec.encoder, model.src_positions, model.encoder_norm),
+        (spec.decoder, model.tgt_positions, model.decoder_norm),
+    )
+    for side, added, norm in sides:
+        side.scale_embeddings = True
+        side.position_encodings.encodings = _array(_table(added, positions))
+        if model.config.pre_norm:
+            _fill_norm(side.layer_norm, norm)
+    spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.tgt_embedding.weight)
+    spec.decoder.projection.weight = _array(model.output_projection)
+    for ours, theirs in zip(model.encoder, spec.encoder.layer, strict=True):
+        _fill_layer(theirs, cast(EncoderLayer, ours))
+    for ours, theirs in zip(model.decoder, spec.decoder.layer, strict=True):
+        layer = cast(DecoderLayer, ours)
+        _fill_layer(theirs, layer)
+        query, key_value, output = theirs.attention.linear
+        _fill_linear(query, layer.cross_attention.query)
+        _fill_linear(key_value, layer.cross_attention.key_value)
+        _fill_linear(output, layer.cross_attention.output)
+        _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention.norm)
+
+
+def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
+    """Give a layer what those of encoder and decoder both have."""
+    projections, output = theirs.self_attention.linear
+    _fill_linear(projections, ours.attention.qkv)
+    _fill_linear(output, ours.attention.output)
+    _fill_norm(theirs.self_attention.layer_norm, ours.after_attention.norm)
+    inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
+    if isinstance(ours.feed_forward, SwiGLU):
+        gate, value = inner.weight.chunk(2)
+        _fill_linear(theirs.ffn.linear_0, gate)
+        _fill_linear(theirs.ffn.linear_0_noact, value)
+    else:
+        _fill_linear(theirs.ffn.linear_0, inner.weight, inner.bias)
+    _fill_linear(theirs.ffn.linear_1, outer.weight, outer.bias)
+    _fill_norm(theirs.ffn.layer_norm, ours.after_feed_forward.norm)
+
+
+def _fill_linear(theirs: Any, weight: Tensor, bias: Tensor | None = None) -> None:
+    theirs.weight = _array(weight)
+    theirs.bias = _array(weight.new_zeros(len(weight)) if bias is None else bias)
+
+
+def _fill_norm(theirs: Any, ours: nn.Module) -> None:
+    assert isinstance(ours, nn.LayerNorm | nn.RMSNorm)
+    theirs.gamma = _array(ours.weight)
+    if isinstance(ours, nn.LayerNorm):
+        theirs.beta = _array(ours.bias)
+
+
+def _array(weight: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = weight.detach().numpy()
+    return array
+
+
+def _barring(vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Return a bias that takes all chance from what can never be text."""
+    bias = np.zeros(len(vocabulary), np.float32)
+    bias[list(vocabulary.barred_ids)] = _BARRED
+    return bias

@@ -1,0 +1,366 @@
+"""Weights of a model that only translates, laid out once for fast products on a CPU.
+
+A library's products want weights in blocks of its own; the usual layout is rearranged at every
+call, which costs most where few rows are multiplied, as in a step of the decoder.
+
+Ways to multiply by packed weights on a CPU, and which of them is the fastest on this one.
+
+That depends on the CPU, and not by a little: where oneDNN has no code for a product on a CPU, it
+takes its reference implementation, which is a thousand times as slow. So nothing is concluded from
+the CPU's name. Every kernel first does a small product. One that fails, is wrong or is hopelessly
+slow is left out; the others are timed on the largest shapes of the model's weights.
+
+- fp32: by torch's library, mostly MKL, with the weight transposed or as it is, and by oneDNN with
+  the weight laid out in blocks. They differ in rounding only.
+- bf16: weights, inputs and results are rounded to 8 bits of mantissa; sums are fp32.
+- int8: weights are rounded to 8 bits, with a scale for each output; inputs to 8 or 7, with a scale
+  for each row, so that a sentence's result does not depend on those beside it. Sums are exact. CPUs
+  without VNNI instructions add products in pairs in 16 bits, which inputs of 8 bits overflow: the
+  small product shows it.
+
+In bf16 and int8, rounded weights can also be multiplied in fp32. That is the way on CPUs that have
+nothing faster, as most have not in bf16.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt.models.base import TranslationModel
+from nmt.models.kernels.linear import Product, onednn_product, use_packed
+from nmt.models.layers import TokenEmbedding
+from nmt.models.positions import LearnedPositions, RelativePositions
+
+Packer = Callable[[Tensor], Product]
+"""Makes the product with a weight (o, i), which is in fp32."""
+
+_LAYOUT_ROWS = 64  # for about so many rows oneDNN lays a weight out; it serves all numbers well
+
+_TIMED_ROWS = (4, 256)  # of a step for one line, and for a batch
+_TIMED_SHAPES = 3
+_TIMED_ELEMENTS = 1 << 17  # of a weight; of a larger one, only its first rows are timed
+_ROUNDS = 3
+_ROUND_SECONDS = 1e-4  # that a kernel is timed for at least in each of them
+_SHORTEST_SECONDS = 1e-6  # what a coarse clock shows as none, no call being shorter
+
+_MARGIN = 1.1
+"""A kernel must be so many times as fast as an earlier one, so that the choice is stable."""
+
+_HOPELESS, _HOPELESS_SECONDS = 10, 1e-3
+"""A kernel is hopeless that takes so many times as long as torch, and longer than this."""
+
+_TOLERANCES = {"fp32": 1e-5, "bf16": 0.01, "int8": 0.03}
+"""How far from the exact result a kernel may be, as a share of the sum of absolute products."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What suits a model on this machine."""
+
+    kernel: str
+    speedup: float  # over the fastest in fp32
+
+
+def choose(shapes: Iterable[tuple[int, int]], precision: str) -> Choice:
+    """Return the fastest kernel for a model's weights: measured, once in a process, on one thread.
+
+    Args:
+        shapes: (o, i) of each weight.
+        precision: one of a CPU's `device.PRECISIONS`.
+    """
+    largest = sorted(set(shapes), key=lambda shape: (-math.prod(shape), shape))
+    timed = [(max(1, min(o, _TIMED_ELEMENTS // i)), i) for o, i in largest]
+    return _choose(tuple(dict.fromkeys(timed))[:_TIMED_SHAPES], precision)
+
+
+@functools.cache
+def is_usable(kernel: str, precision: str) -> bool:
+    """Tell whether a kernel is there, right, and not hopelessly slow."""
+    if kernel not in KERNELS[precision]:
+        return False
+    x, weight = _small_factors()
+    with torch.inference_mode(), _one_thread():
+        try:
+            product = KERNELS[precision][kernel](weight)
+            found = product(x, None)
+        except (AttributeError, RuntimeError, NotImplementedError):
+            return False  # this torch lacks the operator, or has none for this CPU
+        error = (found - F.linear(x, weight)).abs()
+        if (error > _TOLERANCES[precision] * F.linear(x.abs(), weight.abs())).any():
+            return False
+        return not _is_hopeless(_seconds(product, x), _seconds(_as_it_is(weight), x))
+
+
+def _small_factors() -> tuple[Tensor, Tensor]:
+    """Return x (4, 128) and a weight (128, 128).
+
+    Beside random rows they have some whose every product is as large as it can be.
+    """
+    random = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(rows, 128, generator=random) for rows in (4, 128))
+    x[0], x[1] = 1.0, torch.tensor([1.0, -1.0]).repeat(64)
+    weight[:4] = torch.cat([x[:2], -x[:2]])
+    return x, weight
+
+
+@functools.cache
+def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
+    usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
+    packers = {
+        kernel: KERNELS[precision][kernel]
+        for kernel in usable
+        if _IN_8_BITS.get(kernel) not in usable
+    }
+    with torch.inference_mode(), _one_thread():
+        seconds = _race(packers, shapes)
+    # Rounded weights take as long as others do.
+    fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
+    own = [kernel for kernel in seconds if kernel not in KERNELS["fp32"]]
+    kernel = _clearly_first([*own, fp32], seconds)
+    return Choice(kernel, seconds[fp32] / seconds[kernel])
+
+
+def _clearly_first(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:
+    best = kernels[0]
+    for kernel in kernels[1:]:
+        if _MARGIN * seconds[kernel] < seconds[best]:
+            best = kernel
+    return best
+
+
+def _race(packers: Mapping[str, Packer], shapes: Iterable[tuple[int, int]]) -> dict[str, float]:
+    """Return how long kernels take for all shapes together, without those that are hopeless."""
+    random = torch.Generator().manual_seed(0)
+    seconds = dict.fromkeys(packers, 0.0)
+    for shape in sorted(shapes, key=math.prod):
+        weight = torch.rand(shape, generator=random).sub_(0.5)
+        products = {kernel: packers[kernel](weight) for kernel in seconds}
+        for rows in _TIMED_ROWS:
+            x = torch.rand(rows, shape[1], generator=random).sub_(0.5)
+            timed = _time({kernel: products[kernel] for kernel in seconds}, x)
+            seconds = {kernel: seconds[kernel] + timed[kernel] for kernel in timed}
+    return seconds
+
+
+def _time(products: Mapping[str, Product], x: Tensor) -> dict[str, float]:
+    """Return the least of some measurements, which take turns, of all that are not hopeless."""
+    first = {}
+    for kernel, product in products.items():
+        first[kernel] = _seconds(product, x)
+    calls = 1 + int(_ROUND_SECONDS / min(first.values()))
+    rounds = [
+        {
+            kernel: _seconds(product, x, calls)
+            for kernel, product in products.items()
+            if not _is_hopeless(first[kernel], first[_USUAL])
+        }
+        for _ in range(_ROUNDS)
+    ]
+    return {kernel: min(timed[kernel] for timed in rounds) for kernel in rounds[0]}
+
+
+def _is_hopeless(seconds: float, usual: float) -> bool:
+    return seconds > max(_HOPELESS * usual, _HOPELESS_SECONDS)
+
+
+def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
+    """Return how long a call takes this thread, not counting what others do meanwhile."""
+    product(x, None)  # others have been computed since, and have filled the caches
+    started = time.thread_time()
+    for _ in range(calls):
+        product(x, None)
+    return max(_SHORTEST_SECONDS, time.thread_time() - started) / calls
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: more would be missing from copies of this process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _transposed(weight: Tensor) -> Product:
+    transposed = weight.t().contiguous()  # (i, o)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is None:
+            return x @ transposed
+        rows = x.reshape(-1, x.shape[-1])  # (n, i)
+        return torch.addmm(bias, rows, transposed).view(*x.shape[:-1], -1)
+
+    return product
+
+
+def _onednn(weight: Tensor) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, _LAYOUT_ROWS)
+    return lambda x, bias: onednn_product(x, packed, bias)
+
+
+def _as_it_is(weight: Tensor) -> Product:
+    return lambda x, bias: F.linear(x, weight, bias)
+
+
+def _bf16_onednn(weight: Tensor) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16(), _LAYOUT_ROWS)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        summed = onednn_product(x.bfloat16(), packed).float()
+        return summed if bias is None else summed.add_(bias)
+
+    return product
+
+
+def _int8_onednn(weight: Tensor, *, levels: int, is_signed: bool = False) -> Product:
+    rounded, scales = _rounded_to_int8(weight)
+    packed = torch.ops.onednn.qlinear_prepack(rounded, None)
+    weight_zeros = torch.zeros(len(weight), dtype=torch.int64)
+    zero = 0 if is_signed else levels + 1
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        largest = _largest(x)
+        whole = (x * (levels / largest)).round_().to(torch.int8)
+        if not is_signed:
+            whole = whole.view(torch.uint8).add_(zero)  # modulo 256
+        summed: Tensor = torch.ops.onednn.qlinear_pointwise(
+            *(whole, 1 / levels, zero, packed, scales, weight_zeros),
+            *(None, 1.0, 0, torch.float32, "none", [], ""),
+        )
+        return _scaled(summed, largest, bias)
+
+    return product
+
+
+def _int8_fbgemm(weight: Tensor, *, levels: int) -> Product:
+    rounded, scales = _rounded_to_int8(weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that a future torch will be without this
+        quantized = torch._make_per_channel_quantized_tensor(
+            rounded, scales.double(), torch.zeros(len(weight), dtype=torch.int64), 0
+        )
+    packed: Any = torch.ops.quantized.linear_prepack(quantized, None)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        largest = _largest(x)
+        summed: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x / largest, 1 / levels, levels + 1, packed
+        )
+        return _scaled(summed, largest, bias)
+
+    return product
+
+
+def _rounded_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight (o, i) as int8, and the scale (o,) of each output."""
+    scales = _largest(weight) / 127  # (o, 1)
+    return (weight / scales).round_().to(torch.int8), scales[:, 0].contiguous()
+
+
+def _largest(x: Tensor) -> Tensor:
+    """Return the largest absolute value of each row of x (..., i): (..., 1), above 0."""
+    most, least = x.amax(dim=-1, keepdim=True), x.amin(dim=-1, keepdim=True)
+    return torch.maximum(most, least.neg_()).clamp_min_(1e-30)
+
+
+def _scaled(summed: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
+    scaled = summed.mul_(scales)
+    return scaled if bias is None else scaled.add_(bias)  # one addcmul takes longer than both
+
+
+def _after(rounded: Callable[[Tensor], Tensor], packer: Packer) -> Packer:
+    return lambda weight: packer(rounded(weight))
+
+
+def _by_int8(weight: Tensor) -> Tensor:
+    rounded, scales = _rounded_to_int8(weight)
+    return rounded * scales[:, None]
+
+
+_USUAL = "torch"
+
+_FP32: dict[str, Packer] = {"transposed": _transposed, "onednn": _onednn, _USUAL: _as_it_is}
+
+KERNELS: dict[str, dict[str, Packer]] = {
+    "fp32": _FP32,
+    "bf16": {
+        "onednn-bf16": _bf16_onednn,
+        **{
+            kernel: _after(lambda weight: weight.bfloat16().float(), packer)
+            for kernel, packer in _FP32.items()
+        },
+    },
+    "int8": {
+        "onednn-u8": functools.partial(_int8_onednn, levels=127),
+        "fbgemm-u8": functools.partial(_int8_fbgemm, levels=127),
+        "onednn-s8": functools.partial(_int8_onednn, levels=127, is_signed=True),
+        "fbgemm-u7": functools.partial(_int8_fbgemm, levels=63),
+        "onednn-u7": functools.partial(_int8_onednn, levels=63),
+        **{kernel: _after(_by_int8, packer) for kernel, packer in _FP32.items()},
+    },
+}
+"""By precision and name; those that are about as fast as each other come by preference."""
+
+_IN_8_BITS = {"fbgemm-u7": "fbgemm-u8", "onednn-u7": "onednn-u8"}
+"""The same code with inputs of 8 bits: 7 are only for CPUs on which 8 overflow."""
+
+
+_LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
+
+
+def choose_kernel(models: Sequence[TranslationModel], precision: str) -> Choice:
+    """Return the fastest kernel for the weights of some models (see `choose`)."""
+    weights = (weight for model in models for weight in multiplied(model))
+    return choose(((len(weight), weight.shape[1]) for weight in weights), precision)
+
+
+def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> None:
+    """Pack all weights that the model multiplies by, and let go of the originals.
+
+    Those of embeddings stay, and the output projection's, of which a shortlist takes rows.
+
+    The model multiplies by its matrices through `linear`; only torch's own recurrent layers, which
+    have no other way, multiply by theirs themselves, and keep them as they are.
+
+    Args:
+        model: in fp32, on the CPU; from now on it can only translate.
+        precision: one of a CPU's `device.PRECISIONS`.
+        kernel: one of that precision; the fastest for this model if None.
+    """
+    packer = KERNELS[precision][kernel or choose_kernel([model], precision).kernel]
+    embeddings = _weights_of(model, _LOOKED_UP)
+    for weight in list(multiplied(model)):
+        use_packed(weight, packer(weight.detach()))
+        if id(weight) not in embeddings and weight is not model.output_projection:
+            # Of its shape, but of one number that spoils what it would be used for.
+            weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
+
+
+def multiplied(model: TranslationModel) -> Iterator[nn.Parameter]:
+    """Yield the matrices by which the model multiplies through `linear`, tied ones once."""
+    others = _weights_of(model, (*_LOOKED_UP, nn.RNNBase))
+    for weight in model.parameters():
+        if weight.dim() == 2 and (id(weight) not in others or weight is model.output_projection):
+            yield weight
+
+
+def _weights_of(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[int]:
+    return {
+        id(weight)
+        for module in model.modules()
+        if isinstance(module, kinds)
+        for weight in module.parameters()
+    }

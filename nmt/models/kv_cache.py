@@ -1,0 +1,147 @@
+"""What the decoder's self-attention remembers of hypotheses, and how their rows are moved."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.models.attention import attend
+from nmt.models.kernels.padded_layout import Projected
+from nmt.models.positions import Relative
+
+
+class KeyValueCache:
+    """Keys and values, of all layers, of the positions that N hypotheses have gone through.
+
+    Room is made ahead, in both directions: a position is written into its place, and hypotheses
+    that go on where they were are not moved. Those of a sentence mostly share their first tokens:
+    where one takes another's place, only what that place does not hold already is copied. What has
+    fallen out of the window that is attended to is neither read nor copied again.
+    """
+
+    def __init__(self, num_layers: int, window: int = 0) -> None:
+        self.length = 0
+        self.num_layers = num_layers
+        self.window = window  # positions before its own that a query sees; 0: all
+        # Each (layers, parts, capacity, rows, H, width), contiguous: keys and values together if
+        # they come so, or else a store of either. Position by position, so that what has been
+        # filled has no gaps: with a row's positions side by side, and room behind them, the
+        # products of attention took twice the time (Zen 3, 4 to 30 positions).
+        self._stores: list[Tensor] = []
+        # By whose step each place was filled: of a position's equal ones are their vectors equal.
+        self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
+
+    def attend(self, layer: int, projected: Projected, relative: Relative | None = None) -> Tensor:
+        """Add a layer's keys and values of one position, and attend to all so far, or the window.
+
+        Args:
+            layer: counted from 0.
+            projected: queries (N, H, K), keys and values (N, H, V) of the position.
+            relative: what the layer adds to keys and values at each distance.
+
+        Returns:
+            (N, H * V).
+        """
+        first, *others = projected
+        added = [first[:, 1:], *others]  # each (N, parts, H, width)
+        stores = self._stores if layer else self._with_room(added)
+        held: list[Tensor] = []
+        for store, new in zip(stores, added, strict=True):
+            own = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
+            own[:, self.length] = new.transpose(0, 1)
+            seen = own[:, self._first : self.length + 1]  # (parts, S, N, H, width)
+            held += seen.permute(0, 2, 3, 1, 4)  # each (N, H, S, width)
+        key, value = held
+        return attend(first[:, 0, :, None], key, value, None, relative).flatten(1)
+
+    @property
+    def _first(self) -> int:
+        """The first position that the next query sees."""
+        return max(0, self.length - self.window) if self.window else 0
+
+    def advance(self) -> None:
+        """Count the position that all layers have added."""
+        self._writers = np.column_stack((self._writers, np.arange(len(self._writers))))
+        self.length += 1
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows (N',) int64 on the CPU, in this order."""
+        count = len(rows)
+        if not self._stores:  # no step has been made
+            return
+        chosen = rows.numpy()
+        writers = self._writers[chosen]  # (N', length)
+        if count > len(self._writers):
+            self._stores = [
+                self._grown(store[:, :, : self.length].index_select(3, rows.to(store.device)))
+                for store in self._stores
+            ]
+        else:
+            differs = writers[:, self._first :] != self._writers[:count, self._first :]
+            places, positions = np.nonzero(differs)
+            if len(places):
+                self._copy(np.stack((chosen[places], places, positions + self._first)))
+            if 2 * count <= self._stores[0].shape[3]:  # the others' memory is let go
+                self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
+        self._writers = writers
+
+    def _copy(self, moves: NDArray[np.int64]) -> None:
+        """Copy vectors from rows to others, all as if at once.
+
+        Args:
+            moves: (3, moves) rows that they are copied from, rows that they are copied to, and
+                positions.
+        """
+        for store in self._stores:
+            layers, parts, capacity, rows, heads, width = store.shape
+            vectors = store.view(-1, heads * width)  # (layers * parts * capacity * rows, H * width)
+            blocks = torch.arange(layers * parts, device=store.device)[:, None] * capacity
+            sources, places, positions = torch.from_numpy(moves).to(store.device)  # each (moves,)
+            first = (blocks + positions) * rows  # (layers * parts, moves)
+            read, written = ((first + row).flatten() for row in (sources, places))
+            vectors.index_copy_(0, written, vectors.index_select(0, read))
+
+    def _with_room(self, added: list[Tensor]) -> list[Tensor]:
+        """Return the stores, with room for what a position adds, each (N, parts, H, width)."""
+        if not self._stores:
+            self._writers = np.zeros((len(added[0]), 0), np.int64)
+            for new in added:
+                count, parts, heads, width = new.shape
+                self._stores.append(new.new_empty(self.num_layers, parts, 0, count, heads, width))
+        if self.length == self._stores[0].shape[2]:
+            count = len(added[0])  # less than before, perhaps
+            self._stores = [self._grown(store[:, :, :, :count]) for store in self._stores]
+        return self._stores
+
+    @staticmethod
+    def _grown(store: Tensor) -> Tensor:
+        """Return the store with room for half as many positions more, and at least 16."""
+        layers, parts, length, *vectors = store.shape
+        grown = store.new_empty(layers, parts, length + max(16, length // 2), *vectors)
+        grown[:, :, :length] = store
+        return grown
+
+
+def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
+    """Put row rows[i] of a dimension in the place of i, in place.
+
+    What stays where it is, is not touched.
+
+    Args:
+        x: any tensor.
+        dim: the dimension.
+        rows: int64 on the CPU, no more than the dimension has.
+    """
+    moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
+    if len(moved):
+        source = x.index_select(dim, rows[moved].to(x.device))
+        x.index_copy_(dim, moved.to(x.device), source)
+
+
+def first_of(x: Tensor, dim: int, count: int) -> Tensor:
+    """Return the first rows of a dimension; where they are few, let the others' memory go."""
+    first = x.narrow(dim, 0, count)
+    held = x.untyped_storage().nbytes() // x.element_size()
+    return first.clone() if 2 * first.numel() < held else first

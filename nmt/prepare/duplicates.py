@@ -1,0 +1,163 @@
+"""Which pairs have been seen before, in little memory.
+
+A table of 64-bit hashes with open addressing, in numpy and filled a block at a time, of a size that
+is settled before: 10.7 bytes for a line of the training text where a Python set takes about 70, so
+36 million pairs take 0.4 GB. Two different pairs are taken for one with a chance of n^2 / 2^65:
+once in 28,000 such corpora.
+
+Training text that repeats valid or test, whatever its case, punctuation and spacing.
+
+Two lines are the same if their letters, marks and digits are, by Unicode's compatibility
+decomposition (that of NFKC) and case folding. Doing that to every line of train would cost more
+than all other rules together. So each character has a number, which is the sum of those that it
+folds to, and a line is folded only if its sum is that of a line of valid or test: equal lines have
+equal sums, and others hardly ever, unless they have the same letters in another order.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.epochs import mix
+from nmt.prepare.characters import LETTERS_END, NUMBER, SIGN, SPACE, letters_of, plain_classes
+from nmt.prepare.options import OVERLAP_FREE_LETTERS, WIDE_LETTER
+from nmt.prepare.text import Mask, TextSide
+
+Hashes = npt.NDArray[np.uint64]
+
+_EMPTY = np.uint64(0)
+_SLOTS_PER_HASH = 4 / 3
+# Odd, so that no information is lost; the fractional parts of the golden ratio and of pi.
+_SRC_FACTOR, _TGT_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885A308D3)
+
+
+def hash_lines(lines: Sequence[str]) -> Hashes:
+    """Return 64 bits that stand for each line, but for white space at its edges: never 0.
+
+    They are the same on every machine: BLAKE2b with a digest of 8 bytes, read little-endian.
+    """
+    blake2b = hashlib.blake2b
+    digests = b"".join([blake2b(s.strip().encode(), digest_size=8).digest() for s in lines])
+    return np.maximum(np.frombuffer(digests, "<u8").astype(np.uint64), np.uint64(1))
+
+
+def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
+    """Return 64 bits that stand for each pair, from the hashes of its sides: never 0."""
+    return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
+
+
+class SeenHashes:
+    """The set of hashes seen so far, of which there are at most `capacity`."""
+
+    def __init__(self, capacity: int) -> None:
+        self._table: Hashes = np.zeros(int(capacity * _SLOTS_PER_HASH) + 2, np.uint64)
+
+    def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Add hashes in their order; return which of them were new: (len(hashes),)."""
+        distinct, first = np.unique(hashes, return_index=True)
+        is_new = np.zeros(len(hashes), np.bool_)
+        is_new[first] = self._insert(distinct)
+        return is_new
+
+    def _insert(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Put distinct hashes into the table; return which of them were not there."""
+        size = np.uint64(len(self._table))
+        is_new = np.zeros(len(hashes), np.bool_)
+        waiting = np.arange(len(hashes))  # those that have not found their slot yet
+        slots = hashes % size
+        while len(waiting):
+            mine = hashes[waiting]
+            free = self._table[slots] == _EMPTY
+            # Where several want one free slot the last one written has it, the others look on.
+            self._table[slots[free]] = mine[free]
+            at_home = self._table[slots] == mine
+            is_new[waiting[free & at_home]] = True
+            waiting = waiting[~at_home]
+            slots = (slots[~at_home] + np.uint64(1)) % size
+        return is_new
+
+
+Numbers = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class OverlapKeys:
+    """What one side of valid and test is recognised by."""
+
+    sums: Numbers  # (lines,) of their characters' numbers: sorted
+    keys: frozenset[bytes]
+
+    @classmethod
+    def of(cls, side: TextSide) -> OverlapKeys:
+        """Return those of the lines that are long enough to count."""
+        long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
+        keys = frozenset(_key(side.lines[at]) for at in long_enough)
+        return cls(np.unique(side.sums(_numbers())[long_enough]), keys)
+
+    @classmethod
+    def join(cls, parts: Sequence[OverlapKeys]) -> OverlapKeys:
+        """Return the keys of all parts; none of no parts."""
+        sums = np.concatenate([np.zeros(0, np.uint32), *(part.sums for part in parts)])
+        return cls(np.unique(sums), frozenset().union(*(part.keys for part in parts)))
+
+    def found_in(self, side: TextSide) -> Mask:
+        """Return which lines are among those that the keys are of: (lines,)."""
+        if not len(self.sums):
+            return np.zeros(len(side.lines), np.bool_)
+        sums = side.sums(_numbers())
+        # np.isin would sort both anew for each block.
+        found: Mask = self.sums.take(np.searchsorted(self.sums, sums), mode="clip") == sums
+        for at in np.flatnonzero(found).tolist():
+            found[at] = _key(side.lines[at]) in self.keys
+        return found
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+
+
+def _key(line: str) -> bytes:
+    codes = np.frombuffer(_fold(line).encode("utf-32-le"), "<u4")
+    return hashlib.blake2b(codes[_counts()[codes]].tobytes(), digest_size=16).digest()
+
+
+@functools.cache
+def _counts() -> Mask:
+    """Return whether each code point is a letter, a mark or a digit: (0x110000,)."""
+    classes = plain_classes()
+    counts: Mask = ((classes & NUMBER) > 0) | ((classes & (SPACE | SIGN)) == 0)
+    return counts
+
+
+@functools.cache
+def _weights() -> Numbers:
+    """Return how much each code point adds to the length of a line: (0x110000,)."""
+    weights = _counts().astype(np.uint32)
+    for script in ("Hani", "Kana", "Hang"):
+        for first, last in letters_of(script):
+            weights[first : last + 1] *= WIDE_LETTER
+    return weights
+
+
+@functools.cache
+def _numbers() -> Numbers:
+    """Return the number of each code point: (0x110000,)."""
+    counts = _counts()
+    own = mix(np.arange(len(counts), dtype=np.uint64)).astype(np.uint32) * counts
+    numbers = own.copy()
+    characters = np.arange(LETTERS_END, dtype="<u4")
+    characters[ord("\n")] = characters[0xD800:0xE000] = ord(" ")  # surrogates are no text
+    # All at once, which is quick: a line feed keeps each apart from its neighbours.
+    text = characters.tobytes().decode("utf-32-le")
+    folded = _fold("\n".join(text)).split("\n")
+    numbers[:LETTERS_END] = TextSide(folded, np.zeros(LETTERS_END, np.bool_), plain_classes()).sums(
+        own
+    )
+    return numbers

@@ -1,0 +1,94 @@
+"""What happens to a block of training text: decoded, judged, encoded. The work of a worker."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nmt.data.moses import Moses
+from nmt.data.shards import TokenRows, token_bytes_for
+from nmt.data.vocabulary import Vocabulary
+from nmt.prepare.cleaning import KEPT, Cleaner, Verdicts
+from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.prepare.faults import line_shift
+from nmt.prepare.text import Block, BlockDecoder
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """A block after the work, without its text."""
+
+    verdicts: Verdicts  # (lines,)
+    hashes: Hashes  # (kept,) to find duplicates by; none where they are kept
+    src: TokenRows  # (kept,)
+    tgt: TokenRows  # (kept,)
+    seconds: tuple[float, float]
+    """CPU seconds for decoding and judging, and for SentencePiece."""
+    shift: int
+    """How many lines later targets seem to stand than their sources."""
+
+
+@dataclass(frozen=True)
+class BlockEncoder:
+    """The function that workers call, and all that it needs; it travels to them once."""
+
+    decode: BlockDecoder
+    cleaner: Cleaner
+    models: tuple[bytes, ...]
+    """Serialised SentencePiece models: one for both languages, or source and target."""
+    moses: tuple[Moses | None, Moses | None]
+    duplicates_by: str
+    tags: tuple[str, ...]
+    """What is put before the source lines of each corpus; empty where it is nothing."""
+
+    def __call__(self, block: Block) -> EncodedBlock:
+        began = time.process_time()
+        src, tgt = self.decode(block)
+        verdicts = self.cleaner.judge_block(block, src, tgt)
+        shift = line_shift(src, tgt)
+        kept = np.flatnonzero(verdicts == KEPT)
+        src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
+        judged = time.process_time()
+        src_rows, tgt_rows = self.encode(
+            [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines
+        )
+        encoded = time.process_time()
+        by_length = self.cleaner.judge_lengths(src_rows.lengths, tgt_rows.lengths)
+        verdicts[kept] = by_length
+        chosen = by_length == KEPT
+        hashes = self._hash(src_lines, tgt_lines)[chosen]
+        rows = src_rows.select(chosen), tgt_rows.select(chosen)
+        seconds = (judged - began + time.process_time() - encoded, encoded - judged)
+        return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
+
+    def encode(self, src: list[str], tgt: list[str]) -> tuple[TokenRows, TokenRows]:
+        """Return the token ids of source and target lines."""
+        src_rows, tgt_rows = (
+            TokenRows.of(vocabulary.encode(lines), token_bytes=self.token_bytes)
+            for vocabulary, lines in zip(self._vocabularies, (src, tgt), strict=True)
+        )
+        return src_rows, tgt_rows
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token id in the shards."""
+        return token_bytes_for(max(map(len, self._vocabularies)))
+
+    @cached_property
+    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        src, tgt = self.moses
+        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
+
+    def _hash(self, src: list[str], tgt: list[str]) -> Hashes:
+        if not self.cleaner.applies("duplicate"):
+            return np.zeros(len(src), np.uint64)
+        hashes = hash_lines(src)
+        return hashes if self.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
+
+
+def tagged(line: str, tag: str) -> str:
+    """Return the line with a tag before it, as a user would type it."""
+    return f"{tag} {line}" if tag else line

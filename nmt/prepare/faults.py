@@ -1,0 +1,163 @@
+"""Signs that a parallel text is not what its name says: shifted, swapped, or cut into subwords.
+
+They are statistics of a few thousand pairs, and lead to warnings only: each bound is far from what
+clean text has (Multi30k, Tatoeba, Europarl, news), so that a warning is worth reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.corpus import ParallelText
+from nmt.data.languages import primary_language
+from nmt.prepare.characters import FOREIGN, SIGN
+from nmt.prepare.text import TextSide
+
+_FEWEST_PAIRS = 200  # below, chance could do it
+_LARGEST_SHIFT = 3
+_FEWEST_WORDS = 500
+_FEWEST_DIFFERENT = 6  # frequent words of a language
+_WORD_LINES = 400  # in which words are counted
+_WORD = re.compile(r"[^\W\d_]+")
+
+_FREQUENT_WORDS = {
+    "bg": "на и за да се от в не са по че това като ще но с",
+    "cs": "a se na je že to s z do pro jsou ale jako by jsem nebo si jsme být",
+    "da": "og i at det er en til på som af for den med der ikke har et vi jeg",
+    "de": "der die und das in den ist nicht zu ein eine mit von auf es sich dem im wir ich",
+    "en": "the of and to in is that a for was with you it on are be this have we i",
+    "es": "de la que el en y a los no un se las por una para con es del su lo",
+    "fi": "ja on ei että se en hän oli mutta ovat kun niin minä tämä joka ole mitä myös voi",
+    "fr": "de la et le les à des que l d un une est en dans pour il je vous qui",
+    "hu": "a az és hogy nem is egy ez azt de van meg ha csak mint volt már én kell",
+    "it": "di e che la il un a è per non in una i sono si con del della le da",
+    "nb": "og i at det er en til på som av for den med ikke har et vi jeg om",
+    "nl": "de het een en van in is dat niet te op ik je met zijn voor die aan er we",
+    "pl": "i w nie na się z do to że jest o jak a co ale po tym za przez czy",
+    "pt": "de a o que e do da em um para não com uma os no se na por mais as",
+    "ro": "de și în a nu o la să cu care pe este un mai din că pentru sunt ce am",
+    "ru": "и в не на что я с он как это по но мы из у за от вы так все",
+    "sv": "och i att det är en på som för av den med inte till har ett vi jag om",
+    "tr": "bir ve bu için de da ne çok ben ama o mi daha var gibi değil olarak kadar sonra",
+    "uk": "і в не на що я з як це та до але ми у за від ви так він про",
+}
+
+
+def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, str]) -> list[str]:
+    """Return a warning for each thing that seems wrong with some consecutive pairs of a text."""
+    sides = ((text.src, src, langs[0]), (text.tgt, tgt, langs[1]))
+    found = [
+        f"{path} seems to be cut into subwords already ({mark} is in many of its words); "
+        "`nmt prepare` needs text as people write it"
+        for path, side, _ in sides
+        for mark in _subword_marks(side)
+    ]
+    both = f"{text.src} and {text.tgt}"
+    looks = [_other_language(side, lang) for _, side, lang in sides]
+    own = [_language(lang) for lang in langs]
+    are_foreign = [_is_foreign(side) for _, side, _ in sides]
+    if looks == own[::-1] or all(are_foreign):
+        found.append(f"{both}: the two sides seem to be swapped")
+    else:
+        found += [
+            f"{path} looks like {look or 'another language'}, and is to be {lang}"
+            for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
+            if look or foreign
+        ]
+    if shift := line_shift(src, tgt):
+        found.append(f"{both}: {told_shift(shift)}")
+    elif _lengths_disagree(src, tgt):
+        found.append(
+            f"{both}: the lengths of the two sides do not agree; check that line n of one is the "
+            "translation of line n of the other"
+        )
+    return found
+
+
+def line_shift(src: TextSide, tgt: TextSide) -> int:
+    """Return how many lines later each target stands than its source, by their lengths.
+
+    0 where they agree best as they stand, or where it cannot be told.
+    """
+    lengths = _log_lengths(src, tgt)
+    if lengths is None:
+        return 0
+    x, y = lengths
+    here = _correlation(x, y)
+    agreement = {}
+    for shift in range(1, _LARGEST_SHIFT + 1):
+        agreement[shift] = _correlation(x[:-shift], y[shift:])
+        agreement[-shift] = _correlation(x[shift:], y[:-shift])
+    best = max(agreement, key=lambda shift: agreement[shift])
+    return best if agreement[best] > max(0.4, here + 0.2) else 0
+
+
+def told_shift(shift: int) -> str:
+    """Return the words for a shift."""
+    lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
+    when = "later" if shift > 0 else "earlier"
+    return f"the targets seem to stand {lines} {when} than their sources, by their lengths"
+
+
+def _log_lengths(
+    src: TextSide, tgt: TextSide
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+    """Return the logarithms of the sides' lengths; None where they tell nothing."""
+    x, y = np.log1p(src.visible), np.log1p(tgt.visible)
+    return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None
+
+
+def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    x, y = x - x.mean(), y - y.mean()
+    scale = float((x @ x) * (y @ y)) ** 0.5
+    return float(x @ y) / scale if scale else 0.0
+
+
+def _lengths_disagree(src: TextSide, tgt: TextSide) -> bool:
+    lengths = _log_lengths(src, tgt)
+    return lengths is not None and _correlation(*lengths) < 0.2
+
+
+def _is_foreign(side: TextSide) -> bool:
+    """Whether most letters are of another script than the language's."""
+    letters = int(side.visible.sum() - side.count(SIGN).sum())
+    return len(side.lines) >= _FEWEST_PAIRS and 2 * int(side.count(FOREIGN).sum()) > letters
+
+
+def _subword_marks(side: TextSide) -> Iterator[str]:
+    """Yield the marks of subword-nmt and of SentencePiece that many words have."""
+    text = "\n".join(side.lines)
+    words = text.count(" ") + 1
+    for mark, found in (("@@", "@@ "), ("\u2581", "\u2581")):
+        if words >= _FEWEST_WORDS and text.count(found) > 0.02 * words:
+            yield mark
+
+
+def _language(lang: str) -> str:
+    """Return a language as `_FREQUENT_WORDS` names it."""
+    primary = primary_language(lang)
+    return "nb" if primary == "no" else primary
+
+
+def _other_language(side: TextSide, lang: str) -> str:
+    """Return the language that a side's frequent words are of; empty if it may be its own."""
+    own = _language(lang)
+    if own not in _FREQUENT_WORDS:
+        return ""
+    lines = side.lines[:: max(1, len(side.lines) // _WORD_LINES)]
+    words = Counter(_WORD.findall(" ".join(lines).casefold()))
+    if words.total() < _FEWEST_WORDS:
+        return ""
+    counts = {
+        language: [words[word] for word in frequent.split()]
+        for language, frequent in _FREQUENT_WORDS.items()
+    }
+    shares = {language: sum(found) / words.total() for language, found in counts.items()}
+    best = max(shares, key=lambda language: shares[language])
+    is_clear = shares[best] > max(0.1, 2.5 * shares[own])
+    return best if is_clear and sum(map(bool, counts[best])) >= _FEWEST_DIFFERENT else ""

@@ -1,0 +1,267 @@
+"""The stage that turns parallel text into a data folder: whole, or not at all.
+
+Every file is read once to count its lines and take its checksum, which tells whether there is
+anything to do, and compared with its other side before anything is written. Then a vocabulary is
+learnt from a sample, and the text goes block by block through the workers into shards. No pass
+holds the text. All is written to `OUT.partial`, which becomes `OUT` in one rename; a run that was
+stopped or killed is taken up from the last shard that was complete.
+
+The cleaning rules tried on a sample, before the long run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nmt import console
+from nmt.data import manifest
+from nmt.data.epochs import Epochs
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRecord
+from nmt.data.moses import moses_rules
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.files import atomic_writer, resolved, write_text
+from nmt.prepare.cleaning import CODES, KEPT, Cleaner
+from nmt.prepare.encode import BlockEncoder, EncodedBlock
+from nmt.prepare.inputs import Inputs
+from nmt.prepare.options import RULES, PrepareOptions, check_options
+from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
+from nmt.prepare.resume import (
+    Progress,
+    building_folder,
+    check_same,
+    check_space,
+    check_target,
+    empty_folder,
+    find_folder,
+    progress_key,
+    read_progress,
+    write_progress,
+)
+from nmt.prepare.sampling import CleanSample, SampleCleaner, sample_blocks
+from nmt.prepare.sources import Sources, record_file
+from nmt.prepare.splits import HeldOutText, SplitWriter, TrainSplit
+from nmt.prepare.text import Block
+from nmt.workers import map_in_order
+
+BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
+"""What a data folder takes, while it is built, for each byte of text (a token takes two and stands
+for about four) and for each pair (two offsets, a line number and a hash)."""
+
+
+def prepare(options: PrepareOptions) -> DataFolder:
+    """Make the data folder, or open it where it is already there, made of the same."""
+    check_options(options)
+    out = resolved(options.out)
+    check_target(out)
+    there = find_folder(out)
+    inputs = Inputs.read(options)
+    if there is not None:
+        check_same(there, inputs.settings, inputs.sources, inputs.given)
+        console.notice(f"{options.out} is already prepared from the same text and options")
+        return there
+
+    check_space(out, _space_needed(inputs.sources))
+    inputs.warn_of_faults()
+    inputs = inputs.with_valid(options.workers)
+    held_out = inputs.check_held_out()
+    with building_folder(out) as folder:
+        builder = _Builder(folder, inputs, inputs.cleaner(held_out), options.workers)
+        builder.build(builder.take_up(), held_out)
+        DataFolder.open(folder)
+    return DataFolder.open(out)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Writes the files of a data folder."""
+
+    folder: Path
+    inputs: Inputs
+    cleaner: Cleaner
+    workers: int
+
+    def take_up(self) -> Progress:
+        """Return how far an earlier run has come, or begin: with the vocabulary."""
+        given = self.inputs.given
+        key = progress_key(self.inputs.settings, self.inputs.sources, given)
+        progress = read_progress(self.folder)
+        if progress is not None and progress.key == key:
+            pairs = sum(shard.pairs for shard in progress.shards)
+            console.notice(
+                f"going on with {self.folder}: {len(progress.shards):,} shards with {pairs:,} "
+                "pairs are complete"
+            )
+            return progress
+        if progress is not None:
+            console.notice(f"{self.folder} is of other text, options or version; starting afresh")
+        elif any(path.is_file() for path in self.folder.iterdir()):
+            console.notice(f"{self.folder} is damaged or has hardly begun; starting afresh")
+        empty_folder(self.folder)
+        vocabularies = given or self._learn()
+        progress = Progress(
+            key=key,
+            vocabulary=self._write_vocabularies(vocabularies, given=bool(given)),
+            shards=(),
+            hashes=(),
+            rejects=tuple(CorpusRejects.of(text) for text in self.inputs.sources.train),
+            corpus=0,
+            line=1,
+        )
+        write_progress(self.folder, progress)
+        return progress
+
+    def build(self, progress: Progress, held_out: Sequence[HeldOutText]) -> None:
+        """Write everything that is not there yet."""
+        models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
+        encoder = self.inputs.encoder(models, self.cleaner)
+        split = TrainSplit(
+            self.folder,
+            self.inputs.sources.train,
+            encoder,
+            progress,
+            shard_pairs=self.inputs.settings.shard_pairs,
+        )
+        split.write(workers=self.workers)
+        _check_any_left(split.rejects)
+        warn_of_many(split.rejects)
+        names = ("valid", *self.inputs.sources.tests)
+        valid, *tests = [
+            self._write_held_out(name, text, encoder)
+            for name, text in zip(names, held_out, strict=True)
+        ]
+        info = DatasetInfo(
+            format_version=manifest.FORMAT_VERSION,
+            settings=self.inputs.settings,
+            vocabulary=progress.vocabulary,
+            train=split.record(),
+            valid=valid,
+            tests=tuple(tests),
+            rejects=self._write(manifest.REJECTS_NAME, report_json(split.rejects)),
+            rejects_text=self._write(manifest.REJECTS_TEXT_NAME, report_text(split.rejects)),
+        )
+        write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
+
+    def _learn(self) -> list[Vocabulary]:
+        """Return the vocabulary of both languages, or that of the source and that of the target."""
+        settings = self.inputs.settings
+        langs = (settings.src_lang, settings.tgt_lang)
+        train = self.inputs.sources.train
+        visits = Epochs([(text.lines, text.weight) for text in train], seed=settings.seed).visits
+        lines = min(settings.sample_size, visits)
+        vocabularies = []
+        for sides in ((0,), (1,)) if settings.separate_vocab else ((0, 1),):
+            what = " and ".join(langs[side] for side in sides)
+            console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
+            try:
+                vocabulary = learn_vocabulary(
+                    (pair[side] for pair in self._sample() for side in sides),
+                    vocab_size=settings.vocab_size,
+                    normalization=settings.normalization,
+                    symbols=self.inputs.tags,
+                    character_coverage=settings.character_coverage,
+                )
+            except UsageError as error:
+                raise UsageError(f"{what}: {error}") from None
+            vocabularies.append(vocabulary)
+        return vocabularies
+
+    def _sample(self) -> Iterator[tuple[str, str]]:
+        blocks = sample_blocks(
+            self.inputs.sources.train,
+            self.inputs.decode.encoding,
+            size=self.inputs.settings.sample_size,
+            seed=self.inputs.settings.seed,
+            by_weight=True,
+        )
+        counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
+        clean = SampleCleaner(self.inputs.decode, self.cleaner, moses_rules(self.inputs.settings))
+        for _, sample in map_in_order(clean, blocks, workers=self.workers):
+            counts += np.bincount(sample.verdicts, minlength=len(counts))
+            yield from sample.pairs
+        if not counts[KEPT]:
+            raise _nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
+
+    def _write_vocabularies(
+        self, vocabularies: Sequence[Vocabulary], *, given: bool
+    ) -> VocabularyRecord:
+        names = ("vocab.model",) if len(vocabularies) == 1 else ("src.model", "tgt.model")
+        for name, vocabulary in zip(names, vocabularies, strict=True):
+            with atomic_writer(self.folder / name) as file:
+                file.write(vocabulary.model)
+        return VocabularyRecord(
+            files=tuple(record_file(self.folder / name) for name in names),
+            sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
+            given=given,
+        )
+
+    def _write_held_out(self, name: str, text: HeldOutText, encoder: BlockEncoder) -> SplitRecord:
+        writer = SplitWriter(self.folder, name, token_bytes=encoder.token_bytes)
+        paths = [self.folder / f"{name}.{lang}" for lang in self.inputs.decode.langs]
+        text.encode(encoder, writer, paths)
+        writer.flush()
+        return writer.record([text.record()], [record_file(path) for path in paths])
+
+    def _write(self, name: str, content: str) -> FileRecord:
+        write_text(self.folder / name, content)
+        return record_file(self.folder / name)
+
+
+def _check_any_left(rejects: Sequence[CorpusRejects]) -> None:
+    if not any(corpus.kept for corpus in rejects):
+        counts: Counter[str] = Counter()
+        for corpus in rejects:
+            counts.update(corpus.counts)
+        raise _nothing_left(counts)
+
+
+def _nothing_left(rejected: Mapping[str, int]) -> DataError:
+    spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
+    return DataError(
+        f"nothing is left of {sum(rejected.values()):,} training pairs; rejected: {spelt}; see "
+        "`nmt prepare --help` for the rules and --keep"
+    )
+
+
+def _space_needed(sources: Sources) -> int:
+    """Return about how many bytes a data folder takes while it is built: rather too many."""
+    train_bytes = sum(text.text_bytes for text in sources.train)
+    pairs = sum(text.lines for text in sources.train)
+    held_out_bytes = sum(text.text_bytes for text in sources.held_out)
+    return int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)
+
+
+def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
+    """Return what the rules take from `pairs` of the training pairs; nothing is written.
+
+    Duplicates are not looked for, since a sample has few of them. Tokens are counted where a
+    vocabulary is given; else `too_long` takes only what must have too many.
+    """
+    check_options(options)
+    inputs = Inputs.read(options)
+    inputs.warn_of_faults()
+    inputs = inputs.with_valid(options.workers)
+    cleaner = inputs.cleaner(inputs.check_held_out())
+    judge: Callable[[Block], EncodedBlock | CleanSample]
+    if inputs.given:
+        judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
+    else:
+        judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
+        console.notice(
+            "without --vocab, too_short is not judged, nor is too_long where it is close"
+        )
+    rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
+    encoding = inputs.decode.encoding
+    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=inputs.settings.seed)
+    judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
+    judged = map_in_order(judge, blocks, workers=options.workers)
+    for block, result in judged:
+        rejects[block.corpus].add(block, result.verdicts, encoding)
+    warn_of_many(rejects)
+    return rejects

@@ -1,0 +1,127 @@
+"""What the rules took, by rule and corpus, with examples: for people, and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nmt.console import printable, warning
+from nmt.data.corpus import Encoding
+from nmt.prepare.cleaning import KEPT, RULE_OF, Verdicts
+from nmt.prepare.options import RULES
+from nmt.prepare.sources import SourceText
+from nmt.prepare.text import Block, show_line
+
+EXAMPLES_PER_RULE = 20
+_EXAMPLE_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Example:
+    """A rejected pair."""
+
+    line: int
+    """Its line number, from 1."""
+    src: str
+    tgt: str
+
+
+@dataclass
+class CorpusRejects:
+    """What the rules took from one parallel text."""
+
+    prefix: str
+    src: str
+    """Name of the source file."""
+    tgt: str
+    lines: int = 0
+    """Lines that have been judged."""
+    rejected: dict[str, int] = field(default_factory=dict)
+    """Pairs by rule."""
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    """The first pairs that each rule took."""
+
+    @classmethod
+    def of(cls, source: SourceText) -> CorpusRejects:
+        """Return the report of a text of which nothing has been judged."""
+        text = source.text
+        return cls(text.prefix, text.src.name, text.tgt.name)
+
+    @property
+    def kept(self) -> int:
+        return self.lines - sum(self.rejected.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rejected pairs by rule, in the order of the rules, without those that took none."""
+        return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
+
+    def add(self, block: Block, verdicts: Verdicts, encoding: Encoding) -> None:
+        """Count the pairs of a block."""
+        self.lines += block.lines
+        for code in np.unique(verdicts[verdicts != KEPT]).tolist():
+            rule = RULE_OF[code]
+            rows = np.flatnonzero(verdicts == code)
+            self.rejected[rule] = self.rejected.get(rule, 0) + len(rows)
+            examples = self.examples.setdefault(rule, [])
+            for row in rows[: EXAMPLES_PER_RULE - len(examples)].tolist():
+                src, tgt = (
+                    _shorten(show_line(raw, row, encoding)) for raw in (block.src, block.tgt)
+                )
+                examples.append(Example(block.line_number(row), src, tgt))
+
+
+def report_json(corpora: Sequence[CorpusRejects]) -> str:
+    """Return the report for programs."""
+    report = {
+        "rules": RULES,
+        "corpora": [
+            {
+                "prefix": corpus.prefix,
+                "src": corpus.src,
+                "tgt": corpus.tgt,
+                "lines": corpus.lines,
+                "kept": corpus.kept,
+                "rejected": corpus.counts,
+                "examples": {
+                    rule: [vars(example) for example in corpus.examples[rule]]
+                    for rule in corpus.counts
+                },
+            }
+            for corpus in corpora
+        ],
+    }
+    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+
+def report_text(corpora: Sequence[CorpusRejects]) -> str:
+    """Return the report for people: what each rule took, and the first pairs of it."""
+    parts = []
+    for corpus in corpora:
+        parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
+        for rule, count in corpus.counts.items():
+            share = 100 * count / corpus.lines
+            parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule]}\n")
+            for example in corpus.examples[rule]:
+                parts.append(f"    {corpus.src} line {example.line:,}: {printable(example.src)}\n")
+                parts.append(f"    {corpus.tgt} line {example.line:,}: {printable(example.tgt)}\n")
+        parts.append("\n")
+    return "".join(parts)
+
+
+def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
+    """Warn of each text that has lost more than half of its pairs, with the rule to look at."""
+    for corpus in corpora:
+        if 2 * corpus.kept < corpus.lines:
+            rule, count = max(corpus.counts.items(), key=lambda item: item[1])
+            warning(
+                f"{corpus.prefix}: more than half of the pairs are rejected, {count:,} of "
+                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
+            )
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _EXAMPLE_CHARACTERS else line[:_EXAMPLE_CHARACTERS] + "..."

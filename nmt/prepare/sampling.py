@@ -1,0 +1,169 @@
+"""A sample of the training text, uniform or by weight, and what of it the rules let through.
+
+A validation set drawn from the training text (`--valid-lines`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data.corpus import Encoding, ParallelText
+from nmt.data.epochs import Epochs, Permutation
+from nmt.data.manifest import FileRecord
+from nmt.data.moses import Moses
+from nmt.errors import DataError
+from nmt.prepare.cleaning import CODES, KEPT, Cleaner, Verdicts
+from nmt.prepare.sources import DrawnLines, FileSurvey, SourceText
+from nmt.prepare.text import Block, BlockDecoder, Rows
+from nmt.workers import map_in_order
+
+# SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
+_PIECE_CHARACTERS = 16
+
+
+def sample_blocks(
+    texts: Sequence[SourceText],
+    encoding: Encoding,
+    *,
+    size: int,
+    seed: int,
+    by_weight: bool = False,
+) -> Iterator[Block]:
+    """Yield `size` lines of the texts, or all, in their order.
+
+    Each set of lines is as likely as any other: they are the first that a permutation of all lines
+    begins with. `by_weight` draws from what an epoch visits instead of from all lines: with a
+    weight of 2 a line is twice as likely, and may be drawn twice.
+    """
+    epoch = Epochs([(text.lines, text.weight if by_weight else 1.0) for text in texts], seed=seed)
+    chosen = np.arange(min(size, epoch.visits))
+    if size < epoch.visits:
+        chosen = Permutation(epoch.visits, (seed,)).take(chosen)
+    chosen = np.sort(epoch.pairs_of(chosen, 0))
+    first = 0  # of the block, among all lines
+    for corpus, text in enumerate(texts):
+        for block in text.read(encoding, corpus=corpus):
+            begin, end = np.searchsorted(chosen, [first, first + block.lines])
+            rows = chosen[begin:end] - first
+            if np.array_equal(rows, np.arange(block.lines)):
+                yield block
+            elif len(rows):
+                yield block.select(rows)
+            first += block.lines
+
+
+@dataclass(frozen=True)
+class CleanSample:
+    """What the rules let through of a block, as the vocabulary is to see it."""
+
+    pairs: list[tuple[str, str]]
+    verdicts: Verdicts  # of all pairs of the block
+
+
+@dataclass(frozen=True)
+class SampleCleaner:
+    """Judges the pairs of a block by their text, and by the tokens that they must have at least."""
+
+    decode: BlockDecoder
+    cleaner: Cleaner
+    moses: tuple[Moses | None, Moses | None]
+
+    def __call__(self, block: Block) -> CleanSample:
+        src, tgt = self.decode(block)
+        verdicts = self.cleaner.judge_block(block, src, tgt)
+        if self.cleaner.applies("too_long"):
+            longest = np.maximum(src.lengths, tgt.lengths)
+            too_long = longest > _PIECE_CHARACTERS * self.cleaner.max_length
+            verdicts[too_long & (verdicts == KEPT)] = CODES["too_long"]
+        kept = np.flatnonzero(verdicts == KEPT)
+        sides = [
+            [rules.apply(side.lines[at]) if rules else side.lines[at] for at in kept]
+            for side, rules in zip((src, tgt), self.moses, strict=True)
+        ]
+        return CleanSample(list(zip(*sides, strict=True)), verdicts)
+
+
+_OTHER_DRAW = 1 << 32  # added to the seed: the vocabulary is learnt from another sample
+
+
+@dataclass(frozen=True)
+class DrawnPairs:
+    """Pairs of the training text that become valid."""
+
+    source: SourceText
+    """Their text."""
+    numbers: tuple[Rows, ...]
+    """Of each training text, the lines that were drawn (from 1)."""
+
+
+def draw_pairs(
+    texts: Sequence[SourceText],
+    decode: BlockDecoder,
+    cleaner: Cleaner,
+    *,
+    size: int,
+    seed: int,
+    workers: int,
+) -> DrawnPairs:
+    """Draw `size` different pairs that the rules let through.
+
+    Each line is as likely as any other, so a pair that stands there twice is likelier.
+
+    Raises:
+        DataError: there are not so many.
+    """
+    total = sum(text.lines for text in texts)
+    candidates = 2 * size
+    while True:
+        found: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
+        blocks = sample_blocks(texts, decode.encoding, size=candidates, seed=seed + _OTHER_DRAW)
+        clean = SampleCleaner(decode, cleaner, moses=(None, None))
+        for block, sample in map_in_order(clean, blocks, workers=workers):
+            rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
+            for row, pair in zip(rows, sample.pairs, strict=True):
+                found.setdefault(pair, (block.corpus, block.line_number(row)))
+        if len(found) >= size:
+            break
+        if candidates >= total:
+            raise DataError(
+                f"--valid-lines {size}: of {total:,} training pairs only {len(found):,} are "
+                "different and pass the rules; ask for fewer"
+            )
+        candidates *= 4
+    pairs = list(found.items())
+    chosen = np.random.default_rng((seed, size)).choice(len(pairs), size, replace=False)
+    drawn = [pairs[at] for at in np.sort(chosen).tolist()]
+    src, tgt = ([pair[side] for pair, _ in drawn] for side in (0, 1))
+    tags = tuple(texts[corpus].tag for _, (corpus, _) in drawn)
+    numbers = [
+        np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
+        for number in range(len(texts))
+    ]
+    return DrawnPairs(_as_source(src, tgt, tags, decode), tuple(numbers))
+
+
+def _as_source(
+    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], decode: BlockDecoder
+) -> SourceText:
+    encoding = decode.encoding.line_codec
+    names = [f"valid.{lang}" for lang in decode.langs]
+    raw = [b"".join(f"{line}\n".encode(encoding) for line in lines) for lines in (src, tgt)]
+    surveys = [
+        FileSurvey(
+            record=FileRecord(name, len(content), hashlib.sha256(content).hexdigest()),
+            lines=len(src),
+            text_bytes=len(content),
+            bad_lines=0,
+            first_bad=0,
+            looks_utf8=False,
+            stamp=(0, 0),
+        )
+        for name, content in zip(names, raw, strict=True)
+    ]
+    text = ParallelText("drawn from train", Path(names[0]), Path(names[1]))
+    return SourceText(text, surveys[0], surveys[1], drawn=DrawnLines(raw[0], raw[1], tags))

@@ -1,0 +1,275 @@
+"""The text files of every split: found, counted and fingerprinted before anything is written."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from nmt import console
+from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines
+from nmt.data.manifest import FileRecord
+from nmt.errors import DataError
+from nmt.files import sha256_file
+from nmt.prepare.text import Block, read_blocks
+
+# More bad lines than this share is another encoding, not a few accidents.
+_MAX_BAD_SHARE = 0.1
+_MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
+
+
+@dataclass(frozen=True)
+class FileSurvey:
+    """A text file that has been read once."""
+
+    record: FileRecord
+    lines: int
+    text_bytes: int
+    """Of the text itself, where the file is compressed."""
+    bad_lines: int
+    """How many are no valid text in the encoding."""
+    first_bad: int
+    """Number of the first of them, from 1; 0 where there is none."""
+    looks_utf8: bool
+    """Whether it is valid UTF-8 with characters that are not ASCII."""
+    stamp: tuple[int, int]
+    """Size and time, to notice when it changes under our hands."""
+
+
+@dataclass(frozen=True)
+class DrawnLines:
+    """Lines that are in no file, but were drawn from other texts."""
+
+    src: bytes
+    tgt: bytes
+    tags: tuple[str, ...]
+    """Of the text that each line was drawn from."""
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A parallel text whose two sides have as many lines as each other."""
+
+    text: ParallelText
+    src: FileSurvey
+    tgt: FileSurvey
+    weight: float = 1.0
+    """How often an epoch visits each of its pairs."""
+    tag: str = ""
+    """What is put before each of its source lines."""
+    drawn: DrawnLines | None = None
+    """All of its lines, if it is in no file."""
+
+    @property
+    def lines(self) -> int:
+        return self.src.lines
+
+    @property
+    def text_bytes(self) -> int:
+        return self.src.text_bytes + self.tgt.text_bytes
+
+    @property
+    def records(self) -> tuple[FileRecord, FileRecord]:
+        return self.src.record, self.tgt.record
+
+    def tags(self, block: Block) -> Sequence[str]:
+        """Return what is put before each source line of a block that was read."""
+        return self.drawn.tags if self.drawn is not None else [self.tag] * block.lines
+
+    def read(self, encoding: Encoding, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+        """Yield the lines from `start` on; DataError where they are not what they were before."""
+        if self.drawn is not None:
+            yield Block(corpus, 1, self.lines, self.drawn.src, self.drawn.tgt)
+            return
+        lines = start - 1
+        for block in read_blocks(self.text, encoding, corpus=corpus, start=start):
+            lines += block.lines
+            yield block
+        if lines != self.lines or (_stamp(self.text.src), _stamp(self.text.tgt)) != (
+            self.src.stamp,
+            self.tgt.stamp,
+        ):
+            raise DataError(
+                f"{self.text.src} or {self.text.tgt} has changed while it was read; run it again"
+            )
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The texts of every split."""
+
+    train: tuple[SourceText, ...]
+    valid: SourceText | None
+    """None where it has still to be drawn from train."""
+    tests: Mapping[str, SourceText]
+    """By the name of the split: `test-` and the last part of the prefix."""
+
+    @property
+    def held_out(self) -> tuple[SourceText, ...]:
+        return (*((self.valid,) if self.valid else ()), *self.tests.values())
+
+    @classmethod
+    def survey(
+        cls,
+        train: Sequence[str],
+        valid: str | None,
+        test: Sequence[str],
+        *,
+        langs: tuple[str, str],
+        encoding: Encoding,
+        threads: int,
+        weights: Mapping[str, float] = MappingProxyType({}),
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> Sources:
+        """Find the files of all prefixes and read each of them once.
+
+        weights, tags: by prefix, where they are not 1 and nothing.
+
+        Raises:
+            DataError: a file is missing, damaged or in another encoding, or the two sides of a
+                text have not as many lines as each other.
+        """
+        names: dict[str, str] = {}
+        for prefix in test:  # a/test and b/test become test-test and test-test+2
+            name = f"test-{Path(prefix).name}"
+            same = sum(known.rpartition("+")[0] == name or known == name for known in names)
+            names[f"{name}+{same + 1}" if same else name] = prefix
+        valids = (valid,) if valid is not None else ()
+        prefixes = (*train, *valids, *names.values())
+        texts = [ParallelText.find(prefix, *langs) for prefix in prefixes]
+        paths = [path for text in texts for path in (text.src, text.tgt)]
+        surveys = _survey_all(paths, encoding, threads=threads)
+        sources = [
+            replace(
+                _pair_up(text, src, tgt),
+                weight=weights.get(text.prefix, 1.0),
+                tag=tags.get(text.prefix, ""),
+            )
+            for text, src, tgt in zip(texts, surveys[::2], surveys[1::2], strict=True)
+        ]
+        for path, survey in zip(paths, surveys, strict=True):
+            _tell_of_encoding(path, survey, encoding)
+        n = len(train)
+        tests = dict(zip(names, sources[n + len(valids) :], strict=True))
+        return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
+
+
+def record_file(path: Path) -> FileRecord:
+    """Return name, size and SHA-256 of a file."""
+    return FileRecord(path.name, path.stat().st_size, sha256_file(path))
+
+
+def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> list[FileSurvey]:
+    total = sum(path.stat().st_size for path in paths)
+    interrupted = threading.Event()
+    with (
+        console.progress("Reading", total=total, unit="B") as bar,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+
+        def advance(size: int) -> None:
+            if interrupted.is_set():
+                raise InterruptedError
+            bar.update(size)
+
+        try:
+            return list(pool.map(lambda path: _survey(path, encoding, advance), paths))
+        finally:
+            interrupted.set()  # the pool waits for its threads, which may have gigabytes to read
+
+
+def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) -> FileSurvey:
+    stamp = _stamp(path)
+    sha256, size, told = hashlib.sha256(), 0, 0
+    lines = text_bytes = 0
+    last = b""
+    own, utf8 = _Validity(encoding.line_codec), _Validity("utf-8")
+
+    def watch(content: bytes) -> None:
+        nonlocal size
+        sha256.update(content)
+        size += len(content)
+
+    for chunk in read_chunks(path, encoding, watch=watch):
+        lines += chunk.count(b"\n")
+        text_bytes += len(chunk)
+        last = chunk[-1:] or last
+        own.look_at(chunk)
+        if encoding.name != "utf-8":
+            utf8.look_at(chunk)
+        advance(size - told)
+        told = size
+    lines += last not in (b"", b"\n")  # a last line that does not end is a line too
+    if lines > _MOST_LINES:
+        raise DataError(f"{path}: {lines:,} lines are more than {_MOST_LINES:,}; split the file")
+    bad = [] if own.ends_well() else _bad_lines(path, encoding)
+    return FileSurvey(
+        record=FileRecord(path.name, size, sha256.hexdigest()),
+        lines=lines,
+        text_bytes=text_bytes,
+        bad_lines=len(bad),
+        first_bad=bad[0] if bad else 0,
+        looks_utf8=encoding.by_line and utf8.ends_well() and utf8.beyond_ascii,
+        stamp=stamp,
+    )
+
+
+class _Validity:
+    """Whether a stream of bytes is valid text in an encoding, told without cutting lines."""
+
+    def __init__(self, name: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(name)()
+        self._valid = True
+        self.beyond_ascii = False
+
+    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
+        if self._valid:
+            try:
+                text = self._decoder.decode(chunk, final)
+            except UnicodeError:
+                self._valid = False
+            else:
+                self.beyond_ascii = self.beyond_ascii or not text.isascii()
+
+    def ends_well(self) -> bool:
+        self.look_at(b"", final=True)
+        return self._valid
+
+
+def _bad_lines(path: Path, encoding: Encoding) -> list[int]:
+    """Return the numbers of the lines that are no valid text."""
+    lines = enumerate(read_lines(path, encoding), start=1)
+    return [number for number, line in lines if encoding.decode(line, number=number) is None]
+
+
+def _pair_up(text: ParallelText, src: FileSurvey, tgt: FileSurvey) -> SourceText:
+    if src.lines != tgt.lines:
+        raise DataError(
+            f"{text.src} has {src.lines:,} lines and {text.tgt} has {tgt.lines:,}; the two "
+            "sides of a parallel text have one line each for every pair"
+        )
+    return SourceText(text, src, tgt)
+
+
+def _tell_of_encoding(path: Path, survey: FileSurvey, encoding: Encoding) -> None:
+    """Warn of what is odd about the bytes of a file, or refuse it when they are too odd."""
+    if survey.bad_lines:
+        found = (
+            f"{path} line {survey.first_bad:,} is not valid {encoding.name} "
+            f"({survey.bad_lines:,} of {survey.lines:,} lines are not)"
+        )
+        if survey.bad_lines > _MAX_BAD_SHARE * survey.lines:
+            raise DataError(f"{found}; pass --encoding, such as --encoding windows-1252")
+        console.warning(found)
+    if survey.looks_utf8:
+        console.warning(f"{path} is valid UTF-8 and is read as {encoding.name}, as --encoding says")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

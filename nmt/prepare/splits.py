@@ -1,0 +1,302 @@
+"""The training shards: blocks go out to workers, come back in order, and are written.
+
+Only what must be done in the order of the text is done here: duplicates are found, rejects are
+counted, shards are filled. A shard ends with the first block that makes it full, so that a run that
+was killed can go on with the block behind it.
+
+The shards of a split, written one after the other, with their records for `dataset.json`.
+
+valid and the test sets: checked, not cleaned; every line is kept or refused by its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt import console
+from nmt.data.folder import PairDataset
+from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
+from nmt.data.shards import Shard, ShardBuilder, TokenRows
+from nmt.errors import DataError
+from nmt.files import atomic_writer
+from nmt.prepare.cleaning import CODES, KEPT
+from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
+from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
+from nmt.prepare.faults import told_shift
+from nmt.prepare.resume import Progress, read_hashes, write_hashes, write_progress
+from nmt.prepare.sources import SourceText, record_file
+from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
+from nmt.workers import map_in_order
+
+
+class SplitWriter:
+    """Collects pairs and writes a shard when it is told to."""
+
+    def __init__(
+        self, folder: Path, name: str, *, token_bytes: int, shards: Sequence[ShardRecord] = ()
+    ) -> None:
+        self.shards = list(shards)
+        """The records of what has been written; at first, of what an earlier run has written."""
+        self._folder = folder
+        self._name = name
+        self._token_bytes = token_bytes
+        self._builder = ShardBuilder(token_bytes=token_bytes)
+
+    @property
+    def waiting(self) -> int:
+        """Pairs that are in no shard yet."""
+        return len(self._builder)
+
+    def has_room_for(self, src: TokenRows, tgt: TokenRows) -> bool:
+        """Whether these pairs fit into the shard that is being collected."""
+        return self._builder.has_room_for(src, tgt)
+
+    def add(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
+        """Append pairs, with the number of the line that each one stood in."""
+        self._builder.extend(src, tgt, lines)
+
+    def flush(self, *, corpus: int = 0) -> None:
+        """Write what is waiting, all of it pairs of one corpus, as a shard."""
+        number = f"-{len(self.shards):05d}" if self._name == "train" else ""
+        path = self._folder / f"{self._name}{number}.bin"
+        self._builder.write(path, corpus=corpus)
+        self._builder = ShardBuilder(token_bytes=self._token_bytes)
+        shard = Shard.open(path)
+        file = record_file(path)
+        self.shards.append(
+            ShardRecord(
+                name=file.name,
+                size=file.size,
+                sha256=file.sha256,
+                corpus=corpus,
+                pairs=len(shard),
+                src_tokens=shard.src_tokens,
+                tgt_tokens=shard.tgt_tokens,
+            )
+        )
+
+    def record(self, corpora: Sequence[CorpusRecord], text: Sequence[FileRecord]) -> SplitRecord:
+        """Return the record of the split, all of whose shards have been written."""
+        pairs = PairDataset([Shard.open(self._folder / shard.name) for shard in self.shards])
+        src_counts, tgt_counts = pairs.length_counts()
+        return SplitRecord(
+            name=self._name,
+            pairs=len(pairs),
+            src=_statistics(src_counts),
+            tgt=_statistics(tgt_counts),
+            corpora=tuple(corpora),
+            shards=tuple(self.shards),
+            text=tuple(text),
+        )
+
+
+def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
+    """Return what is said of the lengths; counts: how many sides have 0, 1, 2 ... tokens."""
+    pairs = int(counts.sum())
+    tokens = int(counts @ np.arange(len(counts)))
+    return LengthRecord(
+        tokens=tokens,
+        mean=round(tokens / pairs, 3) if pairs else 0.0,
+        # Half of the sides have at most the median's tokens.
+        median=int(np.searchsorted(counts.cumsum(), (pairs + 1) // 2)),
+        longest=int(counts.nonzero()[0].max(initial=0)),
+    )
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """A text of which every line can be used."""
+
+    source: SourceText
+    keys: tuple[OverlapKeys, OverlapKeys]
+    """The sources and the targets that rule out the same line in train."""
+
+    @classmethod
+    def check(cls, source: SourceText, decode: BlockDecoder) -> HeldOutText:
+        """Read the text; DataError names the first line that cannot be used."""
+        keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
+        for block, src, tgt in _read(source, decode):
+            for path, side, found in zip(
+                (source.text.src, source.text.tgt), (src, tgt), keys, strict=True
+            ):
+                name = decode.encoding.name
+                _refuse(path, block, side.is_bad, f"is not valid {name}", "mend it")
+                _refuse(path, block, side.visible == 0, "is blank", "take the pair out")
+                found.append(OverlapKeys.of(side))
+        if not source.lines:
+            raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
+        return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
+
+    def record(self) -> CorpusRecord:
+        """Return the record of the text, of which nothing is rejected."""
+        source = self.source
+        return CorpusRecord(
+            prefix=source.text.prefix,
+            src=source.src.record,
+            tgt=source.tgt.record,
+            lines=source.lines,
+            kept=source.lines,
+            rejected={},
+            weight=source.weight,
+            tag=source.tag,
+        )
+
+    def encode(self, encoder: BlockEncoder, writer: SplitWriter, paths: Sequence[Path]) -> None:
+        """Write the shard of the text, and its raw lines to `paths` (source, target)."""
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(atomic_writer(path)) for path in paths]
+            for block, src, tgt in _read(self.source, encoder.decode):
+                src_lines = list(map(tagged, src.lines, self.source.tags(block)))
+                rows = encoder.encode(src_lines, tgt.lines)
+                for path, side in zip(
+                    (self.source.text.src, self.source.text.tgt), rows, strict=True
+                ):
+                    _refuse(path, block, side.lengths == 0, "has no tokens", "take the pair out")
+                writer.add(*rows, np.arange(block.number, block.number + block.lines))
+                for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
+                    file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:
+    for block in source.read(decode.encoding):
+        yield block, *decode(block)
+
+
+def _refuse(path: Path, block: Block, bad: Mask, what: str, advice: str) -> None:
+    if bad.any():
+        number = block.number + int(np.argmax(bad))
+        raise DataError(
+            f"{path} line {number:,} {what}; every line of valid and test is kept, so {advice}"
+        )
+
+
+class TrainSplit:
+    """Makes the training shards of a folder, from where `progress` says that it has come to."""
+
+    def __init__(
+        self,
+        folder: Path,
+        texts: Sequence[SourceText],
+        encoder: BlockEncoder,
+        progress: Progress,
+        *,
+        shard_pairs: int,
+    ) -> None:
+        self.rejects = progress.rejects
+        self._folder = folder
+        self._texts = texts
+        self._encoder = encoder
+        self._progress = progress
+        self._shard_pairs = shard_pairs
+        self._writer = SplitWriter(
+            folder, "train", token_bytes=encoder.token_bytes, shards=progress.shards
+        )
+        self._finds_duplicates = encoder.cleaner.applies("duplicate")
+        self._seen = SeenHashes(self._lines if self._finds_duplicates else 0)
+        self._new_hashes: list[Hashes] = []  # of the pairs that are in no shard yet
+        for file in progress.hashes:
+            self._seen.add(read_hashes(folder, file))
+        self._seconds = np.zeros(2)
+        self._shifted: set[int] = set()  # texts that have been warned of
+
+    @property
+    def _lines(self) -> int:
+        return sum(text.lines for text in self._texts)
+
+    def write(self, *, workers: int) -> None:
+        """Write all shards that are not there yet."""
+        done = sum(corpus.lines for corpus in self.rejects)
+        corpus = self._progress.corpus
+        began = time.process_time()
+        with console.progress(
+            "Encoding train", total=self._lines, unit="pairs", initial=done
+        ) as bar:
+            for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):
+                if block.corpus != corpus and self._writer.waiting:
+                    self._flush(corpus, next_corpus=corpus + 1, next_line=1)
+                corpus = block.corpus
+                self._add(block, result)
+                bar.update(block.lines)
+            if self._writer.waiting:
+                self._flush(corpus, next_corpus=corpus + 1, next_line=1)
+        judging, encoding = self._seconds
+        reading = time.process_time() - began - (judging + encoding if workers == 1 else 0)
+        console.notice(
+            f"CPU seconds: {judging:.1f} cleaning, {encoding:.1f} SentencePiece, {reading:.1f} "
+            "reading, comparing and writing"
+        )
+
+    def record(self) -> SplitRecord:
+        """Return the record of the split."""
+        corpora = [
+            CorpusRecord(
+                prefix=text.text.prefix,
+                src=text.src.record,
+                tgt=text.tgt.record,
+                lines=rejects.lines,
+                kept=rejects.kept,
+                rejected=rejects.counts,
+                weight=text.weight,
+                tag=text.tag,
+            )
+            for text, rejects in zip(self._texts, self.rejects, strict=True)
+        ]
+        return self._writer.record(corpora, ())
+
+    def _blocks(self) -> Iterator[Block]:
+        encoding = self._encoder.decode.encoding
+        for corpus, text in enumerate(self._texts):
+            if corpus >= self._progress.corpus:
+                start = self._progress.line if corpus == self._progress.corpus else 1
+                yield from text.read(encoding, corpus=corpus, start=start)
+
+    def _add(self, block: Block, result: EncodedBlock) -> None:
+        if not self._writer.has_room_for(result.src, result.tgt):
+            self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
+        self._warn_of_shift(block, result.shift)
+        rows = np.flatnonzero(result.verdicts == KEPT)
+        src, tgt = result.src, result.tgt
+        if self._finds_duplicates:
+            is_new = self._seen.add(result.hashes)
+            result.verdicts[rows[~is_new]] = CODES["duplicate"]
+            self._new_hashes.append(result.hashes[is_new])
+            rows, src, tgt = rows[is_new], src.select(is_new), tgt.select(is_new)
+        self.rejects[block.corpus].add(block, result.verdicts, self._encoder.decode.encoding)
+        self._writer.add(src, tgt, block.number + rows)
+        self._seconds += result.seconds
+        if self._writer.waiting >= self._shard_pairs:
+            self._flush(
+                block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
+            )
+
+    def _warn_of_shift(self, block: Block, shift: int) -> None:
+        if not shift or block.corpus in self._shifted:
+            return
+        self._shifted.add(block.corpus)
+        if block.number > 1:  # the first lines were looked at before the vocabulary was learnt
+            text = self._texts[block.corpus].text
+            console.warning(
+                f"{text.src} and {text.tgt}, lines {block.number:,} to "
+                f"{block.number + block.lines - 1:,}: {told_shift(shift)}"
+            )
+
+    def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
+        hashes = np.concatenate([np.zeros(0, np.uint64), *self._new_hashes])
+        file = write_hashes(self._folder, len(self._writer.shards), hashes)
+        self._writer.flush(corpus=corpus)
+        self._new_hashes.clear()
+        self._progress = replace(
+            self._progress,
+            shards=tuple(self._writer.shards),
+            hashes=(*self._progress.hashes, file),
+            corpus=next_corpus,
+            line=next_line,
+        )
+        write_progress(self._folder, self._progress)

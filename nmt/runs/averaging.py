@@ -1,0 +1,97 @@
+"""Averages of checkpoints, which translate better than the last one alone (the paper, section 6.1).
+
+One weight is averaged at a time, so that the memory needed is about one model's, however many
+checkpoints there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nmt import console
+from nmt.errors import DataError, UsageError
+from nmt.files import resolved
+from nmt.models.model_file import FORMAT_VERSION, KIND, ModelReader, write_model
+from nmt.models.tensor_file import TensorFile
+from nmt.runs.checkpoint import checkpoints_of
+from nmt.runs.run_folder import RunFolder, is_of_a_run
+
+
+def average_models(paths: Sequence[Path], out: Path) -> None:
+    """Write the mean of several models' weights as a model file.
+
+    Raises:
+        DataError: if a file is damaged, or is not of the same model and vocabulary as the first.
+    """
+    readers = [ModelReader(path) for path in paths]
+    first = readers[0]
+    for reader in readers[1:]:
+        found = first.card.differences(reader.card)
+        if reader.weight_names != first.weight_names:
+            found.append("other weights")
+        if found:
+            raise DataError(
+                f"{first.path} and {reader.path} do not belong together: {'; '.join(found)}"
+            )
+    weights = {}
+    with console.progress("averaging", total=len(first.weight_names), unit="weights") as bar:
+        for name in first.weight_names:
+            weights[name] = _mean(name, readers)
+            bar.update(1)
+    newest = max(reader.card.update for reader in readers)
+    write_model(out, dataclasses.replace(first.card, update=newest, valid={}), weights)
+
+
+def check_replaceable(out: Path, models: Sequence[Path]) -> None:
+    """Refuse to write over one of the models, a file of a run, or what is no model file.
+
+    Raises:
+        UsageError: saying which of them `out` is.
+    """
+    if out.exists() and any(path.exists() and out.samefile(path) for path in models):
+        raise UsageError(f"{out}: is one of the models to average; choose another --out")
+    if is_of_a_run(resolved(out)):
+        raise UsageError(f"{out}: is a file of the run itself; choose another --out")
+    try:
+        if out.exists():
+            TensorFile(out, kind=KIND, version=FORMAT_VERSION)
+    except DataError:
+        raise UsageError(
+            f"{out}: exists and is no model file; choose another --out, or remove it"
+        ) from None
+
+
+def _mean(name: str, readers: Sequence[ModelReader]) -> Tensor:
+    total = readers[0].weight(name).double()
+    for reader in readers[1:]:
+        total += reader.weight(name)
+    return (total / len(readers)).to(torch.float32)
+
+
+def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
+    """Return a run's newest (role `update`) or best (role `best`) checkpoints.
+
+    Raises:
+        UsageError: if the run has fewer checkpoints than asked for.
+    """
+    folder = RunFolder(run)
+    found = checkpoints_of(folder, role)
+    if role == "best":
+        metric = folder.best_metric()
+        sign = -1 if metric == "bleu" else 1
+        found.sort(key=lambda path: sign * ModelReader(path).card.valid[metric])
+        found = found[:count]
+    else:
+        found = found[-count:]
+    if len(found) < count:
+        kept = "keep_last" if role == "update" else "keep_best"
+        raise UsageError(
+            f"{run}: holds {len(found)} such checkpoints, {count} were asked for; ask for "
+            f"fewer, or train with a larger {kept}"
+        )
+    return found

@@ -1,0 +1,346 @@
+"""The run folder: what a training run leaves on disk, apart from its checkpoints.
+
+config.toml       every value resolved, each under its explanation
+metrics.jsonl     one JSON object a line: training and validation figures
+train.log         the same for people, with sample translations
+curves.svg        the same as pictures
+tensorboard/      the same for TensorBoard, where it is asked for
+status.json       running, stopped, finished or failed; which update; why
+checkpoints/      see `nmt.runs.checkpoint`
+passed_over/      the text of updates whose gradients were not finite, where the run went back
+best.safetensors, last.safetensors
+
+A run's learning curves, from its metrics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from nmt import console
+from nmt.config import Recipe, TrainingConfig, format_toml, resumable_keys
+from nmt.errors import DataError, Stopped, UsageError
+from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
+from nmt.plot import Panel, Point, Series, draw_curves
+
+
+def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
+    """Draw the records of a run's `metrics.jsonl`; the BLEU panel is there once BLEU was taken."""
+    kept = list(records)
+
+    def series(kind: str, key: str, label: str = "") -> Series:
+        return Series(label or kind, _points(kept, kind, key))
+
+    panels = [
+        Panel(
+            "nll",
+            (series("train", "nll"), series("valid", "nll")),
+            "unsmoothed negative log-likelihood, nats per token",
+        ),
+        Panel(
+            "Perplexity",
+            (series("train", "perplexity"), series("valid", "perplexity")),
+            "log scale",
+            log_scale=True,
+        ),
+        Panel("BLEU", (series("valid", "bleu"),), "percent"),
+        Panel("Learning rate", (series("train", "learning_rate", "rate"),), ""),
+        Panel(
+            "Speed", (series("train", "tokens_per_second"),), "source and target tokens per second"
+        ),
+        Panel("Gradient norm", (series("train", "grad_norm"),), ""),
+    ]
+    if not panels[2].series[0].points:
+        del panels[2]
+    return draw_curves(panels, "Learning curves")
+
+
+def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> list[Point]:
+    """Pick (update, value) from the records of one kind that have a number under `key`."""
+    return [
+        (update, value)
+        for record in records
+        if record.get("kind") == kind
+        and isinstance(update := record.get("update"), int | float)
+        and isinstance(value := record.get(key), int | float)
+    ]
+
+
+FORMAT_VERSION = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialModel:
+    """The model that a run's weights start from: where it lies, and its checksum; both empty
+    where they start random."""
+
+    path: str = ""
+    checksum: str = ""
+
+
+class RunFolder:
+    """One run's folder, held by one training process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._config = path / "config.toml"
+        self._metrics = path / "metrics.jsonl"
+        self._lock: TextIO | None = None
+        self._unwritten: set[Path] = set()  # which a warning has been given of
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started here."""
+        return self._config.is_file()
+
+    def check(self) -> None:
+        """Refuse a place that is taken.
+
+        Raises:
+            UsageError: if something else than a run is there.
+        """
+        if not self.exists and self.path.exists():
+            if not self.path.is_dir():
+                raise UsageError(f"{self.path}: exists and is no folder; choose another --out")
+            if not all(_is_left_by_a_start(entry) for entry in self.path.iterdir()):
+                raise UsageError(
+                    f"{self.path}: holds other files and no run; choose an empty or new --out"
+                )
+
+    def create(self) -> None:
+        """Make the folder where it is missing; UsageError where something else is in its place."""
+        self.check()
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> None:
+        """Hold the folder until `unlock`, or until this process ends.
+
+        Raises:
+            Stopped: if another process trains in it.
+        """
+        self._lock = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Stopped(
+                f"{self.path}: another process is training here; nothing touched"
+            ) from None
+        except OSError:
+            console.warning(f"{self.path}: no locks on this file system; train here only once")
+
+    def unlock(self) -> None:
+        """Let go of the folder."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
+        """Settle what is left open as the run in this folder has settled it.
+
+        Threads are left open where there are other processes now, or too few cores. Else they stay,
+        whatever OMP_NUM_THREADS says now: another number of threads rounds otherwise.
+
+        Args:
+            training: what is asked for now.
+            ranks: how many processes there are.
+            cores: that each of them has.
+        """
+        config = self._read_config()
+        before, threads = config["training"], int(config["training"]["threads"])
+        same = config["run"]["ranks"] == ranks and threads <= cores
+        return dataclasses.replace(
+            training,
+            threads=training.threads or (threads if same else 0),
+            matmul=before["matmul"] if training.matmul == "auto" else training.matmul,
+        )
+
+    def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:
+        """Check that the run in this folder would go on as it was.
+
+        Args:
+            recipe: what is asked for now, all settled.
+            data: the data folder's fingerprint.
+            initial: what the weights start from.
+
+        Raises:
+            UsageError: naming every value that differs and may not, the old and the new one.
+        """
+        before = self._read_config()
+        may_change = resumable_keys() | {"init_from", "ranks"}
+        changes = [
+            f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
+            for section, values in _sections(recipe, data, initial, ranks=0).items()
+            for key, value in values.items()
+            if key not in may_change and before.get(section, {}).get(key) != value
+        ]
+        if changes:
+            raise UsageError(
+                f"{self.path}: holds another run: {'; '.join(changes)}; give the old values to go "
+                "on with it, or choose another --out"
+            )
+
+    def initial_model(self) -> InitialModel:
+        """Return what the run's weights have started from."""
+        run = self._read_config()["run"]
+        return InitialModel(run["init_from"], run["init_from_checksum"])
+
+    def best_metric(self) -> str:
+        """Return what the run's best checkpoints are best by: loss or bleu."""
+        return str(self._read_config()["training"]["best_metric"])
+
+    def _read_config(self) -> dict[str, Any]:
+        try:
+            document = tomllib.loads(self._config.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{self._config}: damaged: {error}") from None
+        version = document.get("run", {}).get("format_version")
+        if version != FORMAT_VERSION:
+            raise DataError(
+                f"{self._config}: of format version {version}; this nmt reads {FORMAT_VERSION}; "
+                "choose another --out"
+            )
+        return document
+
+    def write_config(self, recipe: Recipe, data: str, initial: InitialModel, *, ranks: int) -> None:
+        """Write every value; `ranks`: how many processes the run has now."""
+        sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
+        write_text(
+            self._config,
+            format_toml(sections | {"model": recipe.model, "training": recipe.training}),
+        )
+
+    def write_status(self, status: str, update: int, reason: str = "") -> None:
+        """Say how the run stands, for recipes and cron."""
+        record = {"status": status, "update": update, "reason": reason}
+        write_text(self.path / "status.json", json.dumps(record) + "\n")
+
+    def last_update(self) -> int:
+        """Return the update that status.json tells of, 0 without one."""
+        try:
+            update = json.loads((self.path / "status.json").read_text(encoding="utf-8"))["update"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+        return int(update)
+
+    def log(self, line: str, *, aloud: bool = True) -> None:
+        """Add a line to the log, and say it."""
+        if aloud:
+            console.notice(line)
+        self._append_to_log(line)
+
+    def warn(self, line: str) -> None:
+        """Say a line aloud, also with --quiet, and add it to the log."""
+        console.warning(line)
+        self._append_to_log(f"warning: {line}")
+
+    def _append_to_log(self, line: str) -> None:
+        self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+    def record(self, figures: Mapping[str, object]) -> None:
+        """Add one object to metrics.jsonl."""
+        self._append(self._metrics, json.dumps(figures) + "\n")
+
+    def _append(self, path: Path, line: str) -> None:
+        """Add a whole line or none."""
+        data = line.encode()
+        with self.dispensable(path), path.open("ab", buffering=0) as file:
+            end = file.tell()
+            if file.write(data) < len(data):  # the disk has room for a part of it
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextlib.contextmanager
+    def dispensable(self, path: Path) -> Iterator[None]:
+        """Let the run go on where a line or a picture cannot be written; warn once a file."""
+        try:
+            yield
+        except OSError as error:
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                console.warning(f"{path}: {error.strerror}; training goes on without what is lost")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read metrics.jsonl; a line that a crash cut short is passed over."""
+        if not self._metrics.exists():
+            return []
+        records = []
+        for line in self._metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                continue
+        return records
+
+    def last_start(self) -> dict[str, Any]:
+        """Return the record of the newest start, with what has become of its micro-batches."""
+        found: dict[str, Any] = {}
+        for record in self.metrics():
+            if record.get("kind") == "start":
+                found = record
+            elif "micro_batch_tokens" in record:
+                found |= {"micro_batch_tokens": record["micro_batch_tokens"]}
+        return found
+
+    def cut_metrics(self, update: int, validated: int) -> None:
+        """Drop the records beyond `update`, and validations beyond `validated`: they come again."""
+        if not self._metrics.exists():
+            return
+        ends = {"train": update, "valid": validated}
+        kept = [r for r in self.metrics() if r["update"] <= ends.get(r.get("kind", ""), update)]
+        with atomic_writer(self._metrics) as file:
+            file.writelines((json.dumps(record) + "\n").encode() for record in kept)
+
+    def draw_curves(self) -> None:
+        """Draw metrics.jsonl as curves.svg."""
+        path = self.path / "curves.svg"
+        with self.dispensable(path):
+            write_text(path, curves_from_metrics(self.metrics()))
+
+
+_OWN_FILES = {
+    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
+    *("best.safetensors", "last.safetensors"),
+}
+
+
+def is_of_a_run(path: Path) -> bool:
+    """Tell whether a run writes files of this name there."""
+    folder = path.parent
+    is_checkpoint = folder.name == "checkpoints" and RunFolder(folder.parent).exists
+    return is_checkpoint or (path.name in _OWN_FILES and RunFolder(folder).exists)
+
+
+def _is_left_by_a_start(entry: Path) -> bool:
+    """Tell whether a run that was killed before its config.toml was there leaves such an entry."""
+    if entry.name == "checkpoints" and entry.is_dir():
+        return not any(entry.iterdir())
+    return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)
+
+
+def _sections(
+    recipe: Recipe, data: str, initial: InitialModel, ranks: int
+) -> dict[str, dict[str, object]]:
+    run: dict[str, object] = {
+        "format_version": FORMAT_VERSION,
+        "preset": recipe.preset,
+        "architecture": recipe.architecture,
+        "data": data,
+        "init_from_checksum": initial.checksum,
+        "init_from": initial.path,
+        "ranks": ranks,
+    }
+    return {
+        "run": run,
+        "model": dataclasses.asdict(recipe.model),
+        "training": dataclasses.asdict(recipe.training),
+    }

@@ -1,0 +1,70 @@
+"""Asks a model which source token each target token looks at: its decoder's cross-attention.
+
+Averaged over heads, the decoder's penultimate layer agrees best with alignments made by people, and
+a target token's source is where the state looks that predicts it (Garg et al. 2019, "Jointly
+Learning to Align and Translate with Transformer Models", the layer average baseline). The state
+that reads the token may show it better, in a lower layer (Chen et al. 2020, "Accurate Word
+Alignment Induction from Neural Machine Translation"). No model is trained to align: expect errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nmt.data.batches import Batch, collate
+from nmt.data.shards import TokenRows
+from nmt.models.base import AttentionWeights, TranslationModel
+from nmt.search.engine import Ids
+from nmt.search.forced import Pair, forced
+from nmt.translate.alignment import Floats
+
+_FROM_TOP = 1  # the layer that aligns: the penultimate
+
+
+class Aligner:
+    """Tells what a model's decoder looks at."""
+
+    def __init__(self, model: TranslationModel, device: torch.device) -> None:
+        """Take a model in evaluation mode, on the device."""
+        self.model = model
+        self.device = device
+
+    def attention(self, pairs: Sequence[Pair]) -> list[Floats | None]:
+        """Return (T, S) for each pair of source and target ids, eos in neither of them.
+
+        There is none where there is not enough memory for it. See `between_tokens`.
+        """
+        return forced(pairs, self._attention, self.device)
+
+    @torch.inference_mode()
+    def weights(self, source: Ids, target: Ids) -> AttentionWeights:
+        """Return all weights of a pair of source and target ids, eos in neither of them."""
+        src, tgt = (TokenRows.of([ids], token_bytes=4) for ids in (source, target))
+        return self.model.attention_weights(collate(src, tgt).to(self.device))
+
+    @torch.inference_mode()
+    def _attention(self, batch: Batch) -> list[Floats]:
+        layer = self.model.cross_attention(batch, _FROM_TOP)  # (B, H, T, S)
+        mean = layer.mean(dim=1).cpu()  # (B, T, S)
+        lengths = ((side.starts.diff() - 1).tolist() for side in (batch.src, batch.tgt_in))
+        return [
+            between_tokens(rows, source, target)
+            for rows, source, target in zip(mean, *lengths, strict=True)
+        ]
+
+
+def between_tokens(attention: Tensor, source: int, target: int) -> Floats:
+    """Return how much each target token looks at each source token, (target, source).
+
+    eos is left out on both sides. Models look at the source's where they need no word in
+    particular, so that rows do not sum to 1.
+
+    Args:
+        attention: (T, S), padded: rows of the states that predict the target tokens and eos,
+            columns of the source tokens and eos.
+        source, target: numbers of tokens.
+    """
+    return attention[:target, :source].numpy().copy()  # and nothing of the others

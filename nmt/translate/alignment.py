@@ -1,0 +1,93 @@
+"""Which source word a word of a translation comes from, read off attention (see `aligner`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.translate.segmentation import WORD_START
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """From where in its source a translation comes."""
+
+    src_tokens: tuple[str, ...]  # S subwords
+    positions: tuple[int, ...]  # (T,) the source token that each target token looks at most
+    words: tuple[tuple[int, int], ...]  # pairs of (source word, target word)
+    # (T, S) for each piece of the line: how much each target token looks at each source token.
+    attention: tuple[Floats, ...] = field(compare=False)
+
+    @classmethod
+    def of(
+        cls, attention: Sequence[Floats], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+    ) -> Alignment:
+        """Read the alignment off the attention (T, S) of a line's pieces; no S is 0.
+
+        Args:
+            attention: of the pieces, which look at nothing of each other.
+            src_tokens, tgt_tokens: of all of them.
+        """
+        positions: list[int] = []
+        first = 0  # source token of the piece
+        for piece in attention:
+            positions += (first + piece.argmax(axis=1)).tolist()
+            first += piece.shape[1]
+        words = align_words(positions, src_tokens, tgt_tokens)
+        return cls(tuple(src_tokens), tuple(positions), tuple(words), tuple(attention))
+
+
+def align_words(
+    alignment: Sequence[int], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return the pairs of words of which any two subwords are aligned.
+
+    Words are what stands between the spaces that tokens mark by U+2581. A token that is nothing
+    but a mark belongs to none.
+
+    Args:
+        alignment: the source position of each target token.
+        src_tokens, tgt_tokens: subwords as SentencePiece writes them, without bos and eos.
+
+    Returns:
+        (source word, target word), counted from 0, in ascending order.
+    """
+    src_words, tgt_words = _words_of(src_tokens), _words_of(tgt_tokens)
+    pairs = {
+        (src_word, tgt_word)
+        for own, position in zip(tgt_words, alignment, strict=True)
+        for tgt_word in own
+        for src_word in src_words[position]
+    }
+    return sorted(pairs)
+
+
+def pharaoh(pairs: Iterable[tuple[int, int]]) -> str:
+    """Write pairs of words as the decoder Pharaoh did, and everyone since: `0-0 1-2`."""
+    return " ".join(f"{src}-{tgt}" for src, tgt in pairs)
+
+
+def _words_of(tokens: Sequence[str]) -> list[list[int]]:
+    """Return the words that each token has a part of: one, or several if it holds spaces.
+
+    ["▁a", "b", "▁", "c", "▁d▁e"] is "ab c d e", and gives [[0], [0], [], [1], [2, 3]].
+    """
+    found = []
+    number, inside = -1, False
+    for token in tokens:
+        own: list[int] = []
+        for character in token:
+            if character == WORD_START:
+                inside = False
+                continue
+            if not inside:
+                number, inside = number + 1, True
+            if number not in own:
+                own.append(number)
+        found.append(own)
+    return found

@@ -1,0 +1,282 @@
+"""The engine of CTranslate2, for models that `nmt export ctranslate2` has written.
+
+It searches as ours does, but for three things: the probability of what is never taken is lent to
+other tokens, a hypothesis that comes to its longest length is cut off there and not closed (its
+score is that of its tokens, without eos), and a search goes on until a beam's width of hypotheses
+are finished. What its options cannot say is refused. It has no log-probabilities of tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.models.ctranslate2_manifest import CARD, Export
+from nmt.models.model_file import read_card
+from nmt.search.engine import Engine, Hypothesis, Source, room
+from nmt.search.options import SearchOptions
+from nmt.translate.translator import Translator
+
+_BATCH_TOKENS = 2_048
+_SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
+
+
+class CTranslate2Engine(Engine):
+    """A model of CTranslate2."""
+
+    def __init__(
+        self,
+        model: Any,
+        options: SearchOptions,
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        *,
+        workers: int,
+        batch_tokens: int | None = None,
+    ) -> None:
+        """Put a model to use.
+
+        Args:
+            model: a ctranslate2.Translator.
+            options: of the search.
+            vocabularies: of source and target.
+            workers: batches that it translates side by side.
+            batch_tokens: see `Engine`; of each worker.
+
+        Raises:
+            UsageError: if it has no such options.
+        """
+        _check(options, vocabularies[1])
+        super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
+        src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
+        self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
+        self._model = model
+        self._workers = workers
+
+    def find(
+        self,
+        sources: Sequence[Source],
+        order: Sequence[int],
+        budget: int,
+        on_step: Callable[[], object] | None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """See `Engine`; `on_step` is called before each batch is waited for.
+
+        Few batches are under way at a time: those cannot be called back.
+        """
+        if any(source.prefix for source in sources):
+            raise UsageError(
+                "a CTranslate2 export has no scores of translations that begin with a prefix; "
+                "give the model file instead"
+            )
+        retried: list[int] = []
+        for number, found in self._pass(sources, order, budget, on_step, alike=False):
+            if found is None:
+                retried.append(number)
+            else:
+                yield number, found
+        for number, found in self._pass(sources, retried, budget, on_step, alike=True):
+            yield number, found or []
+
+    def _pass(
+        self,
+        sources: Sequence[Source],
+        order: Sequence[int],
+        budget: int,
+        on_step: Callable[[], object] | None,
+        *,
+        alike: bool,
+    ) -> Iterator[tuple[int, list[Hypothesis] | None]]:
+        """Translate some sources; yield None for those that need a pass of sources alike.
+
+        A batch has one limit for all its translations: the lowest of its sources'. Where all of a
+        beam are finished before, any other limit would have been the same.
+
+        Args:
+            sources, order, budget, on_step: those of `find`.
+            alike: whether a batch is of sources of one length, so that the limit is their own.
+        """
+        # Where one source fills the budget it is to have all memory.
+        is_tight = bool(order) and 2 * room(sources[order[0]]) > budget
+        most = 1 if is_tight else 2 * self._workers
+        # Little work is cut into smaller batches, so that all workers end at about the same time.
+        work = sum(room(sources[number]) for number in order)
+        budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
+        batches = _batches(sources, order, budget, alike=alike)
+        under_way: deque[tuple[list[int], int, list[Any]]] = deque()
+        try:
+            while True:
+                for numbers in islice(batches, most - len(under_way)):
+                    limit = min(self._longest(sources[number]) for number in numbers)
+                    results = self._submit([sources[number] for number in numbers], limit)
+                    under_way.append((numbers, limit, results))
+                if not under_way:
+                    return
+                if on_step is not None:
+                    on_step()
+                numbers, limit, results = under_way.popleft()
+                for number, result in zip(numbers, results, strict=True):
+                    found = result.result()
+                    hypotheses, scores = found.hypotheses, found.scores  # made anew at each look
+                    longest = self._longest(sources[number])
+                    is_cut = any(len(tokens) >= limit for tokens in hypotheses)
+                    if is_cut and limit < longest:
+                        yield number, None
+                    else:
+                        yield number, self._hypotheses(hypotheses, scores, longest)
+        finally:
+            for _, _, results in under_way:
+                for result in results:
+                    with contextlib.suppress(RuntimeError):  # the first one has been told of
+                        result.result()
+
+    def _longest(self, source: Source) -> int:
+        return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
+
+    def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
+        """Begin to translate sources, each to at most so many tokens."""
+        results: list[Any] = self._model.translate_batch(
+            [[self._src_tokens[i] for i in source.ids] for source in sources],
+            beam_size=self.options.beam_size,
+            num_hypotheses=self.options.beam_size,
+            # Of one hypothesis it would change nothing but the score.
+            length_penalty=self.options.length_penalty if self.options.beam_size > 1 else 0.0,
+            min_decoding_length=self.options.min_tokens,
+            max_decoding_length=limit,
+            max_input_length=0,
+            return_scores=True,
+            asynchronous=True,
+        )
+        return results
+
+    def _hypotheses(
+        self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], longest: int
+    ) -> list[Hypothesis]:
+        found = []
+        pairs = zip(hypotheses, scores, strict=True)
+        for tokens, score in islice(pairs, self.options.n_best):
+            if math.isnan(score):
+                continue
+            ids = tuple(self._tgt_ids[token] for token in tokens)
+            length = len(ids) + (len(ids) < longest)  # what has been cut off has no eos
+            penalty = self.options.penalty(length)
+            log_prob = score * (penalty if self.options.beam_size > 1 else 1.0)
+            found.append(Hypothesis(ids, log_prob, log_prob / penalty))
+        return found
+
+
+def _batches(
+    sources: Sequence[Source], order: Sequence[int], budget: int, *, alike: bool
+) -> Iterator[list[int]]:
+    """Yield batches of sources, longest first, each within the budget or of a single one.
+
+    alike: whether those of a batch are of one length and kind, and so have one limit.
+    """
+    batch: list[int] = []
+    for number in order:
+        if batch:
+            first = sources[batch[0]]
+            is_full = (len(batch) + 1) * room(first) > budget
+            source = sources[number]
+            differs = (room(source), source.is_in_word) != (room(first), first.is_in_word)
+            if is_full or (alike and differs):
+                yield batch
+                batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def count_gpus() -> int:
+    """Return the GPUs that CTranslate2 can use."""
+    count: int = _ctranslate2().get_cuda_device_count()
+    return count
+
+
+def _ctranslate2() -> Any:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
+    return ctranslate2
+
+
+def load(
+    folder: Path,
+    options: SearchOptions,
+    *,
+    device: str,
+    workers: int,
+    threads: int,
+    batch_tokens: int | None = None,
+    split: bool = False,
+) -> Translator:
+    """Load an export.
+
+    Args:
+        folder: what `nmt export ctranslate2` has written.
+        options: of the search.
+        device: cpu or cuda.
+        workers: translations side by side; on GPUs, each has one.
+        threads: of each, on CPUs.
+        batch_tokens: see `Engine`; of each worker.
+        split: whether lines are paragraphs, whose sentences are translated one by one.
+
+    Raises:
+        UsageError: if CTranslate2 is not installed, or has no such options or no such type here.
+        DataError: if the export is damaged.
+    """
+    ctranslate2 = _ctranslate2()
+    export, card = Export.open(folder), read_card(folder / CARD)
+    longest = options.longest(card.max_src_tokens)
+    if longest >= export.positions:
+        raise UsageError(
+            f"{folder}: has places for {export.positions} tokens, and a translation might have "
+            f"{longest}; lower --max-extra-tokens, --max-tokens or --min-tokens"
+        )
+    try:
+        model = ctranslate2.Translator(
+            str(folder),
+            device=device,
+            device_index=list(range(workers)) if device == "cuda" else 0,
+            compute_type=export.quantization,
+            inter_threads=1 if device == "cuda" else workers,
+            intra_threads=threads,
+            max_queued_batches=-1,  # no more are submitted than are to wait
+        )
+    except ValueError as error:
+        raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
+    except RuntimeError as error:
+        raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
+    vocabularies = card.src_vocabulary, card.tgt_vocabulary
+    engine = CTranslate2Engine(
+        model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
+    )
+    return Translator(
+        engine,
+        *vocabularies,
+        languages=(card.src_lang, card.tgt_lang),
+        max_src_tokens=card.max_src_tokens,
+        split=split,
+    )
+
+
+def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
+    """Refuse what CTranslate2 cannot express."""
+    if options.sampling is not None:
+        raise UsageError(
+            "a CTranslate2 export draws no samples that can be repeated; give the model file "
+            "instead"
+        )
+    if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
+        raise UsageError("a CTranslate2 export knows only --length-penalty-form power")
+    if options.max_tokens == 0:
+        raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
+    if not set(options.barred_ids) <= set(vocabulary.barred_ids):
+        raise UsageError("CTranslate2 bars no tokens but those that an export bars")

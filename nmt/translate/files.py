@@ -1,0 +1,174 @@
+"""Which files a job reads, and which it writes.
+
+A part of a file's lines, so that many machines can each translate one.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nmt.errors import DataError, UsageError
+
+
+def find_files(
+    inputs: Sequence[str], output: str | None, also_read: Sequence[Path] = ()
+) -> list[tuple[Path, Path]]:
+    """Return which files are to be translated to which; none where a pipe or device is among them.
+
+    Args:
+        inputs: files, folders and globs, as they were typed.
+        output: a file or folder, as it was typed: a slash at its end says that it is a folder.
+        also_read: models and other files of the job, and folders of them, which no output may
+            replace.
+
+    Raises:
+        UsageError: if an input has no files, or there is no place to write to.
+        DataError: if the only file to read does not exist.
+    """
+    if "-" in inputs:
+        raise UsageError("--input - : leave it out to read stdin, or name the file ./-")
+    if output == "-":
+        raise UsageError("--output - : leave it out to write to stdout, or name the file ./-")
+    expanded = {given: _expanded(given) for given in inputs}
+    for given, found in expanded.items():
+        if not found:
+            raise UsageError(f"--input {given}: there are no files")
+    sources = [source for given in inputs for source in expanded[given]]
+    if sources != [Path(given) for given in inputs[:1]]:
+        return _several(sources, output, also_read)
+    if sources and not sources[0].exists():
+        raise DataError(f"{sources[0]}: No such file or directory")
+    if output is None:
+        return []
+    target = Path(output)
+    if target.is_dir():
+        if not sources:
+            raise UsageError(f"{output}: is a folder; name a file for what comes through a pipe")
+        target /= sources[0].name
+    elif output.endswith("/"):
+        raise UsageError(f"{output}: no such folder; make it, or leave out the slash for a file")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target.parent}: no such folder")
+    _refuse_replacing(sources, also_read, [target])
+    if not (sources and sources[0].is_file()) or (target.exists() and not target.is_file()):
+        return []
+    return [(sources[0], target)]
+
+
+def _several(
+    sources: Sequence[Path], output: str | None, also_read: Sequence[Path]
+) -> list[tuple[Path, Path]]:
+    if output is None or (Path(output).exists() and not Path(output).is_dir()):
+        raise UsageError("several inputs need a folder to write to: --output FOLDER")
+    folder = Path(output)
+    if not folder.parent.is_dir():
+        raise UsageError(f"{folder.parent}: no such folder")
+    for source in sources:
+        if source.exists() and not source.is_file():
+            raise UsageError(f"{source}: several inputs must be files, which can be read twice")
+    name, count = Counter(source.name for source in sources).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"--input: two files have the name {name}, and so would outputs")
+    files = [(source, folder / source.name) for source in sources]
+    _refuse_replacing(sources, also_read, [target for _, target in files])
+    folder.mkdir(exist_ok=True)
+    return files
+
+
+def _expanded(given: str) -> list[Path]:
+    path = Path(given)
+    if path.is_dir():
+        # A link to nothing is among them, so that it is told of.
+        files = [entry for entry in path.iterdir() if entry.is_file() or not entry.exists()]
+        return sorted(entry for entry in files if not entry.name.startswith("."))
+    if path.exists() or not glob.has_magic(given):
+        return [path]
+    matches = (Path(match) for match in glob.glob(given))  # noqa: PTH207 - it may be absolute
+    return sorted(match for match in matches if match.is_file())
+
+
+def _refuse_replacing(
+    sources: Iterable[Path], also_read: Iterable[Path], written: Iterable[Path]
+) -> None:
+    """Refuse outputs that are a file to be read, also by a link.
+
+    Raises:
+        UsageError: naming the first of them.
+    """
+    others = [file for path in also_read for file in (path.iterdir() if path.is_dir() else [path])]
+    kept = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
+    kept |= {_identity(file): f"the input {file}" for file in sources if file.is_file()}
+    for path in written:
+        if path.is_file() and (replaced := kept.get(_identity(path))):
+            raise UsageError(f"{path}: the output would replace {replaced}; choose another")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The `number`-th of `count` parts, as equal as can be, of neighbouring lines."""
+
+    number: int  # from 1
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `I/N`.
+
+        Raises:
+            UsageError: if it is not of that form, or I is not among 1 to N.
+        """
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"--shard {text}: is not I/N, such as 3/8, with I from 1 to N")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def lines(self, total: int) -> tuple[int, int]:
+        """Return its first line, counted from 0, and the first behind it."""
+        return (self.number - 1) * total // self.count, self.number * total // self.count
+
+
+def count_lines(chunks: Iterator[bytes]) -> int:
+    """Count lines, one without a newline at the end among them."""
+    newlines, end = 0, b"\n"
+    for chunk in chunks:
+        newlines += chunk.count(b"\n")
+        end = chunk[-1:] or end
+    return newlines + (end != b"\n")
+
+
+def cut_lines(chunks: Iterator[bytes], first: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes of lines `first` to `end` - 1, counted from 0."""
+    line = 0  # which the chunk begins with, or goes on with
+    for chunk in chunks:
+        if line >= end:
+            return
+        newlines = chunk.count(b"\n")
+        start = _behind(chunk, first - line)
+        stop = _behind(chunk, end - line)
+        if start < stop:
+            yield chunk[start:stop]
+        line += newlines
+
+
+def _behind(chunk: bytes, newlines: int) -> int:
+    """Return the place behind so many newlines; the chunk's end, if it has fewer."""
+    if newlines > chunk.count(b"\n"):
+        return len(chunk)
+    place = 0
+    for _ in range(newlines):
+        place = chunk.index(b"\n", place) + 1
+    return place

@@ -1,0 +1,402 @@
+"""The translation of a stream, or of a file that is put in its place by a journal.
+
+An end by the clock.
+
+Translation line by line as they are typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, NoReturn
+
+from nmt import __version__, console
+from nmt.console import counted
+from nmt.data.compressed import is_compressed
+from nmt.data.corpus import Encoding, read_chunks, refuse_binary
+from nmt.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    DataError,
+    HeldOff,
+    MissingKernel,
+    NMTError,
+    Stopped,
+    UsageError,
+    WorkerDied,
+    describe,
+)
+from nmt.files import atomic_writer, naming, write_text
+from nmt.translate.files import Shard, count_lines, cut_lines
+from nmt.translate.journal import Journal
+from nmt.translate.lines import Line, LineReader, pipe_chunks
+from nmt.translate.output import RENDERS
+from nmt.translate.parallel import Pool, Setup, Translators
+from nmt.translate.stream import Counts, translate_stream
+from nmt.workers import Pause
+
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def seconds_until(text: str, now: datetime.datetime) -> float:
+    """Return how long it is until the clock shows the time HH:MM next.
+
+    Raises:
+        UsageError: if it is no such time.
+    """
+    match = _CLOCK.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"--deadline {text!r} is no time of day; give it as HH:MM (06:30)")
+    then = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+    if then <= now:
+        then += datetime.timedelta(days=1)
+    return then.timestamp() - now.timestamp()  # the clock may be put forward or back in between
+
+
+@contextlib.contextmanager
+def deadline(text: str | None) -> Iterator[None]:
+    """Let Stopped end the block when the clock shows the time HH:MM, if one is given."""
+    if text is None:
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise Stopped(f"--deadline {text} has come; run the same command again to go on")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds_until(text, datetime.datetime.now()))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(kw_only=True)
+class Job:
+    """How text is read, translated and written."""
+
+    setup: Setup
+    start: Callable[[str | None], Translators]  # with a kernel, or with the fastest
+    encoding: Encoding
+    strict: bool  # whether a line that is not in the encoding is an error
+    prefixes: bool  # whether lines say what their translations begin with
+    form: str  # of what is written for a line: see `RENDERS`
+    pool_lines: int  # that are translated, and noted as done, together, at most
+    shard: Shard  # which of a file's lines are translated
+    attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
+    _is_starting: bool = field(default=False, init=False)  # translators, and has not succeeded
+    _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
+
+    def __post_init__(self) -> None:
+        # Before any work is done; the engine itself would refuse it, too.
+        if self.prefixes:
+            self.setup.refuse_export("has no scores of translations that begin with --prefixes")
+        if self.attention:
+            self.setup.refuse_export("has no --attention")
+        if self.form == "jsonl":
+            self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
+
+    def translators(self, kernel: str | None = None) -> Translators:
+        """Return those that multiply by a kernel, or by any; started when there is work for them.
+
+        Raises:
+            MissingKernel: if this machine does not have it.
+        """
+        if kernel is None and self._started:
+            return next(iter(self._started.values()))
+        if kernel not in self._started:
+            self._is_starting = True
+            try:
+                started = self.start(kernel)
+            except MissingKernel:
+                self._is_starting = False
+                raise
+            self._is_starting = False
+            kernel = started.kernel
+            self._started[kernel] = started
+        return self._started[kernel]
+
+    def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
+        """Translate what cannot be read or written twice.
+
+        Args:
+            source: a file, a pipe or a device; stdin if None.
+            output: a pipe or a device, or a file for what comes from one; stdout if None.
+
+        Raises:
+            UsageError: if what is asked for needs files.
+        """
+        if output is not None and is_compressed(output):
+            raise UsageError(
+                f"{output}: what comes through a pipe is not compressed; use `| gzip > FILE`"
+            )
+        with contextlib.ExitStack() as leaving:
+            out: BinaryIO
+            if output is None:
+                if sys.stdout is None:
+                    raise UsageError("stdout is closed; name an --output")
+                out = sys.stdout.buffer
+            elif output.exists() and not output.is_file():
+                leaving.enter_context(naming(output))  # also where closing finds no room
+                out = leaving.enter_context(output.open("wb"))
+            else:
+                out = leaving.enter_context(atomic_writer(output))
+
+            def write(_read: bytes, written: bytes, _counts: Counts) -> None:
+                with naming(output or "stdout"):
+                    out.write(written)
+                    out.flush()
+
+            chunks: Iterator[bytes | Pause]
+            if source is not None and source.is_file():
+                first, end = self._lines(source)
+                chunks, counts = self._chunks(source, first, end), Counts(skipped=first)
+                self._translate(chunks, str(source), counts, write, total=end - first)
+                return counts
+            if self.shard.count > 1:
+                raise UsageError(
+                    "--shard needs --input FILE: the lines of a pipe cannot be counted first"
+                )
+            if source is None and sys.stdin is None:
+                raise UsageError("stdin is closed; name an --input")
+            stream = sys.stdin.buffer if source is None else source.open("rb")
+            name, counts = str(source or "stdin"), Counts()
+            chunks = pipe_chunks(leaving.enter_context(stream), self.encoding, name)
+            self._translate(chunks, name, counts, write, total=None)
+            return counts
+
+    def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:
+        """Translate files one after the other; of several, one that fails does not stop the others.
+
+        Args:
+            files: each to be read, and where its translation is to be written.
+
+        Returns:
+            The counts of those that are translated, and the exit status: `EXIT_FAILED` if a file
+            has failed; else `EXIT_STOPPED` if other jobs are at work on some.
+
+        Raises:
+            NMTError: if the only file fails, or what fails would fail for any other.
+        """
+        done: list[Counts] = []
+        status = EXIT_DONE
+        _ = self._identity  # a model that cannot be read is no file's fault
+        for source, output in files:
+            try:
+                done.append(self.translate_file(source, output))
+            except (NMTError, OSError) as error:
+                held_off = isinstance(error, HeldOff)
+                ends_all = isinstance(error, Stopped | WorkerDied) and not held_off
+                if len(files) == 1 or ends_all or self._is_starting:
+                    raise
+                if held_off:
+                    console.warning(str(error))
+                    status = status or EXIT_STOPPED
+                else:
+                    console.error(describe(error))
+                    status = EXIT_FAILED
+        return done, status
+
+    def translate_file(self, source: Path, output: Path) -> Counts:
+        """Translate a file, from where a job that was stopped had come to.
+
+        Nothing is done where the output is complete already, of this input, model and options.
+
+        Args:
+            source: plain or compressed.
+            output: appears when it is complete, compressed if its name says so.
+
+        Returns:
+            The counts of all of the file, also of what an earlier job has done.
+
+        Raises:
+            HeldOff: if another job is at work on the output.
+        """
+        with Journal(output) as journal:
+            first, end = self._lines(source)
+            _check_shard(output, journal.job(), self._identity)
+            rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
+            counts = Counts(**({"skipped": first} | journal.reached.counts))
+            if rest is None:
+                console.notice(f"{output}: translated already")
+                self._warn_of_failures(str(source), counts)
+                return counts
+            if counts.lines:
+                try:
+                    self.translators(journal.kernel)
+                    console.notice(f"{output}: going on behind line {first + counts.lines:,}")
+                except MissingKernel as error:
+                    console.notice(f"{output}: begun elsewhere: {error}; beginning again")
+                    rest = journal.begin_again(lambda: self._chunks(source, first, end))
+                    counts = Counts(skipped=first)
+            journal.kernel = self.translators(journal.kernel).kernel
+            self._translate(
+                rest,
+                str(source),
+                counts,
+                lambda read, written, done: journal.add(read, written, asdict(done)),
+                total=end - first,
+                kernel=journal.kernel,
+            )
+            journal.finish()
+        return counts
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """Return all that what is written depends on besides the source, as JSON has it."""
+        identity = self.setup.identity() | {
+            "encoding": self.encoding.name,
+            "strict": self.strict,
+            "prefixes": self.prefixes,
+            "form": self.form,
+            "version": __version__,
+            "shard": str(self.shard),
+        }
+        return dict(json.loads(json.dumps(identity)))
+
+    def _lines(self, source: Path) -> tuple[int, int]:
+        """Return the first of a file's lines to be translated, from 0, and the first behind.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        try:
+            chunks = read_chunks(source, self.encoding, any_bytes=True)
+            total = count_lines(refuse_binary(source, chunks, self.encoding))
+        except OSError as error:
+            raise DataError(f"{source}: {error.strerror or error}") from None
+        return self.shard.lines(total)
+
+    def _chunks(self, source: Path, first: int, end: int) -> Iterator[bytes]:
+        return cut_lines(read_chunks(source, self.encoding, any_bytes=True), first, end)
+
+    def _translate(
+        self,
+        chunks: Iterator[bytes | Pause],
+        name: str,
+        counts: Counts,
+        write: Callable[[bytes, bytes, Counts], object],
+        *,
+        total: int | None,
+        kernel: str | None = None,
+    ) -> None:
+        reader = LineReader(
+            chunks,
+            name=name,
+            encoding=self.encoding,
+            strict=self.strict,
+            prefixes=self.prefixes,
+            lines_read=counts.skipped + counts.lines,
+        )
+        first: list[tuple[str, str]] = []
+        translators = self.translators(kernel)  # before the bar: threads do not survive a fork
+        with console.progress(
+            "translating", total=total, unit="lines", initial=counts.lines
+        ) as bar:
+            translate_stream(
+                lambda pools: translators.translate(_noting_first(pools, first), bar.update),
+                reader,
+                write,
+                counts,
+                render=RENDERS[self.form],
+                pool_lines=self.pool_lines,
+            )
+        if counts.invalid_lines:
+            console.warning(
+                f"{name}: {counted(counts.invalid_lines, 'line is', 'lines are')} not valid "
+                f"{self.encoding.name}, the first is line {counts.first_invalid_line:,}; bad bytes "
+                "became U+FFFD"
+            )
+        if counts.cut_lines:
+            limit = translators.translator.max_src_tokens
+            what = " sentences of" if self.setup.split else ""
+            console.warning(
+                f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
+                f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
+                "translated in pieces"
+            )
+        self._warn_of_failures(name, counts)
+        if self.attention is not None:
+            if first:
+                picture = translators.translator.draw_attention(*first[0])
+                write_text(self.attention, picture)
+            else:
+                console.warning(f"{self.attention}: not drawn; there is no line with text")
+
+    def _warn_of_failures(self, name: str, counts: Counts) -> None:
+        if counts.failed_lines:
+            console.warning(
+                f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
+                f"and left empty, the first is line {counts.first_failed_line:,}: "
+                f"{counts.first_error}"
+            )
+
+
+def _noting_first(
+    pools: Iterable[Pool | Pause], first: list[tuple[str, str]]
+) -> Iterator[Pool | Pause]:
+    """Pass pools on, and note the first line that has text."""
+    for pool in pools:
+        if not first and not isinstance(pool, Pause):
+            first += [line for line in pool if line[0].strip()][:1]
+        yield pool
+
+
+def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to replace one shard by another of the same job.
+
+    Raises:
+        UsageError: if all but the shard is what the output's journal says.
+    """
+    if before and before != now and before | {"shard": None} == now | {"shard": None}:
+        raise UsageError(
+            f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
+            "output of its own, or remove that one"
+        )
+
+
+def converse(job: Job) -> Counts:
+    """Ask for lines on the terminal until its end (Ctrl-D or Ctrl-C), and answer each.
+
+    Returns:
+        What has been typed and answered.
+
+    Raises:
+        UsageError: if a part of what is typed is asked for.
+    """
+    if job.shard.count > 1:
+        raise UsageError("--shard needs --input FILE: what is typed has no shards")
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
+
+    translator = job.translators().translator
+    counts = Counts()
+    while True:
+        try:
+            typed = input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return counts
+        source, _, prefix = typed.partition("\t") if job.prefixes else (typed, "", "")
+        started = time.monotonic()
+        (translation,) = translator.translate([source], [prefix])
+        counts.seconds += time.monotonic() - started
+        answer = RENDERS[job.form](counts.lines, translation)
+        print(*answer, sep="\n", flush=True)
+        if translation.error:
+            console.warning(translation.error)
+        counts.lines_out += len(answer)
+        counts.add(Line(source, b"\n", typed.encode(errors="replace")), translation)

@@ -1,0 +1,193 @@
+"""How likely a model finds translations that are given: not searched for, but scored.
+
+The figures of a translation are those that search reports where it finds the same tokens, to
+rounding. Text is cut into subwords as training text is; where search has found it by others, its
+figures differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from nmt.data.batches import Batch
+from nmt.search.beam_search import logits_in_blocks
+from nmt.search.engine import NO_MEMORY, NO_NUMBER
+from nmt.search.forced import BATCH_TOKENS, Pair, forced
+from nmt.search.options import SearchOptions
+from nmt.translate.output import BLANK, Translation
+from nmt.translate.torch_engine import Loaded, load_models
+from nmt.translate.translator import POOL_LINES
+
+TextPair = tuple[str, str]
+"""A source and its translation."""
+
+
+@dataclass
+class Likelihood:
+    """How likely a text is, translation by translation, and what is to be told of it."""
+
+    lines: int = 0
+    tokens: int = 0  # eos of each translation counted, and nothing of blank lines
+    log_prob: float = 0.0  # natural logarithm
+    long_lines: int = 0  # of which a side is longer than what the models were trained on
+    first_long_line: int = 0  # from 1; 0: none
+    failed_lines: int = 0
+    first_failed_line: int = 0
+    first_error: str = ""  # why it failed
+
+    @property
+    def nll(self) -> float:
+        """Negative log-likelihood, nats a token; NaN without tokens."""
+        return -self.log_prob / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll), per subword, as validation has it."""
+        return math.exp(min(self.nll, 700.0))
+
+    def add(self, translation: Translation, *, is_long: bool) -> None:
+        """Count the next line's translation."""
+        self.lines += 1
+        if translation.error:
+            self.failed_lines += 1
+            self.first_failed_line = self.first_failed_line or self.lines
+            self.first_error = self.first_error or translation.error
+            return
+        self.tokens += len(translation.tokens) + translation.pieces  # each of which ends in eos
+        self.log_prob += translation.log_prob
+        if is_long:
+            self.long_lines += 1
+            self.first_long_line = self.first_long_line or self.lines
+
+
+class Scorer:
+    """A model, or an ensemble, that is asked how likely translations are."""
+
+    def __init__(self, loaded: Loaded, options: SearchOptions | None = None) -> None:
+        """Put models to use; of the options, the length penalty makes scores."""
+        self.max_tokens = loaded.max_src_tokens  # of either side in training
+        self.vocab_size = loaded.model.vocab_size  # types that a token is one of
+        self._most_tokens = max(BATCH_TOKENS, self.max_tokens)  # that a batch takes
+        self._model = loaded.model
+        self._device = loaded.device
+        self._src_vocabulary = loaded.src_vocabulary
+        self._tgt_vocabulary = loaded.tgt_vocabulary
+        self._options = options or SearchOptions()
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str | Sequence[Path | str],
+        options: SearchOptions | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        precision: str = "fp32",
+    ) -> Scorer:
+        """Load a model file, or the best model of a run folder; or several as an ensemble.
+
+        See `load_models`.
+        """
+        return cls(load_models(path, device=device, precision=precision), options)
+
+    def stream(
+        self,
+        pairs: Iterable[TextPair],
+        likelihood: Likelihood,
+        *,
+        pool_pairs: int = POOL_LINES,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> Iterator[Translation]:
+        """Score pairs as they come, so many at a time.
+
+        Args:
+            pairs: source and translation, without line ends.
+            likelihood: counted on.
+            pool_pairs: the more, the better pairs of one length can be found to go together.
+            on_progress: called with the number of pairs just done.
+
+        Yields:
+            Each pair's translation with its figures, in order; the score of one that has none, for
+            a reason that it names, is -inf. A blank line is a blank one's translation, whose score
+            is 0.
+        """
+        waiting = iter(pairs)
+        while pool := list(islice(waiting, pool_pairs)):
+            sources, texts = zip(*pool, strict=True)
+            src_ids, tgt_ids = (
+                self._src_vocabulary.encode(sources),
+                self._tgt_vocabulary.encode(texts),
+            )
+            longest = [max(map(len, ids)) for ids in zip(src_ids, tgt_ids, strict=True)]
+            asked = [
+                number
+                for number, pair in enumerate(pool)
+                if longest[number] <= self._most_tokens and not all(map(_is_blank, pair))
+            ]
+            found = self.log_probs(
+                [(tuple(src_ids[number]), tuple(tgt_ids[number])) for number in asked], on_progress
+            )
+            log_probs = dict(zip(asked, found, strict=True))
+            for number, text in enumerate(texts):
+                if number in log_probs:
+                    scored = self._translation(text, tgt_ids[number], log_probs[number])
+                elif longest[number] > self._most_tokens:
+                    scored = _failed(text, f"more than {self._most_tokens:,} tokens")
+                else:
+                    scored = BLANK
+                likelihood.add(scored, is_long=longest[number] > self.max_tokens)
+                yield scored
+
+    def log_probs(
+        self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None
+    ) -> list[list[float] | None]:
+        """Return the log-probability of each target token, and of eos behind them.
+
+        None for a pair that there is not enough memory for.
+
+        Args:
+            pairs: ids of sources and targets, eos in neither of them.
+            on_progress: called with the number of pairs just done.
+        """
+        return forced(pairs, self._of_batch, self._device, on_progress=on_progress)
+
+    @torch.inference_mode()
+    def _of_batch(self, batch: Batch) -> list[list[float]]:
+        features = self._model.forward(batch)  # (n, F)
+        blocks, first = [], 0
+        for logits in logits_in_blocks(self._model, features):
+            targets = batch.targets[first : first + len(logits), None]
+            first += len(logits)
+            blocks.append(logits.float().log_softmax(dim=-1).gather(1, targets)[:, 0])
+        lengths = batch.tgt_in.starts.diff().tolist()
+        return [part.tolist() for part in torch.split(torch.cat(blocks).cpu(), lengths)]
+
+    def _translation(
+        self, text: str, ids: Sequence[int], log_probs: list[float] | None
+    ) -> Translation:
+        if log_probs is None:
+            return _failed(text, NO_MEMORY)
+        log_prob = sum(log_probs)
+        if not math.isfinite(log_prob):
+            return _failed(text, NO_NUMBER)
+        return Translation(
+            text,
+            log_prob / self._options.penalty(len(log_probs)),
+            log_prob,
+            tuple(self._tgt_vocabulary.tokens(ids)),
+            tuple(log_probs[:-1]),
+            1,
+        )
+
+
+def _failed(text: str, error: str) -> Translation:
+    return Translation(text, -math.inf, -math.inf, (), (), 1, error=error)
+
+
+def _is_blank(line: str) -> bool:
+    return not line or line.isspace()

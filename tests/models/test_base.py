@@ -1,0 +1,212 @@
+"""Every architecture, in all of its variants, keeps the contract.
+
+It is that step by step equals teacher-forced, that hypotheses can be reordered, and that neither
+companions nor padding nor the future move a logit. In float64, so that bounds are tight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pairs import batch_of
+from tiny_models import (
+    BOS,
+    SOURCES,
+    TARGETS,
+    TGT_VOCAB,
+    TINY,
+    assert_equal,
+    encode,
+    forced_logits,
+    tiny,
+)
+
+from nmt.data.batches import FixedShape
+from nmt.model_config import MODEL_CONFIGS
+from nmt.models.base import TranslationModel
+from nmt.models.kernels.dropout import seed_dropout
+from nmt.models.registry import ARCHITECTURES
+
+
+def test_every_architecture_is_tested() -> None:
+    assert MODEL_CONFIGS.keys() == ARCHITECTURES.keys()
+    assert {type(config) for config in TINY.values()} == set(MODEL_CONFIGS.values())
+
+
+@pytest.fixture(params=TINY)
+def model(request: pytest.FixtureRequest) -> TranslationModel:
+    return tiny(request.param)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("tie_embeddings", ["none", "all"])
+@pytest.mark.parametrize("kind", TINY)
+def test_step_by_step_is_teacher_forced(kind: str, tie_embeddings: str, width: int) -> None:
+    model = tiny(kind, tie_embeddings)
+    length = 40  # beyond the first capacities of a cache
+    random = np.random.default_rng(1)
+    targets = random.integers(4, TGT_VOCAB, (len(SOURCES) * width, length)).tolist()
+    sources = [source for source in SOURCES for _ in range(width)]
+    forced = torch.stack(forced_logits(model, sources, targets))  # (N, length + 1, V)
+    with torch.inference_mode():
+        state = model.start(encode(model, SOURCES))
+        first = model.project(model.step([state], torch.full((len(SOURCES),), BOS)))
+        assert_equal(first, forced[::width, 0])
+        rows = torch.arange(len(SOURCES)).repeat_interleave(width)  # each goes on in `width` ways
+        state.select(rows, torch.arange(len(SOURCES)))
+        for position in range(length):
+            tokens = torch.tensor([ids[position] for ids in targets])
+            logits = model.project(model.step([state], tokens))
+            assert_equal(logits, forced[:, position + 1])
+
+
+def test_states_that_began_at_different_times_step_together(model: TranslationModel) -> None:
+    random = np.random.default_rng(3)
+    targets = random.integers(4, TGT_VOCAB, (len(SOURCES), 9)).tolist()
+    forced = torch.stack(forced_logits(model, SOURCES, targets))  # (B, 10, V)
+    inputs = [[BOS, *ids] for ids in targets]
+    with torch.inference_mode():
+        early, late = (model.start(encode(model, part)) for part in (SOURCES[:2], SOURCES[2:]))
+        for position in range(3):
+            model.step([early], torch.tensor([ids[position] for ids in inputs[:2]]))
+        for position in range(6):
+            tokens = [ids[position + 3] for ids in inputs[:2]]
+            tokens += [ids[position] for ids in inputs[2:]]
+            logits = model.project(model.step([early, late], torch.tensor(tokens)))
+            assert_equal(logits[:2], forced[:2, position + 3])
+            assert_equal(logits[2:], forced[2:, position])
+
+
+def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel) -> None:
+    random = np.random.default_rng(2)
+    steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * 2)).tolist()
+    sentences = [0, 1, 2]
+    prefixes: list[list[int]] = [[] for _ in SOURCES]
+    # After these steps: which rows go on, as (row among those alive, ...), and which sentences.
+    selections: dict[int, tuple[list[int], list[int]]] = {
+        0: ([0, 0, 1, 1, 2, 2], [0, 1, 2]),  # each becomes two
+        2: ([1, 0, 3, 3, 4, 5], [0, 1, 2]),  # swap; copy the second; as it is
+        4: ([4, 5, 3, 2], [2, 1]),  # the first sentence leaves, and the last takes its place
+        5: ([3, 2], [1]),  # the first of them leaves
+        9: ([0, 0], [0]),
+    }
+    with torch.inference_mode():
+        state = model.start(encode(model, SOURCES))
+        tokens = torch.full((len(prefixes),), BOS)
+        for number, step in enumerate(steps):
+            logits = model.project(model.step([state], tokens))
+            width = len(prefixes) // len(sentences)
+            sources = [SOURCES[s] for s in sentences for _ in range(width)]
+            fresh = forced_logits(model, sources, prefixes)
+            assert_equal(logits, torch.stack([one[-1] for one in fresh]))
+            if number in selections:
+                rows, kept = selections[number]
+                state.select(torch.tensor(rows), torch.tensor(kept))
+                prefixes = [prefixes[row] for row in rows]
+                sentences = [sentences[sentence] for sentence in kept]
+            tokens = torch.tensor(step[: len(prefixes)])
+            prefixes = [[*ids, int(t)] for ids, t in zip(prefixes, tokens, strict=True)]
+    assert sentences == [1]
+
+
+def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -> None:
+    together = forced_logits(model, SOURCES, TARGETS)
+    for index, logits in enumerate(together):
+        (alone,) = forced_logits(model, [SOURCES[index]], [TARGETS[index]])
+        assert_equal(logits, alone)
+    reversed_order = forced_logits(model, SOURCES[::-1], TARGETS[::-1])
+    for logits, other in zip(together, reversed_order[::-1], strict=True):
+        assert_equal(logits, other)
+
+
+def test_a_later_target_token_moves_no_earlier_logit(model: TranslationModel) -> None:
+    (before,) = forced_logits(model, [SOURCES[0]], [TARGETS[1]])
+    for position in range(len(TARGETS[1])):
+        changed = [*TARGETS[1]]
+        changed[position] = 25
+        (after,) = forced_logits(model, [SOURCES[0]], [changed])
+        # The token at `position` is read at position + 1, after begin.
+        assert torch.equal(after[: position + 1], before[: position + 1])
+        assert not torch.allclose(after[position + 1], before[position + 1])
+
+
+def test_every_source_token_counts(model: TranslationModel) -> None:
+    (before,) = forced_logits(model, [SOURCES[0]], [TARGETS[0]])
+    for position in range(len(SOURCES[0])):
+        changed = [*SOURCES[0]]
+        changed[position] = 20
+        (after,) = forced_logits(model, [changed], [TARGETS[0]])
+        assert not torch.allclose(after[0], before[0])
+
+
+def test_a_token_s_attention_weights_sum_to_one_and_are_none_at_padding(
+    model: TranslationModel,
+) -> None:
+    weights = model.attention_weights(batch_of(SOURCES, TARGETS))
+    src = torch.arange(8) < torch.tensor([8, 3, 5])[:, None]  # (B, S), eos counted
+    tgt = torch.arange(7) < torch.tensor([4, 7, 2])[:, None]  # (B, T), bos counted
+    for found, own, others in (
+        (weights.encoder, src, src),
+        (weights.decoder, tgt, tgt),
+        (weights.cross, tgt, src),
+    ):
+        layers, sentences, heads, *lengths = found.shape
+        assert [sentences, *lengths] == [len(SOURCES), own.shape[1], others.shape[1]]
+        sums = own.double()[None, :, None].expand(layers, -1, heads, -1)
+        assert_equal(found.sum(dim=-1), sums)
+        assert not (found * ~others[:, None, None]).any()
+    assert not weights.decoder.triu(1).any()
+    assert len(weights.cross)
+
+
+def test_looking_at_attention_leaves_the_model_as_it_was(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        before = model(batch)
+        model.attention_weights(batch)
+        assert torch.equal(model(batch), before)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_weights_of_a_model_in_half_precision_are_in_fp32(
+    model: TranslationModel, dtype: torch.dtype
+) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    expected = model.attention_weights(batch).cross
+    found = model.to(dtype).attention_weights(batch).cross
+    assert found.dtype == torch.float32
+    assert_equal(found.double(), expected, tolerance=0.02)
+    sums = found[:, 1].sum(dim=-1)  # of the longest target
+    assert_equal(sums, torch.ones_like(sums), tolerance=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("tokens", [16, 40, 64])
+def test_a_fixed_shape_moves_no_state_of_a_real_token(model: TranslationModel, tokens: int) -> None:
+    shape = FixedShape.for_up_to(tokens, longest=9)
+    batch = batch_of(SOURCES, TARGETS, shape)
+    states = model(batch)
+    assert len(states) == shape.tokens
+    assert_equal(states[: batch.num_tokens], model(batch_of(SOURCES, TARGETS)))
+
+
+def test_dropout_acts_while_training_and_at_no_other_time(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        assert torch.equal(model(batch), model(batch))
+        model.train()
+        assert not torch.allclose(model(batch), model(batch))
+        seed_dropout(3)
+        first = model(batch)
+        seed_dropout(3)
+        assert torch.equal(model(batch), first)
+
+
+def test_every_parameter_gets_a_gradient(model: TranslationModel) -> None:
+    logits = model(batch_of(SOURCES, TARGETS)) @ model.output_projection.T
+    torch.autograd.backward(logits.square().sum())
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name

@@ -1,0 +1,216 @@
+"""The cleaning rules one by one."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.corpus import Encoding
+from nmt.data.manifest import Settings
+from nmt.prepare.characters import plain_classes
+from nmt.prepare.cleaning import KEPT, RULE_OF, Cleaner, Verdicts
+from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.options import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, check_keep
+from nmt.prepare.text import Block, BlockDecoder, decode_side
+
+UTF8 = Encoding.find("utf-8")
+HELD_OUT = "This very sentence is one of the test set."
+HELD_OUT_TGT = "Genau dieser Satz steht im Test: 1½ Straßen!"
+
+
+def keys_of(*lines: str) -> OverlapKeys:
+    raw = "\n".join(lines).encode()
+    return OverlapKeys.of(decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines)))
+
+
+def held_out() -> tuple[OverlapKeys, OverlapKeys]:
+    return keys_of(HELD_OUT, "Short one.", "这是测试集中的一个句子。"), keys_of(
+        HELD_OUT_TGT, "Kurz."
+    )
+
+
+def cleaner(**values: object) -> Cleaner:
+    settings = Settings(src_lang="en", tgt_lang="de", max_length=4, **values)  # type: ignore[arg-type]
+    return Cleaner.of(settings, held_out=held_out())
+
+
+def names(verdicts: Verdicts) -> list[str | None]:
+    return [None if code == KEPT else RULE_OF[code] for code in verdicts.tolist()]
+
+
+def judge(
+    src: str | bytes, tgt: str | bytes, by: Cleaner | None = None, *, langs: str = "en de"
+) -> str | None:
+    """Return the verdict on a pair that stands between two good ones."""
+    raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
+    lines = [b"good\n" + side + b"\nfine\n" for side in raw]
+    lines[1] = lines[1].replace(b"good", b"gut").replace(b"fine", b"recht")
+    one, two = langs.split()
+    decode = BlockDecoder(Encoding.find("utf-8"), (one, two))
+    verdicts = (by or cleaner()).judge_text(*decode(Block(0, 5, 3, lines[0], lines[1])))
+    first, verdict, last = names(verdicts)
+    assert langs != "en de" or (first, last) == (None, None)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "rule"),
+    [
+        ("A house.", "Ein Haus.", None),
+        (b"caf\xe9", "Ein Haus.", "encoding"),
+        ("A house.", b"\xff", "encoding"),
+        ("", "Ein Haus.", "empty"),
+        ("A house.", " \t\u00a0\u2028", "empty"),
+        ("A\thouse.", "Ein\tHaus.", None),
+        ("A\x00house.", "Ein Haus.", "control"),
+        ("A house.", "Ein\rHaus.", "control"),
+        ("A house.", "Ein\x85Haus.", "control"),
+        ("A\x7fhouse.", "Ein Haus.", "control"),
+        ("A house.", "Ein H\ufffdus.", "control"),
+        ("A\u2028house \u00a0\U0001f600", "Ein Haus.", None),
+        ("Bravo!", "Bravo!", "identical"),
+        (" Bravo!", "Bravo! ", "identical"),
+        ("Bravo!", "bravo!", None),
+        ("x" * 90, "y" * 10, None),  # 9 times as long, and no more
+        ("x" * 91, "y" * 10, "ratio"),
+        ("x" * 10, "y" * 91, "ratio"),
+        ("x" * RATIO_FREE_CHARACTERS, "y", None),  # short pairs are not measured
+        ("x" * (RATIO_FREE_CHARACTERS + 1), "y", "ratio"),
+        ("x" * 60, "y" * 7 + " " * 53, None),  # 60 to 7 without the spaces
+        ("x" * 60, "y " * 6, "ratio"),  # 60 to 6 without the spaces
+        ("ab 12", "ab 1.", None),  # half are no letters, and no more
+        ("ab 123", "ab", "symbols"),
+        ("ab", "--- * ---", "symbols"),
+        ("e\u0301e\u0301", "ab", None),  # an accent belongs to its letter
+        ("Привет", "Hallo", "script"),
+        ("hello", "дом Haus", None),  # 3 of 7 letters
+        ("hello", "дома Haus", None),  # 4 of 8
+        ("hello", "домов Haus", "script"),  # 5 of 9
+        (HELD_OUT, "Dieser Satz ist aus dem Test.", "overlap"),
+        (f"  {HELD_OUT} ", "Dieser Satz ist aus dem Test.", "overlap"),
+        ("this is VERY same sentence one of the test-set", "other letters' order: no", None),
+        ("THIS VERY 'SENTENCE', is\u00a0one  of the test-set", "Etwas anderes.", "overlap"),
+        ("Ｔhis very sentence is one of the test set", "Etwas anderes.", "overlap"),
+        ("This is another sentence than any one there.", HELD_OUT, None),  # on the other side
+        ("Something else.", "GENAU DIESER SATZ STEHT IM TEST – 11⁄2 STRASSEN", "overlap"),
+        ("Something else.", "Genau dieser Satz steht im Test: 2½ Straßen!", None),
+        ("This very sentence is one of the test sets.", "Etwas anderes.", None),
+        ("Short one.", "Kurz.", None),  # which is in valid, and too short to matter
+    ],
+)
+def test_a_pair_is_judged_by_the_first_rule_that_fits(
+    src: str | bytes, tgt: str | bytes, rule: str | None
+) -> None:
+    assert judge(src, tgt) == rule
+
+
+def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
+    at_limit, below = "a b" * 15, "a b" * 14 + "c"
+    assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_LETTERS
+    by = Cleaner.of(
+        Settings(src_lang="en", tgt_lang="de"), held_out=(keys_of(at_limit, below), keys_of())
+    )
+    assert judge(at_limit, "etwas", by) == "overlap"
+    assert judge(below, "etwas", by) is None
+
+
+def test_a_chinese_sentence_is_as_long_as_its_translation() -> None:
+    assert judge("这是测试集中的一个句子", "etwas", langs="zh de") == "overlap"  # 11 letters
+    for line, rule in (("你" * 10 + "。", "overlap"), ("你" * 9 + "。" * 9, None)):
+        by = Cleaner.of(Settings(src_lang="zh", tgt_lang="de"), held_out=(keys_of(line), keys_of()))
+        assert judge(line, "etwas", by, langs="zh de") == rule
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_overlap_is_what_unicode_calls_the_same_letters_marks_and_numbers(
+    one: str, other: str
+) -> None:
+    def key(line: str) -> str:
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", line).casefold())
+        decomposed = unicodedata.normalize("NFKD", folded)
+        return "".join(c for c in decomposed if unicodedata.category(c)[0] in "LMN")
+
+    padding = "a" * OVERLAP_FREE_LETTERS
+    variants = [one, other, one.upper(), one.swapcase(), unicodedata.normalize("NFKD", one)]
+    sides = [
+        decode_side((padding + line).encode(), UTF8, plain_classes(), number=2, lines=1)
+        for line in (text.replace("\n", "").replace("\r", "") for text in variants)
+    ]
+    for side in sides[1:]:
+        same = key(side.lines[0]) == key(sides[0].lines[0])
+        assert OverlapKeys.of(sides[0]).found_in(side).tolist() == [same]
+
+
+def test_each_language_has_its_own_script() -> None:
+    assert judge("hello", "Привет", langs="en ru") is None
+    assert judge("Привет", "hello", langs="en ru") == "script"
+    assert judge("Привет", "hello", langs="eng deu_Latn") == "script"
+    assert judge("Привет", "你好", langs="tlh xx") is None  # of which we know no script
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "rule"),
+    [
+        (4, 4, None),
+        (5, 4, "too_long"),
+        (4, 5, "too_long"),
+        (0, 3, "empty"),
+        (3, 0, "empty"),
+        (0, 9, "empty"),
+        (2, 4, None),
+        (1, 4, "too_short"),
+        (4, 1, "too_short"),
+        (1, 5, "too_short"),
+    ],
+)
+def test_lengths_are_judged_with_the_limits_included(src: int, tgt: int, rule: str | None) -> None:
+    verdicts = cleaner(min_length=2).judge_lengths(
+        *(np.array([3, n], np.int32) for n in (src, tgt))
+    )
+    assert names(verdicts) == [None, rule]
+
+
+@pytest.mark.parametrize(
+    ("rule", "src", "tgt"),
+    [
+        ("control", "a\x01b", "b"),
+        ("identical", "a", "a"),
+        ("ratio", "x" * 99, "y"),
+        ("symbols", "a 100", "b"),
+        ("script", "Привет", "b"),
+        ("overlap", HELD_OUT, "something long"),
+    ],
+)
+def test_a_rule_that_is_kept_rejects_nothing(rule: str, src: str, tgt: str) -> None:
+    assert judge(src, tgt) == rule
+    assert judge(src, tgt, cleaner(keep=(rule,))) is None
+
+
+def test_rules_on_length_can_be_kept() -> None:
+    by = cleaner(min_length=2, keep=("too_long", "too_short"))
+    assert names(by.judge_lengths(*(np.array(n, np.int32) for n in ([999, 1], [1, 999])))) == [
+        None,
+        None,
+    ]
+
+
+def test_bounds_are_what_was_asked_for() -> None:
+    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=3.0)) is None
+    assert judge("x" * 60, "y" * 20, cleaner(max_ratio=2.9)) == "ratio"
+    assert judge("ab 123", "ab", cleaner(max_symbols=0.6)) is None
+    assert judge("ab 123", "ab", cleaner(max_symbols=0.59)) == "symbols"
+
+
+def test_unknown_rules_are_named_with_the_nearest() -> None:
+    (problem,) = check_keep(["duplicates"])
+    assert problem == "--keep duplicates: there is no such rule; did you mean 'duplicate'?"
+    assert check_keep([rule for rule in RULES if rule not in ("valid", "encoding", "empty")]) == []
+
+
+@pytest.mark.parametrize("rule", ["valid", "encoding", "empty"])
+def test_rules_without_which_there_is_nothing_to_learn_stay_on(rule: str) -> None:
+    assert len(check_keep([rule])) == 1

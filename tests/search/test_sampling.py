@@ -1,0 +1,231 @@
+"""Samples have the distribution that they should have, and depend on nothing but their source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from reference import NextLogits, TableState, all_translations, log_softmax
+from tables import EOS, SPECIAL, TABLES, A, B, C, in_order, random_table
+
+from nmt.errors import UsageError
+from nmt.search.beam_search import decode
+from nmt.search.engine import Hypothesis, Source
+from nmt.search.hypotheses import Group
+from nmt.search.options import Sampling, SearchOptions
+from nmt.search.sampling import drawn
+from nmt.search.top_k import Question
+
+LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is likeliest
+ALLOWED = [EOS, A, B, C]
+
+
+def options(sampling: Sampling, **others: int) -> SearchOptions:
+    return SearchOptions(
+        sampling=sampling,
+        barred_ids=SPECIAL,
+        max_extra_tokens=0,
+        **others,  # type: ignore[arg-type]
+    )
+
+
+def sampled(
+    tables: Sequence[NextLogits], sources: Sequence[Source], wanted: SearchOptions
+) -> list[list[Hypothesis]]:
+    group = Group(range(len(tables)), sources, TableState(tables), room=1)
+    return in_order(decode(TABLES, iter([group]), wanted))
+
+
+def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
+    """Return how often each token is drawn by equidistant numbers, which stand for random ones."""
+    question = Question(
+        np.full(draws, EOS), np.ones(draws, np.bool_), (np.arange(draws) + 0.5) / draws
+    )
+    found = drawn(
+        [torch.tensor([LOGITS]).expand(draws, -1)], question, sampling=sampling, barred_ids=SPECIAL
+    )
+    return np.bincount(found.tokens[:, 0], minlength=len(LOGITS)) / draws
+
+
+def test_tokens_are_drawn_by_the_probability_that_is_left_to_them() -> None:
+    weights = np.exp([LOGITS[token] for token in ALLOWED])
+    found = frequencies(Sampling())
+    assert found[ALLOWED] == pytest.approx(weights / weights.sum(), abs=1e-3)
+    assert found[list(SPECIAL)].sum() == 0
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_logits_are_divided_by_the_temperature(temperature: float) -> None:
+    weights = np.exp([LOGITS[token] / temperature for token in ALLOWED])
+    found = frequencies(Sampling(temperature=temperature))
+    assert found[ALLOWED] == pytest.approx(weights / weights.sum(), abs=1e-3)
+
+
+@pytest.mark.parametrize(("top_k", "left"), [(1, [A]), (2, [A, EOS]), (3, [A, EOS, B])])
+def test_only_the_k_likeliest_are_drawn(top_k: int, left: list[int]) -> None:
+    weights = np.exp([LOGITS[token] for token in left])
+    found = frequencies(Sampling(top_k=top_k))
+    assert found[left] == pytest.approx(weights / weights.sum(), abs=1e-3)
+    assert np.count_nonzero(found) == top_k
+
+
+# Their probabilities are 0.60, 0.22, 0.13 and 0.03.
+@pytest.mark.parametrize(
+    ("top_p", "left"), [(0.1, [A]), (0.59, [A]), (0.65, [A, EOS]), (0.9, [A, EOS, B])]
+)
+def test_only_the_fewest_that_reach_p_together_are_drawn(top_p: float, left: list[int]) -> None:
+    weights = np.exp([LOGITS[token] for token in left])
+    found = frequencies(Sampling(top_p=top_p))
+    assert found[left] == pytest.approx(weights / weights.sum(), abs=1e-3)
+    assert np.count_nonzero(found) == len(left)
+
+
+def test_p_is_of_the_probability_among_the_k_likeliest() -> None:
+    # Of two, 0.73 and 0.27.
+    assert np.count_nonzero(frequencies(Sampling(top_k=2, top_p=0.72))) == 1
+    assert np.count_nonzero(frequencies(Sampling(top_k=2, top_p=0.74))) == 2
+
+
+def test_whole_translations_are_drawn_by_their_probability() -> None:
+    limit, draws = 2, 4_000
+    table = random_table(3)
+    everything = all_translations(table, limit, SPECIAL)
+    # What is barred lends its probability to the others, token by token.
+    chances = {ids: _chance(table, ids, limit) for ids, _ in everything}
+    assert sum(chances.values()) == pytest.approx(1.0)
+    (found,) = sampled([table], [Source((A,) * limit)], options(Sampling(), n_best=draws))
+    counts = Counter(h.ids for h in found)
+    for ids, chance in chances.items():
+        deviation = np.sqrt(chance * (1 - chance) / draws)
+        assert counts[ids] / draws == pytest.approx(chance, abs=5 * deviation)
+
+
+def _chance(table: NextLogits, ids: tuple[int, ...], limit: int) -> float:
+    chance = 1.0
+    for length, token in enumerate((*ids, EOS)):
+        if length < limit:  # there, eos is demanded
+            weights = np.exp(table(ids[:length]))
+            chance *= weights[token] / weights[ALLOWED].sum()
+    return float(chance)
+
+
+def test_scores_are_the_model_s_own_and_best_come_first() -> None:
+    table = random_table(1)
+    sampling = Sampling(temperature=1.5, top_k=3)
+    (found,) = sampled([table], [Source((A,) * 4)], options(sampling, n_best=5))
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    for hypothesis in found:
+        for length, token in enumerate((*hypothesis.ids, EOS)):
+            expected = log_softmax(table(hypothesis.ids[:length]))[token]
+            assert hypothesis.token_log_probs[length] == pytest.approx(expected, rel=1e-5)
+        assert hypothesis.score == pytest.approx(
+            hypothesis.log_prob / ((5 + len(hypothesis.ids) + 1) / 6) ** 0.6
+        )
+
+
+def test_what_stands_beside_a_sentence_changes_nothing() -> None:
+    tables = [random_table(seed) for seed in range(6)]
+    sources = [Source((A,) * (1 + seed)) for seed in range(6)]
+    wanted = options(Sampling(), n_best=3)
+    together = sampled(tables, sources, wanted)
+    alone = [sampled([t], [s], wanted)[0] for t, s in zip(tables, sources, strict=True)]
+    assert together == alone
+    assert sampled(tables[::-1], sources[::-1], wanted) == together[::-1]
+
+
+def test_another_seed_draws_others() -> None:
+    tables, sources = [random_table(1)], [Source((A,) * 9)]
+    one, same, other = (
+        sampled(tables, sources, options(Sampling(seed=seed), n_best=4))[0] for seed in (1, 1, 2)
+    )
+    assert one == same
+    assert [h.ids for h in one] != [h.ids for h in other]
+    assert len({h.ids for h in one}) > 1
+
+
+def test_prefixes_and_lengths_are_kept_to() -> None:
+    tables = [random_table(seed) for seed in range(2)]
+    sources = [Source((A,) * 5, (C, B)), Source((A,) * 5)]
+    wanted = replace(options(Sampling(), n_best=20), min_tokens=3, max_tokens=4)
+    with_prefix, without = sampled(tables, sources, wanted)
+    assert all(h.ids[:2] == (C, B) for h in with_prefix)
+    assert len({h.ids[:2] for h in without}) > 1
+    assert {len(h.ids) for h in with_prefix + without} == {3, 4}
+
+
+def test_a_sentence_whose_logits_are_no_numbers_has_no_samples() -> None:
+    tables: list[NextLogits] = [random_table(1), lambda _prefix: [float("nan")] * 7]
+    good, bad = sampled(tables, [Source((A,))] * 2, options(Sampling()))
+    assert len(good) == 1
+    assert bad == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("temperature", 0.0),
+            ("temperature", 1e-9),
+            ("temperature", float("nan")),
+            ("top_p", 0.0),
+            ("top_p", 1.1),
+        ),
+        *(("top_k", -1), ("seed", -1)),
+    ],
+)
+def test_values_without_a_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError):
+        Sampling(**{name: value})  # type: ignore[arg-type]
+
+
+def test_what_follows_a_closed_sample_is_of_no_concern() -> None:
+    def nothing_behind_eos(prefix: tuple[int, ...]) -> list[float]:
+        return [float("nan")] * 7 if EOS in prefix else list(random_table(1)(prefix))
+
+    (found,) = sampled([nothing_behind_eos], [Source((A,) * 9)], options(Sampling(), n_best=5))
+    assert len({len(h.ids) for h in found}) > 1
+    assert len(found) == 5
+
+
+def test_the_first_samples_of_many_are_those_of_few() -> None:
+    table, source = random_table(1), Source((A,) * 9)
+    one, five = (
+        {h.ids for h in sampled([table], [source], options(Sampling(), n_best=count))[0]}
+        for count in (1, 5)
+    )
+    assert one < five
+
+
+def test_at_the_lowest_temperature_the_likeliest_is_drawn() -> None:
+    assert frequencies(Sampling(temperature=0.001))[A] == 1.0
+
+
+def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
+    question = Question(np.full(2, EOS), np.array([True, False]), np.zeros(2))
+    everything = [token for token in range(len(LOGITS)) if token != EOS]
+    found = drawn(
+        [torch.tensor([LOGITS, LOGITS])], question, sampling=Sampling(), barred_ids=everything
+    )
+    assert found.tokens[0, 0] == EOS
+    assert np.isnan(found.log_probs[:, 0]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
+def test_few_candidates_stand_for_all(top_p: float) -> None:
+    # Of 2,000 tokens, so flat that hundreds have that probability together, or so steep that few.
+    random = torch.Generator().manual_seed(1)
+    question = Question(np.full(40, EOS), np.ones(40, np.bool_), np.linspace(0, 0.999, 40))
+    for scale in (0.1, 3.0):
+        logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
+        found = drawn([logits], question, sampling=Sampling(top_p=top_p), barred_ids=())
+        probs, order = logits[0].double().softmax(0).sort(descending=True)
+        kept = int((probs.cumsum(0) < top_p).sum()) + 1
+        sums = probs[:kept].cumsum(0)
+        for chance, token in zip(question.chances, found.tokens[:, 0], strict=True):
+            place = int((sums <= chance * sums[-1]).sum())
+            assert token == order[place]

@@ -1,0 +1,87 @@
+"""The likeliest tokens are those that sorting everything finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.vocabulary import EOS_ID
+from nmt.search.top_k import Question, likeliest, top_k
+
+
+@pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
+@pytest.mark.parametrize("count", [1, 2, 8, 40])
+@pytest.mark.parametrize("distinct", [2, 50, 10_000, 1 << 24])
+def test_the_largest_are_those_of_a_stable_sort(size: int, count: int, distinct: int) -> None:
+    # Few distinct values make many ties, of which the lowest index comes first.
+    random = torch.Generator().manual_seed(size)
+    values = torch.randint(distinct, (6, size), generator=random).float() - distinct / 2
+    values[0, ::2] = -math.inf
+    values[1, ::3], values[1, 1::3] = -0.0, 0.0
+    count = min(count, size)
+    expected, order = values.sort(dim=1, descending=True, stable=True)
+    found, indices = top_k(values, count)
+    assert torch.equal(found, expected[:, :count])
+    assert torch.equal(indices, order[:, :count])
+
+
+def question(rows: int, asked: int = EOS_ID, no_end: Sequence[int] = ()) -> Question:
+    may_end = np.ones(rows, np.bool_)
+    may_end[list(no_end)] = False
+    return Question(np.full(rows, asked), may_end, np.zeros(rows))
+
+
+def test_log_probabilities_are_those_of_softmax_and_barred_tokens_are_left_out() -> None:
+    logits = torch.randn(700, 1_000, generator=torch.Generator().manual_seed(1))
+    found = likeliest([logits], question(700), count=5, barred_ids=(7, EOS_ID))
+    log_probs = logits.double().log_softmax(dim=1).numpy()
+    log_probs[:, [7, EOS_ID]] = -math.inf
+    order = np.argsort(-log_probs, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(found.tokens, order)
+    np.testing.assert_allclose(
+        found.log_probs, np.take_along_axis(log_probs, order, 1), rtol=0, atol=1e-5
+    )
+
+
+def test_what_is_asked_for_is_told_even_if_it_is_barred() -> None:
+    logits = torch.randn(700, 1_000, generator=torch.Generator().manual_seed(1))
+    expected = logits.double().log_softmax(dim=1)
+    for token in (EOS_ID, 7, 500):
+        found = likeliest([logits], question(700, token), count=5, barred_ids=(7, EOS_ID))
+        np.testing.assert_allclose(
+            found.asked_log_probs, expected[:, token].numpy(), rtol=0, atol=1e-5
+        )
+
+
+def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
+    logits = torch.zeros(4, 10)
+    logits[:, EOS_ID] = 5.0
+    found = likeliest([logits], question(4, no_end=[1, 2]), count=1, barred_ids=())
+    assert (found.tokens[:, 0] == EOS_ID).tolist() == [True, False, False, True]
+    # Its probability is lent to no other token.
+    expected = logits[0].log_softmax(dim=0)
+    assert found.log_probs[1, 0] == pytest.approx(float(expected[0]))
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf])
+@pytest.mark.parametrize("token", [0, 500])
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, count: int) -> None:
+    logits = torch.zeros(3, 1_000)
+    logits[1, token] = bad
+    found = likeliest([logits], question(3), count=count, barred_ids=(0,))
+    assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
+    assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_log_probabilities_of_half_precision_are_computed_in_fp32(dtype: torch.dtype) -> None:
+    logits = torch.randn(50, 500, generator=torch.Generator().manual_seed(1)).to(dtype)
+    found = likeliest([logits[:20], logits[20:]], question(50), count=3, barred_ids=())
+    expected = logits.float().log_softmax(dim=1).sort(dim=1, descending=True, stable=True)
+    np.testing.assert_array_equal(found.tokens, expected.indices[:, :3])
+    np.testing.assert_allclose(found.log_probs, expected.values[:, :3], atol=1e-6)

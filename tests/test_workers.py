@@ -1,0 +1,155 @@
+"""Work in several processes: results in order, errors come through, nobody is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import DataError, NMTError
+from nmt.workers import Workers, map_in_order
+
+
+def square(number: int) -> tuple[int, int]:
+    time.sleep(0.02 * (number % 3))  # so that later items are ready before earlier ones
+    return number * number, os.getpid()
+
+
+def refuse(number: int) -> int:
+    if number == 3:
+        raise DataError("three is refused")
+    return number
+
+
+def sleep_long(number: int) -> None:
+    time.sleep(1_000 * number)
+
+
+def die(number: int) -> int:
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die_once(died: Path, number: int) -> int:
+    if number == 4 and not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_come_with_their_items_and_in_order(workers: int) -> None:
+    results = list(map_in_order(square, range(20), workers=workers))
+    assert [item for item, _ in results] == list(range(20))
+    assert [value for _, (value, _) in results] == [n * n for n in range(20)]
+    processes = {process for _, (_, process) in results}
+    assert (os.getpid() in processes) == (workers == 1)
+
+
+def test_few_items_are_taken_ahead() -> None:
+    items = iter(range(1000))
+    results = map_in_order(square, items, workers=2)
+    next(results)
+    assert next(items) <= 6
+
+
+def test_a_result_that_is_there_is_not_held_back_while_items_come() -> None:
+    def items() -> Iterator[int]:
+        for number in range(4, 3_000):
+            yield number
+            time.sleep(0.01)
+
+    with Workers(refuse, 1) as workers:
+        workers._ahead = 3_000
+        coming = items()
+        assert next(workers.map(coming)) == (4, 4)
+        assert next(coming, None) is not None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_worker_comes_through_in_its_place(workers: int) -> None:
+    results = map_in_order(refuse, range(9), workers=workers)
+    assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match="three is refused"):
+        next(results)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_worker_that_dies_is_no_hang(method: str) -> None:
+    with (
+        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
+        Workers(die, 2, method=method) as workers,
+    ):
+        list(workers.map(range(9)))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_work_that_nobody_wants_any_more_is_not_waited_for(method: str) -> None:
+    with pytest.raises(KeyboardInterrupt), Workers(sleep_long, 2, method=method) as workers:
+        for _ in workers.map(range(9)):
+            raise KeyboardInterrupt
+    assert not multiprocessing.active_children()
+
+
+def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, time
+            from nmt.workers import map_in_order
+
+            def work(item):
+                print(os.getpid(), flush=True)
+                time.sleep(1 if item < 2 else 100)
+                return item
+
+            if __name__ == "__main__":
+                for _ in map_in_order(work, range(9), workers=2):
+                    pass
+            """
+        )
+    )
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    workers = {int(process.stdout.readline()) for _ in range(2)}
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_what_a_dead_worker_had_in_hand_is_done_again(tmp_path: Path, method: str) -> None:
+    deaths: list[int] = []
+    dying = partial(die_once, tmp_path / "died")
+    with Workers(dying, 2, method=method, on_death=lambda: deaths.append(1)) as workers:
+        results = list(workers.map(range(12)))
+    assert results == [(number, number) for number in range(12)]
+    assert deaths == [1]
+    assert not multiprocessing.active_children()
+
+
+def test_work_that_no_worker_survives_ends() -> None:
+    deaths: list[int] = []
+    with (
+        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
+        Workers(die, 2, method="fork", on_death=lambda: deaths.append(1)) as workers,
+    ):
+        list(workers.map(range(9)))
+    assert len(deaths) == 4
+    assert not multiprocessing.active_children()

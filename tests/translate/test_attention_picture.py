@@ -1,0 +1,143 @@
+"""A picture of attention: what is in it, and where lines begin and end."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from svg_picture import SVG, texts, titles
+from torch import Tensor
+
+from nmt.models.base import AttentionWeights
+from nmt.translate.attention_picture import THRESHOLD, draw_attention
+
+# "a b" is translated by "x". The cross-attention of one head: rows of x and eos, columns of a, b
+# and eos.
+CROSS = torch.tensor([[0.25, 0.72, 0.03], [0.0, 0.0, 1.0]])
+
+
+def weights(
+    encoder: int = 0, decoder: int = 0, cross: Tensor = CROSS[None, None, None]
+) -> AttentionWeights:
+    """Weights of the pair, with so many layers of self-attention, each of two heads."""
+    return AttentionWeights(
+        torch.eye(3).expand(encoder, 1, 2, 3, 3), torch.eye(2).expand(decoder, 1, 2, 2, 2), cross
+    )
+
+
+def drawing(
+    weights: AttentionWeights, src: tuple[str, ...] = ("▁a", "b"), tgt: tuple[str, ...] = ("▁x",)
+) -> ElementTree.Element:
+    return ElementTree.fromstring(draw_attention(weights, src, tgt))
+
+
+def panels(picture: ElementTree.Element) -> list[ElementTree.Element]:
+    return [group for group in picture.iter(f"{SVG}g") if group.get("transform")]
+
+
+def height(element: ElementTree.Element, side: str) -> float:
+    return float(element.get(side, "nan"))
+
+
+def lines(panel: ElementTree.Element) -> list[tuple[str, str, float]]:
+    """The tokens that each line joins, and its opacity."""
+    left: dict[str, float] = {}
+    right: dict[str, float] = {}
+    for text in panel.iter(f"{SVG}text"):
+        if not text.get("font-weight"):  # which only titles have
+            side = left if text.get("text-anchor") == "end" else right
+            side[text.text or ""] = height(text, "y")
+
+    def nearest(tokens: dict[str, float], y: float) -> str:
+        # A text's base line is some pixels below its middle.
+        return min(tokens, key=lambda token: abs(tokens[token] - 4 - y))
+
+    return [
+        (
+            nearest(left, height(line, "y1")),
+            nearest(right, height(line, "y2")),
+            height(line, "opacity"),
+        )
+        for line in panel.iter(f"{SVG}line")
+    ]
+
+
+def test_a_line_joins_who_attends_with_what_it_attends_to_and_is_as_opaque_as_its_weight() -> None:
+    (panel,) = panels(drawing(weights()))
+    # x is predicted by looking at a and b, the end by looking at the end; 0.03 is below 0.05.
+    assert lines(panel) == [("▁x", "▁a", 0.25), ("▁x", "b", 0.72), ("</s>", "</s>", 1.0)]
+
+
+def test_the_decoder_s_states_stand_under_what_they_predict_and_see_what_was_read() -> None:
+    decoder = panels(drawing(weights(decoder=1)))[0]
+    assert texts(decoder) == ["Decoder, layer 1", "▁x", "</s>", "<s>", "▁x"]
+
+
+def test_each_layer_of_each_attention_has_a_panel() -> None:
+    picture = drawing(weights(encoder=2, decoder=1, cross=CROSS.expand(3, 1, 1, 2, 3)))
+    names = [f"Encoder, layer {n}" for n in (1, 2)] + ["Decoder, layer 1"]
+    names += [f"Cross-attention, layer {n}" for n in (1, 2, 3)]
+    assert titles(picture) == ["Attention", *names]
+    corners = [panel.get("transform", "")[len("translate(") : -1] for panel in panels(picture)]
+    places = [tuple(map(float, corner.split(","))) for corner in corners]
+    columns, rows = sorted({x for x, _ in places}), sorted({y for _, y in places})
+    assert [(columns.index(x), rows.index(y)) for x, y in places] == [
+        *[(0, 0), (1, 0)],
+        (0, 1),
+        *[(0, 2), (1, 2), (2, 2)],
+    ]
+    # The last panel's last row is inside the picture.
+    last = max(float(text.get("y", 0)) for text in panels(picture)[-1].iter(f"{SVG}text"))
+    assert rows[-1] + last < height(picture, "height")
+
+
+def test_an_architecture_without_self_attention_has_no_such_panels() -> None:
+    assert titles(drawing(weights())) == ["Attention", "Cross-attention, layer 1"]
+
+
+@pytest.mark.parametrize("heads", [1, 8, 16])
+def test_heads_have_colours_of_their_own_and_a_legend_of_them(heads: int) -> None:
+    picture = drawing(weights(cross=CROSS.expand(1, 1, heads, 2, 3)))
+    strokes = [g.get("stroke") for g in panels(picture)[0].iter(f"{SVG}g") if g.get("stroke")]
+    assert len(set(strokes)) == heads
+    dots = [dot.get("fill") for dot in picture.iter(f"{SVG}tspan") if dot.text == "●"]
+    assert dots == strokes
+    assert [text for text in texts(picture) if text.startswith("●")] == [
+        f"●head {number}" for number in range(1, heads + 1)
+    ]
+
+
+def test_lines_of_all_heads_between_two_tokens_are_beside_each_other() -> None:
+    (panel,) = panels(drawing(weights(cross=torch.ones(1, 1, 8, 2, 3))))
+    ends = [height(line, "y2") for line in panel.iter(f"{SVG}line")]
+    assert len(ends) == 8 * 2 * 3
+    assert len(set(ends)) == 8 * 3
+
+
+def test_what_is_below_the_threshold_has_no_line() -> None:
+    cross = torch.tensor([[THRESHOLD, THRESHOLD - 1e-6, 0.9], [0.0, 1.0, 0.0]])
+    (panel,) = panels(drawing(weights(cross=cross[None, None, None])))
+    assert len(list(panel.iter(f"{SVG}line"))) == 3
+
+
+def test_subwords_are_text() -> None:
+    picture = drawing(weights(), src=("▁<b>&amp;", '"\u202e\x07'), tgt=("</svg>",))
+    (panel,) = panels(picture)
+    shown = ["</svg>", "</s>", "▁<b>&amp;", '"<U+202E><U+0007>', "</s>"]
+    assert texts(panel)[1:] == shown
+
+
+def test_panels_are_as_wide_as_their_tokens() -> None:
+    short, long = (
+        drawing(weights(cross=CROSS.expand(4, 1, 1, 2, 3)), src=(token, "b"))
+        for token in ("▁a", "▁incomprehensibilities")
+    )
+    assert height(long, "width") > height(short, "width") + 4 * 100
+
+
+def test_the_background_is_drawn() -> None:
+    picture = drawing(weights())
+    background = next(picture.iter(f"{SVG}rect"))
+    assert background.get("fill") == "#ffffff"
+    assert background.get("width") == picture.get("width")

@@ -1,0 +1,343 @@
+"""CTranslate2 finds what our own search finds, and what it cannot do is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from lending import Lending
+from torch import Tensor
+
+from nmt.data.vocabulary import EOS_ID, Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.model_config import TransformerConfig
+from nmt.models.ctranslate2_manifest import CARD, MANIFEST
+from nmt.models.model_file import ModelCard, load_model, write_model
+from nmt.search.engine import Hypothesis, Source
+from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.ctranslate2_engine import CTranslate2Engine, load
+from nmt.translate.torch_engine import TorchEngine
+from nmt.translate.translator import Translator
+
+pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+
+POWER = SearchOptions(length_penalty_form="power", max_extra_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def model_file(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights whose translations end, sooner or later."""
+    path = tmp_path_factory.mktemp("model") / "ends.safetensors"
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(11)
+        weights: dict[str, Tensor] = dict(card.build().named_parameters())
+        weights["output_projection"][EOS_ID].normal_(std=0.8)
+    write_model(path, card, weights)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "fast"
+    export_ctranslate2(model_file, folder, "float32")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources(vocabulary: Vocabulary) -> list[Source]:
+    random = Random(1)
+    words = "the a cat dog bird sees hears small old house tree river and then".split()  # noqa: SIM905
+    lines = [" ".join(random.choices(words, k=1 + number % 9)) for number in range(40)]
+    return [Source(tuple(ids)) for ids in vocabulary.encode(lines)]
+
+
+def start(folder: Path, options: SearchOptions) -> Translator:
+    return load(folder, options, device="cpu", workers=1, threads=1)
+
+
+@pytest.fixture(scope="module")
+def lending(model_file: Path, vocabulary: Vocabulary) -> Lending:
+    return Lending(load_model(model_file)[0].eval(), vocabulary.barred_ids)
+
+
+def found(translator: Translator, sources: Sequence[Source]) -> list[list[Hypothesis]]:
+    return [best for best in translator.engine.search(sources) if not isinstance(best, str)]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_hypotheses_are_those_of_our_own_search(
+    exported: Path, lending: Lending, sources: list[Source], width: int
+) -> None:
+    # Where all of a beam's hypotheses are asked for, both search until as many are finished.
+    options = replace(POWER, beam_size=width, n_best=width)
+    own = TorchEngine(lending, options, device=torch.device("cpu")).search(sources)
+    theirs = found(start(exported, options), sources)
+    compared = 0
+    for source, ours, other in zip(sources, own, theirs, strict=True):
+        assert not isinstance(ours, str)
+        if any(len(h.ids) == options.longest(len(source.ids)) for h in ours):
+            continue  # what is cut there is not closed
+        assert [h.ids for h in ours] == [h.ids for h in other]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in other], abs=1e-4)
+        assert [h.log_prob for h in ours] == pytest.approx([h.log_prob for h in other], abs=1e-3)
+        compared += 1
+    assert compared > 10
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {"pre_norm": True},
+    {"norm": "rms"},
+    {"feed_forward": "swiglu"},
+    {"positions": "learned", "max_positions": 8},  # fewer than there are tokens
+    {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "learned"},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=repr)
+def test_a_variant_s_scores_are_the_model_s_own(
+    card: ModelCard, sources: list[Source], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    config = replace(card.config, num_encoder_layers=2, num_decoder_layers=2, **changes)
+    variant, path = replace(card, config=config), tmp_path / "variant.safetensors"
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(12)
+        weights: dict[str, Tensor] = dict(variant.build().named_parameters())
+        for weight in weights.values():
+            weight.add_(torch.randn_like(weight), alpha=0.2)  # norms and biases, too
+    write_model(path, variant, weights)
+    export_ctranslate2(path, tmp_path / "export", "float32")
+    model = load_model(path)[0].eval()
+    lending = Lending(model, card.tgt_vocabulary.barred_ids)
+    options = replace(POWER, beam_size=1, length_penalty=0.0)
+    for source, (best,) in zip(
+        sources, found(start(tmp_path / "export", options), sources), strict=True
+    ):
+        is_cut = len(best.ids) == options.longest(len(source.ids))
+        expected = lending.log_prob(source, best.ids if is_cut else (*best.ids, EOS_ID))
+        assert best.log_prob == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"positions": "rotary"}, "positions=rotary"),
+        ({"positions": "relative"}, "positions=relative"),
+        ({"attention_window": 9}, "attention_window=9"),
+        ({"d_k": 4}, "d_k=4"),
+        ({"d_v": 4}, "d_v=4"),
+    ],
+)
+def test_a_model_that_it_could_not_express_is_not_exported(
+    card: ModelCard, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    variant = replace(card, config=replace(card.config, **changes))
+    weights: dict[str, Tensor] = dict(variant.build().named_parameters())
+    write_model(tmp_path / "variant.safetensors", variant, weights)
+    with pytest.raises(UsageError, match=f"nothing like {named}"):
+        export_ctranslate2(tmp_path / "variant.safetensors", tmp_path / "export", "float32")
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("form", ["power", "wu"])
+def test_a_score_is_the_model_s_own(
+    exported: Path, lending: Lending, sources: list[Source], width: int, alpha: float, form: str
+) -> None:
+    if form == "wu" and width > 1:
+        pytest.skip("it knows the penalty power alone, but that greedy search is the same by any")
+    options = replace(POWER, beam_size=width, length_penalty=alpha, length_penalty_form=form)
+    cut = 0
+    for source, (best,) in zip(sources, found(start(exported, options), sources), strict=True):
+        # What comes to the longest length has no eos.
+        is_cut = len(best.ids) == options.longest(len(source.ids))
+        tokens = best.ids if is_cut else (*best.ids, EOS_ID)
+        expected = lending.log_prob(source, tokens)
+        length = len(tokens)
+        penalty = (length if form == "power" else (5 + length) / 6) ** alpha
+        assert best.log_prob == pytest.approx(expected, abs=1e-3)
+        assert best.score == pytest.approx(expected / penalty, abs=1e-3)
+        cut += is_cut
+    assert 0 < cut < len(sources)
+
+
+def test_what_stands_beside_a_sentence_changes_nothing(
+    exported: Path, sources: list[Source]
+) -> None:
+    translator = start(exported, POWER)
+    together = found(translator, sources)
+    alone = [found(translator, [source])[0] for source in sources]
+    assert [h.ids for (h,) in together] == [h.ids for (h,) in alone]
+
+
+def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
+    exported: Path, sources: list[Source]
+) -> None:
+    # With no room beside the source's length many translations are cut, and each where it is alone.
+    options = replace(POWER, max_extra_tokens=0, n_best=2)
+    translator = start(exported, options)
+    together = found(translator, sources)
+    alone = [found(translator, [source])[0] for source in sources]
+    assert [[h.ids for h in best] for best in together] == [[h.ids for h in best] for best in alone]
+    lengths = [len(best[0].ids) for best in together]
+    assert any(length == len(s.ids) for length, s in zip(lengths, sources, strict=True))
+    assert all(length <= len(s.ids) for length, s in zip(lengths, sources, strict=True))
+
+
+def test_lengths_are_kept_to(exported: Path, sources: list[Source]) -> None:
+    options = replace(POWER, min_tokens=4, max_tokens=6, n_best=2)
+    lengths = {len(h.ids) for best in found(start(exported, options), sources) for h in best}
+    assert min(lengths) >= 4
+    assert max(lengths) <= 6
+
+
+def test_lines_are_translated_as_by_any_engine(exported: Path) -> None:
+    lines = ["the cat", "", "the cat sees the dog, and then the bird sees the old river " * 3]
+    blank, long = start(exported, POWER).translate(lines)[1:3]
+    assert (blank.text, blank.pieces) == ("", 0)
+    assert long.pieces > 1
+    assert long.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (SearchOptions(), "--length-penalty-form power"),
+        (replace(POWER, sampling=Sampling()), "samples"),
+        (replace(POWER, max_tokens=0), "--max-tokens must be 1 or more"),
+        (replace(POWER, barred_ids=(300,)), "bars no tokens"),
+        # The model's longest source has 20 tokens.
+        (replace(POWER, max_extra_tokens=532), "has places for 552 tokens"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        start(exported, options)
+
+
+def test_prefixes_are_refused(exported: Path) -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        start(exported, POWER).translate(["the cat"], ["a"])
+
+
+def test_the_longest_source_and_translation_have_places(exported: Path) -> None:
+    translator = start(exported, replace(POWER, max_extra_tokens=531, min_tokens=551))
+    (best,) = found(translator, [Source((300,) * 20)])[0]
+    assert len(best.ids) == 551
+
+
+class Counting:
+    """A ctranslate2.Translator that counts the sentences that it was given, and fails if told."""
+
+    def __init__(self, model: Any, *, most: int = 1_000) -> None:
+        self.model = model
+        self.most = most  # sentences that there is memory for
+        self.batches: list[int] = []
+
+    def translate_batch(self, source: list[list[str]], **options: Any) -> list[Any]:
+        self.batches.append(len(source))
+        results: list[Any] = self.model.translate_batch(source, **options)
+        return [NoMemory()] * len(source) if len(source) > self.most else results
+
+
+class NoMemory:
+    def result(self) -> None:
+        raise RuntimeError("CUDA failed with error out of memory")
+
+
+def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslate2Engine, Counting]:
+    translator = start(folder, POWER)
+    assert isinstance(translator.engine, CTranslate2Engine)
+    counting = Counting(translator.engine._model, most=most)
+    vocabularies = translator.src_vocabulary, translator.tgt_vocabulary
+    engine = CTranslate2Engine(counting, POWER, vocabularies, workers=workers, batch_tokens=40)
+    return engine, counting
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_few_batches_are_under_way_when_it_is_stopped(
+    exported: Path, sources: list[Source], workers: int
+) -> None:
+    engine, counting = counted(exported, workers=workers)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.search(sources * 5, on_step=stop)
+    assert len(counting.batches) == 2 * workers
+
+
+def test_without_memory_batches_are_halved(exported: Path, sources: list[Source]) -> None:
+    engine, _ = counted(exported, workers=2)
+    expected = engine.search(sources)
+    engine, counting = counted(exported, workers=2, most=2)
+    assert [ids(one) for one in engine.search(sources)] == [ids(one) for one in expected]
+    assert max(counting.batches) > 2
+    assert counting.batches[-1] <= 2
+    engine, _ = counted(exported, workers=2, most=0)
+    assert set(engine.search(sources[:3])) == {"not enough memory for it alone"}
+
+
+def ids(best: list[Hypothesis] | str) -> tuple[int, ...]:
+    assert not isinstance(best, str)
+    return best[0].ids
+
+
+def test_a_quantised_export_is_smaller_and_translates(
+    model_file: Path, exported: Path, tmp_path: Path
+) -> None:
+    export_ctranslate2(model_file, tmp_path / "int8", "int8")
+    sizes = [(folder / "model.bin").stat().st_size for folder in (exported, tmp_path / "int8")]
+    assert sizes[1] < 0.8 * sizes[0]
+    assert start(tmp_path / "int8", POWER).translate(["the cat"])[0].text
+
+
+@pytest.mark.parametrize("name", ["model.bin", CARD, MANIFEST])
+def test_a_damaged_export_is_refused(model_file: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "fast"
+    export_ctranslate2(model_file, folder, "float32")
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:-40] + b"x")
+    with pytest.raises(DataError, match=name):
+        start(folder, POWER)
+    path.unlink()
+    with pytest.raises(DataError, match=name):
+        start(folder, POWER)
+
+
+def test_a_manifest_names_no_files_elsewhere(model_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "fast"
+    export_ctranslate2(model_file, folder, "float32")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["files"]["../elsewhere"] = "0" * 64
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="elsewhere"):
+        start(folder, POWER)
+
+
+def test_only_an_earlier_export_is_replaced(model_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export_ctranslate2(model_file, folder, "float32")
+    export_ctranslate2(model_file, folder, "int8")
+    assert json.loads((folder / MANIFEST).read_text())["quantization"] == "int8"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    for manifest in ("", '{"from": "another program"}'):
+        with pytest.raises(UsageError, match="mine: exists and is no export"):
+            export_ctranslate2(model_file, tmp_path / "mine", "float32")
+        (tmp_path / "mine" / MANIFEST).write_text(manifest)
+    (folder / "notes.txt").touch()
+    with pytest.raises(UsageError, match=r"out: has other files .* such as notes.txt"):
+        export_ctranslate2(model_file, folder, "float32")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+    assert (tmp_path / "mine" / "thesis.txt").is_file()

@@ -1,0 +1,242 @@
+"""A job that was killed goes on where it was, and only where that is what it seems."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import Stopped
+from nmt.translate.journal import Journal
+
+LINES = [f"line {number}\n".encode() for number in range(8)]
+TEXT = b"".join(LINES)
+JOB: dict[str, Any] = {"model": "abc", "options": {"beam_size": 4}}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "out.de"
+
+
+def chunks(text: bytes = TEXT) -> Iterator[bytes]:
+    """The text in pieces that end where no line ends."""
+    return (text[first : first + 5] for first in range(0, len(text), 5))
+
+
+def translated(line: bytes) -> bytes:
+    return line.upper()
+
+
+def work(
+    output: Path, *, lines: int = 8, text: bytes = TEXT, job: dict[str, Any] = JOB
+) -> list[bytes] | None:
+    """Do a job up to some line; return the lines that were done, None if none had to be."""
+    with Journal(output) as journal:
+        rest = journal.begin(job, lambda: chunks(text))
+        if rest is None:
+            return None
+        before = journal.reached.counts.get("lines", 0)
+        left = b"".join(rest).splitlines(keepends=True)[: lines - before]
+        for number, line in enumerate(left, before + 1):
+            journal.add(line, translated(line), {"lines": number})
+        if lines == 8:
+            journal.finish()
+        return left
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_finished_job_leaves_its_output_and_its_journal(output: Path) -> None:
+    assert work(output) == LINES
+    assert output.read_bytes() == TEXT.upper()
+    assert names(output.parent) == [".out.de.journal", "out.de"]
+
+
+@pytest.mark.parametrize("done", [1, 4, 7])
+def test_a_job_goes_on_where_it_was_stopped(output: Path, done: int) -> None:
+    output.write_text("an earlier one")
+    work(output, lines=done)
+    assert output.read_text() == "an earlier one"
+    assert work(output) == LINES[done:]
+    assert output.read_bytes() == TEXT.upper()
+
+
+def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) -> None:
+    with Journal(output) as journal:
+        assert journal.begin(JOB, chunks) is not None
+        assert journal.kernel is None
+        journal.kernel = "onednn"
+        journal.add(LINES[0], translated(LINES[0]), {"lines": 1})
+    for job, kernel in ((JOB, "onednn"), (JOB | {"model": "xyz"}, None)):
+        with Journal(output) as journal:
+            assert journal.begin(job, chunks) is not None
+            assert journal.kernel == kernel
+    with Journal(output) as journal:
+        journal.begin(JOB, chunks)
+        assert b"".join(journal.begin_again(chunks)) == TEXT
+        assert (journal.kernel, journal.reached.input_bytes) == (None, 0)
+        journal.add(TEXT, TEXT.upper(), {"lines": 8})
+        journal.finish()
+    assert output.read_bytes() == TEXT.upper()
+    assert work(output) is None
+
+
+def test_a_journal_that_names_no_kernel_goes_on(output: Path) -> None:
+    work(output, lines=5)
+    journal = output.with_name(".out.de.journal")
+    header, *lines = journal.read_bytes().splitlines(keepends=True)
+    content = json.loads(header)
+    del content["kernel"]
+    journal.write_bytes(json.dumps(content).encode() + b"\n" + b"".join(lines))
+    assert work(output) == LINES[5:]
+
+
+def test_what_was_not_noted_is_done_again(output: Path) -> None:
+    work(output, lines=3)
+    partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))
+    with partial.open("ab") as file:
+        file.write(b"LINE 3 WITHOUT A NOTE\nLINE")
+    with journal.open("ab") as file:
+        file.write(b'{"input_bytes": 40, "inp')
+    assert work(output, lines=4) == LINES[3:4]
+    assert all(json.loads(line) for line in journal.read_bytes().splitlines())
+    assert work(output) == LINES[4:]
+    assert output.read_bytes() == TEXT.upper()
+
+
+@pytest.mark.parametrize("what", ["partial changed", "partial short", "partial gone", "note"])
+def test_what_does_not_match_its_note_is_not_believed(output: Path, what: str) -> None:
+    work(output, lines=5)
+    partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))
+    if what == "partial changed":
+        partial.write_bytes(partial.read_bytes().replace(b"LINE 2", b"LINE 3"))
+    elif what == "partial short":
+        partial.write_bytes(partial.read_bytes()[:-1])
+    elif what == "partial gone":
+        partial.unlink()
+    else:
+        journal.write_bytes(
+            journal.read_bytes().replace(b'"input_bytes": 35', b'"input_bytes": 28')
+        )
+    assert work(output) == LINES
+    assert output.read_bytes() == TEXT.upper()
+
+
+def test_another_input_or_job_begins_again(output: Path) -> None:
+    other = TEXT.replace(b"line 1", b"LINE 1")
+    for changes in ({"text": other}, {"job": JOB | {"model": "xyz"}}):
+        work(output, lines=5)
+        assert len(work(output, **changes) or []) == 8
+        assert output.read_bytes() == TEXT.upper()
+        output.with_name(".out.de.journal").unlink()
+
+
+def test_an_input_that_has_grown_goes_on(output: Path) -> None:
+    work(output, lines=5, text=TEXT[:35])
+    assert work(output) == LINES[5:]
+
+
+def test_a_last_line_that_has_grown_is_translated_as_one(output: Path) -> None:
+    begun = TEXT + b"hel"
+    with Journal(output) as journal:
+        rest = journal.begin(JOB, lambda: chunks(begun))
+        assert rest is not None
+        journal.add(b"".join(rest), begun.upper(), {"lines": 9})
+    assert work(output, lines=9, text=begun + b"lo\n") == [*LINES, b"hello\n"]
+
+
+def test_what_another_job_has_done_is_kept_until_there_is_more(output: Path) -> None:
+    work(output, lines=5)
+    with Journal(output) as journal:  # which fails before it has done anything
+        assert journal.begin(JOB | {"model": "xyz"}, chunks) is not None
+    assert work(output) == LINES[5:]
+
+
+def test_an_empty_input_is_finished_and_not_done_again(output: Path) -> None:
+    assert work(output, text=b"") == []
+    assert output.read_bytes() == b""
+    assert work(output, text=b"") is None
+
+
+def test_a_finished_job_is_not_done_again_unless_something_has_changed(output: Path) -> None:
+    work(output)
+    stamp = output.stat().st_mtime_ns
+    assert work(output) is None
+    assert output.stat().st_mtime_ns == stamp
+    assert work(output, text=TEXT + b"more\n") is not None
+    work(output)
+    assert work(output, job=JOB | {"options": {}}) is not None
+    work(output)
+    output.write_bytes(b"edited by hand")
+    assert work(output) == LINES
+    output.unlink()
+    assert work(output) == LINES
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / f"out{suffix}"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.translate.journal.os.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            work(output)
+    assert not output.exists()
+    assert work(output) is None
+    content = output.read_bytes()
+    assert (gzip.decompress(content) if suffix else content) == TEXT.upper()
+    assert names(tmp_path) == [f".out{suffix}.journal", f"out{suffix}"]
+
+
+def test_one_job_at_a_time_is_at_work(output: Path) -> None:
+    work(output, lines=2)
+    before = {path.name: path.read_bytes() for path in output.parent.iterdir()}
+    with Journal(output), pytest.raises(Stopped, match=r"out\.de: another job is at work"):
+        Journal(output)
+    assert {path.name: path.read_bytes() for path in output.parent.iterdir()} == before
+    assert work(output) == LINES[2:]
+
+
+def test_a_job_that_has_done_nothing_leaves_nothing(output: Path) -> None:
+    output.write_text("an earlier one")
+    work(output, lines=0)
+    assert names(output.parent) == ["out.de"]
+
+
+def test_behind_a_symbolic_link_the_file_itself_is_replaced(output: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    output.write_text("an earlier one")
+    link.symlink_to(output)
+    work(link)
+    assert link.is_symlink()
+    assert output.read_bytes() == TEXT.upper()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_an_output_is_compressed_as_its_name_says(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".zst":
+        pytest.importorskip("zstandard")
+    output = tmp_path / f"out{suffix}"
+    work(output, lines=3)
+    assert work(output) == LINES[3:]
+    from nmt.data.corpus import Encoding, read_chunks
+
+    assert b"".join(read_chunks(output, Encoding.find("utf-8"))) == TEXT.upper()
+    assert work(output) is None
+    shutil.copy(output, tmp_path / "before")
+    output.unlink()
+    work(output)
+    assert output.read_bytes() == (tmp_path / "before").read_bytes()

@@ -1,0 +1,338 @@
+"""The line contract: for any bytes, exactly as many lines, in order, ended as they were."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import lzma
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from nmt.data.compressed import MAGIC
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError, UsageError
+from nmt.translate import lines as lines_module
+from nmt.translate.lines import Line, LineReader, pipe_chunks
+from nmt.workers import PAUSE, Pause
+
+BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def piped(data: bytes) -> Iterator[BinaryIO]:
+    """The reading end of a pipe that another thread fills and closes."""
+    reading, writing = os.pipe()
+
+    def fill() -> None:
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as stream:
+            stream.write(data)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        with os.fdopen(reading, "rb") as stream:
+            yield stream
+    finally:
+        thread.join()
+
+
+def read(
+    data: bytes, *, encoding: str = "utf-8", strict: bool = False, max_lines: int = 1_000
+) -> tuple[list[Line], LineReader]:
+    with piped(data) as stream:
+        reader = reader_of(stream, encoding=encoding, strict=strict)
+        pools = without_pauses(reader.pools(max_lines))
+    assert all(0 < len(pool) <= max_lines for pool in pools)
+    assert b"".join(line.raw for pool in pools for line in pool) == data
+    return [line for pool in pools for line in pool], reader
+
+
+def reader_of(stream: BinaryIO, *, encoding: str = "utf-8", strict: bool = False) -> LineReader:
+    known = Encoding.find(encoding)
+    chunks = pipe_chunks(stream, known, "news")
+    return LineReader(chunks, name="news", encoding=known, strict=strict)
+
+
+def without_pauses(pools: Iterator[list[Line] | Pause]) -> list[list[Line]]:
+    return [pool for pool in pools if not isinstance(pool, Pause)]
+
+
+def texts(data: bytes, *, encoding: str) -> list[str]:
+    return [line.text for line in read(data, encoding=encoding)[0]]
+
+
+def is_valid(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def as_bytes(lines: list[Line]) -> bytes:
+    return b"".join(line.text.encode() + line.end for line in lines)
+
+
+# ---------------------------------------------------------------------------- any bytes
+
+NASTY = [b"\n", b"\n", b"\r", b"\r\n", b"a", b" ", b"\0", b"\x0b", b"\x0c", b"\xff", b"\xc3", BOM]
+NASTY += [text.encode() for text in ("é", "\u2028", "\u2029", "\x85", "\x1e", "\ufffd", "😀")]
+
+TELLING = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, *MAGIC)  # what begins so is not plain text
+
+any_bytes = st.lists(st.sampled_from(NASTY) | st.binary(max_size=3), max_size=40).map(b"".join)
+
+
+@given(any_bytes, st.integers(1, 7), st.integers(1, 5))
+@settings(deadline=None, max_examples=300)
+def test_any_bytes_in_any_blocks_keep_their_lines(data: bytes, block: int, max_lines: int) -> None:
+    assume(not data.startswith(TELLING))
+    with mock.patch.object(lines_module, "_BLOCK", block):
+        found, reader = read(data, max_lines=max_lines)
+    # `wc -l` counts the newlines, of which a last line may have none.
+    *ended, rest = data.split(b"\n")
+    assert sum(line.end.endswith(b"\n") for line in found) == data.count(b"\n")
+    assert len(found) == reader.lines_read == len(ended) + (rest != b"")
+    # Each line is what stood there, less a byte-order mark at the very start.
+    raw = [content.removesuffix(b"\r") for content in ended] + [rest] * (rest != b"")
+    if raw:
+        raw[0] = raw[0].removeprefix(BOM)
+    assert [line.text for line in found] == [content.decode(errors="replace") for content in raw]
+    ends = [b"\r\n" if content.endswith(b"\r") else b"\n" for content in ended]
+    assert [line.end for line in found] == ends + [b""] * (rest != b"")
+    # Invalid lines are counted, and the first is known by its number.
+    invalid = [number for number, content in enumerate(raw, 1) if not is_valid(content)]
+    assert [number for number, line in enumerate(found, 1) if not line.is_valid] == invalid
+
+
+@given(any_bytes)
+@settings(deadline=None)
+def test_valid_text_comes_out_as_the_same_bytes(data: bytes) -> None:
+    valid = data.decode(errors="ignore").encode()
+    found = read(valid)[0]
+    assert as_bytes(found) == valid.removeprefix(BOM)
+    assert all(line.is_valid for line in found)
+
+
+@given(any_bytes)
+@settings(deadline=None, max_examples=25)
+def test_a_file_is_read_as_a_pipe_is(data: bytes) -> None:
+    assume(not data.startswith(TELLING))
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        pools = without_pauses(reader_of(file).pools(3))
+        assert [line for pool in pools for line in pool] == read(data)[0]
+
+
+def test_lines_are_counted_as_wc_counts_them(tmp_path: Path) -> None:
+    data = b"".join(NASTY * 50)
+    (tmp_path / "text").write_bytes(data)
+    counted = subprocess.run(
+        ["wc", "-l", tmp_path / "text"], capture_output=True, text=True, check=True
+    )
+    assert as_bytes(read(data)[0]).count(b"\n") == int(counted.stdout.split()[0])
+
+
+# ------------------------------------------------------------------------------- ends
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [("", b"\n")]),
+        (b"a\n", [("a", b"\n")]),
+        (b"a", [("a", b"")]),
+        (b"a\n\nb", [("a", b"\n"), ("", b"\n"), ("b", b"")]),
+        (b"a\r\nb\r\n", [("a", b"\r\n"), ("b", b"\r\n")]),
+        (b"a\r\r\n", [("a\r", b"\r\n")]),
+        (b"a\rb\n", [("a\rb", b"\n")]),
+        (b"a\r", [("a\r", b"")]),
+        (b"\r\n", [("", b"\r\n")]),
+        (b"\r", [("\r", b"")]),
+        (BOM, [("", b"")]),
+        (BOM + b"a\n" + BOM + b"b\n", [("a", b"\n"), ("\ufeffb", b"\n")]),
+        (BOM + BOM + b"a\n", [("\ufeffa", b"\n")]),
+        ("a\u2028b\x85c\x0bd\x0ce\0f\n".encode(), [("a\u2028b\x85c\x0bd\x0ce\0f", b"\n")]),
+    ],
+)
+def test_lines_and_their_ends_by_hand(data: bytes, lines: list[tuple[str, bytes]]) -> None:
+    assert [(line.text, line.end) for line in read(data)[0]] == lines
+
+
+def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
+    data = b"x" * 3_000_000
+    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), b"\n", data + b"\n")
+
+
+# --------------------------------------------------------------------------- encodings
+
+
+def test_invalid_lines_are_marked() -> None:
+    found, _ = read(b"fine\nb\xffd\n\xc3\n\xe2\x82\nfine\n")
+    assert [line.text for line in found] == ["fine", "b\ufffdd", "\ufffd", "\ufffd", "fine"]
+    assert [line.is_valid for line in found] == [True, False, False, False, True]
+
+
+def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
+    with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; name its"):
+        read(b"fine\nb\xffd\n", strict=True)
+    assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n", "é\n".encode())]
+
+
+def test_other_encodings_are_read() -> None:
+    assert texts("Größe – 5 €\n".encode("windows-1252"), encoding="windows-1252") == ["Größe – 5 €"]
+    assert texts("5 €\n".encode("iso-8859-15"), encoding="ISO-8859-15") == ["5 €"]
+    assert texts("日本\n語\n".encode("shift_jis"), encoding="shift_jis") == ["日本", "語"]
+
+
+def test_a_byte_order_mark_is_one_in_utf_8_alone() -> None:
+    assert texts(BOM + b"a\n", encoding="iso-8859-1") == ["ï»¿a"]
+
+
+TWO_LINES = "Gr\u010a\u00dfe \u2013 \U0001f600\nb"
+
+
+def streamed(data: bytes, *, encoding: str = "utf-8", block: int = 1) -> list[Line]:
+    """The lines of a pipe that is read by so many bytes."""
+    with mock.patch.object(lines_module, "_BLOCK", block), piped(data) as stream:
+        pools = without_pauses(reader_of(stream, encoding=encoding).pools(100))
+    return [line for pool in pools for line in pool]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1_000])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "gb18030"])
+def test_a_pipe_may_be_of_any_encoding(encoding: str, block: int) -> None:
+    found = streamed(TWO_LINES.encode(encoding), encoding=encoding, block=block)
+    assert [line.text for line in found] == TWO_LINES.split("\n")
+    assert [line.end for line in found] == [b"\n", b""]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1_000])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_byte_order_mark_tells_the_encoding(encoding: str, block: int) -> None:
+    found = streamed(f"\ufeff{TWO_LINES}".encode(encoding), block=block)
+    assert [line.text for line in found] == TWO_LINES.split("\n")
+    assert all(line.is_valid for line in found)
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+}
+
+
+@pytest.mark.parametrize("block", [1, 1_000])
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_compressed_text_in_a_pipe_is_recognised(kind: str, block: int) -> None:
+    compress = COMPRESS[kind]
+    # As `cat a.gz b.gz` has them; the text may have a byte-order mark, too.
+    data = compress("\ufeffone\ntw".encode("utf-16-le")) + compress("o\n".encode("utf-16-le"))
+    assert [line.text for line in streamed(data, block=block)] == ["one", "two"]
+
+
+def test_zstd_in_a_pipe_is_recognised() -> None:
+    zstandard = pytest.importorskip("zstandard", reason="the extra `zstd` is not installed")
+    data = zstandard.compress(b"one\ntw") + zstandard.compress(b"o\n")
+    assert [line.text for line in streamed(data)] == ["one", "two"]
+
+
+def test_compressed_text_that_is_cut_short_is_refused() -> None:
+    with pytest.raises(DataError, match="news: cut short or damaged"):
+        streamed(gzip.compress(b"one\ntwo\n" * 9)[:-3])
+
+
+@pytest.mark.parametrize("data", [b"B", b"BZh9", b"\x1f\x8b", b"\xff", b"\xfd7zXZ", b"(\xb5\n"])
+def test_what_only_begins_like_something_else_is_text(data: bytes) -> None:
+    (line, *_) = streamed(data)
+    assert line.raw == (data[:3] if data.endswith(b"\n") else data)
+
+
+def test_lines_that_are_not_valid_utf_16_are_marked() -> None:
+    found = streamed(codecs.BOM_UTF16_LE + "a\nb".encode("utf-16-le") + b"\x00\xd8\n\0c\0\n\0d")
+    assert [line.text.rstrip("\ufffd") for line in found] == ["a", "b", "c", ""]
+    assert [line.is_valid for line in found] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "base64", "uft-8"])
+def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(UsageError, match=f"--encoding {encoding}: unknown; some that are known"):
+        read(b"a\n", encoding=encoding)
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    found, _ = read(b"a\n+2AA-\n", encoding="utf-7")
+    assert "\ufffd" in found[1].text
+    found[1].text.encode()
+    assert [line.is_valid for line in found] == [True, False]
+
+
+# --------------------------------------------------------------------------- streaming
+
+
+def test_a_pool_is_delivered_while_the_pipe_stays_open() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, ThreadPoolExecutor() as executor:
+        pools = reader_of(stream).pools(1_000)
+        try:
+            for number in range(3):
+                os.write(writing, f"line {number}\nhalf a li".encode())
+                # The limit only keeps a broken reader from waiting for ever.
+                pool = executor.submit(next, pools).result(timeout=60)
+                assert not isinstance(pool, Pause)
+                assert [line.text.removeprefix("half a li") for line in pool] == [f"line {number}"]
+                assert next(pools) is PAUSE
+        finally:
+            os.close(writing)
+        (last,) = without_pauses(pools)
+        assert [line.text for line in last] == ["half a li"]
+
+
+def test_lines_that_keep_coming_are_answered_after_half_a_second() -> None:
+    now = 0.0
+
+    def a_line_every_30_ms() -> Iterator[bytes | Pause]:
+        nonlocal now
+        for number in range(100):
+            now += 0.03
+            yield b"line %d\n" % number
+
+    reader = LineReader(a_line_every_30_ms(), name="news", encoding=Encoding.find("utf-8"))
+    with mock.patch("nmt.translate.lines.time.monotonic", lambda: now):
+        pools = without_pauses(reader.pools(1_000))
+    assert sum(map(len, pools)) == 100
+    assert max(map(len, pools)) <= 0.5 / 0.03 + 2
+
+
+def test_a_pipe_that_does_not_block_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(reading, "rb") as stream, ThreadPoolExecutor() as executor:
+        pools = executor.submit(lambda: without_pauses(reader_of(stream).pools(1_000)))
+        time.sleep(0.2)  # it finds nothing first
+        os.write(writing, b"a line")
+        os.close(writing)
+        ((line,),) = pools.result(timeout=60)
+        assert line.text == "a line"
+
+
+def test_pools_hold_at_most_so_many_lines() -> None:
+    with piped(b"x\n" * 10) as stream:
+        pools = without_pauses(reader_of(stream).pools(4))
+    assert [len(pool) for pool in pools] == [4, 4, 2]

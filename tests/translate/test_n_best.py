@@ -1,0 +1,149 @@
+"""N-best lists are read as search writes them, and put into order by hand-made scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from nmt.errors import DataError
+from nmt.translate.output import (
+    BLANK,
+    Entry,
+    Translation,
+    read_n_best,
+    render_n_best,
+    rerank,
+    with_sources,
+)
+
+
+def translation(text: str, score: float, *others: Translation) -> Translation:
+    return Translation(text, score, score, (), (), 1, others=others)
+
+
+def read(*lines: str) -> list[Entry]:
+    return list(read_n_best(lines, "list"))
+
+
+def test_what_search_writes_is_read() -> None:
+    found = translation("a ||| b", -1.5, translation("", -2.0), translation("c\t d", -2.25))
+    failed = Translation("", -math.inf, -math.inf, (), (), 1, error="no memory")
+    lines = [
+        *render_n_best(0, found),
+        *render_n_best(1, BLANK),
+        *render_n_best(2, failed),
+        *render_n_best(12, translation("d", -0.125)),
+    ]
+    assert lines[0] == "0 ||| a ||| b ||| -1.500000"
+    assert read(*lines) == [
+        Entry(0, "a ||| b", -1.5),
+        Entry(0, "", -2.0),
+        Entry(0, "c\t d", -2.25),
+        Entry(1, "", 0.0),
+        Entry(2, "", -math.inf),
+        Entry(12, "d", -0.125),
+    ]
+    assert [str(entry) for entry in read(*lines)] == lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "a", "0 ||| a", "x ||| a ||| -1", "0 ||| a ||| b", "-1 ||| a ||| -1", "0 ||| a ||| nan"],
+)
+def test_a_line_of_another_form_is_named(line: str) -> None:
+    with pytest.raises(DataError, match=r"list: line 2 is not LINE \|\|\| TEXT \|\|\| SCORE"):
+        read("0 ||| a ||| -1", line)
+
+
+def test_lines_out_of_order_are_named() -> None:
+    with pytest.raises(DataError, match="list: line 3 is a translation of line 0 of the source"):
+        read("0 ||| a ||| -1", "1 ||| b ||| -1", "0 ||| c ||| -2")
+
+
+def test_each_translation_stands_beside_its_source() -> None:
+    entries = read("0 ||| a ||| -1", "1 ||| b ||| -1", "1 ||| B ||| -2")
+    found = with_sources(entries, ["zero", "one"], "source")
+    assert [(entry.text, source) for entry, source in found] == [
+        ("a", "zero"),
+        ("b", "one"),
+        ("B", "one"),
+    ]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_list_that_leaves_out_a_line_is_refused(missing: int) -> None:
+    entries = [Entry(line, "a", -1.0) for line in range(3) if line != missing]
+    with pytest.raises(DataError, match=f"the list has no translation of line {missing} of source"):
+        list(with_sources(entries, ["x", "y", "z"], "source"))
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        "F0= -3.25",
+        "LM0= -1e-05 Phrase= -1 2.5 0 Penalty= 1e+06",
+        "WordScores= -0.5 -1 ||| F0= -3 F1= 2",
+    ],
+)
+def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
+    lines = [f"0 ||| a b ||| {features} ||| -1", f"0 |||  ||| {features} ||| -2"]
+    assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -2.0)]
+    assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
+
+
+def test_a_source_that_is_too_short_is_named() -> None:
+    with pytest.raises(DataError, match="source has 2 lines, and the list a translation of line 2"):
+        list(with_sources([Entry(line, "a", -1.0) for line in range(3)], ["x", "y"], "source"))
+
+
+def order(entries: list[Entry], scores: dict[str, float], weight: float) -> list[tuple[str, float]]:
+    """Rerank by the scores of texts, whose source is always "source"."""
+
+    def score(pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
+        for source, text in pairs:
+            assert source == "source"
+            yield translation(text, scores[text])
+
+    found = rerank([(entry, "source") for entry in entries], score, weight)
+    return [(entry.text, entry.score) for entry in found]
+
+
+ENTRIES = [
+    Entry(0, "a", -1.0),
+    Entry(0, "b", -2.0),
+    Entry(0, "c", -5.0),
+    Entry(2, "d", -1.0),
+    Entry(2, "e", -3.0),
+]
+SCORES = {"a": -4.0, "b": -1.0, "c": -2.5, "d": -2.0, "e": -2.0}
+
+
+def test_a_line_s_translations_are_ordered_by_the_models_scores() -> None:
+    assert order(ENTRIES, SCORES, 1.0) == [
+        ("b", -1.0),
+        ("c", -2.5),
+        ("a", -4.0),
+        ("d", -2.0),  # equal ones stay as they were
+        ("e", -2.0),
+    ]
+
+
+def test_or_by_a_mean_of_both() -> None:
+    # a: 0.75 * -1 + 0.25 * -4; b: 0.75 * -2 + 0.25 * -1; and so on.
+    assert order(ENTRIES, SCORES, 0.25) == [
+        ("a", -1.75),
+        ("b", -1.75),
+        ("c", -4.375),
+        ("d", -1.25),
+        ("e", -2.75),
+    ]
+    assert order(ENTRIES, SCORES, 0.0) == [(entry.text, entry.score) for entry in ENTRIES]
+
+
+def test_what_has_no_score_comes_last() -> None:
+    entries = [Entry(0, "a", -math.inf), Entry(0, "b", -2.0), Entry(0, "c", -5.0)]
+    for weight in (0.0, 0.5, 1.0):
+        scores = {"a": -1.0, "b": -math.inf, "c": -5.0}
+        assert order(entries, scores, weight) == [("c", -5.0), ("a", -math.inf), ("b", -math.inf)]

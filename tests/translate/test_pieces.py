@@ -1,0 +1,155 @@
+"""Over-long sources are cut where it hurts least, and nothing is lost at the cuts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.data.vocabulary import Vocabulary
+from nmt.translate.segmentation import join_pieces, split_ids, translated_separator
+
+
+class WrittenVocabulary:
+    """Only what cutting looks at: the token of an id, which is its place in a list."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+
+    def tokens(self, ids: list[int]) -> list[str]:
+        return [self._tokens[i] for i in ids]
+
+
+def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
+    """Pieces of a text whose tokens are parted by spaces, each with what stands behind it."""
+    tokens = text.split()
+    vocabulary = WrittenVocabulary(tokens)
+    pieces = split_ids(cast(Vocabulary, vocabulary), list(range(len(tokens))), max_tokens)
+    return [(" ".join(vocabulary.tokens(piece.ids)), piece.separator) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("text", "max_tokens", "pieces"),
+    [
+        ("", 4, []),
+        ("▁a b", 4, [("▁a b", "")]),
+        ("▁a ▁b ▁c ▁d", 4, [("▁a ▁b ▁c ▁d", "")]),
+        # Behind the last sentence in the second half of what fits, though clauses would fit.
+        ("▁A ▁b . ▁C . ▁D , ▁e ▁f", 7, [("▁A ▁b . ▁C .", " "), ("▁D , ▁e ▁f", "")]),
+        ("▁a ▁b ?! ” ▁“ D ▁e ▁f", 6, [("▁a ▁b ?! ”", " "), ("▁“ D ▁e ▁f", "")]),
+        ("▁„ A ▁b . “ ▁C ▁d", 6, [("▁„ A ▁b . “", " "), ("▁C ▁d", "")]),
+        ('▁A ▁b . ▁C " ) ▁D ▁e', 7, [("▁A ▁b .", " "), ('▁C " ) ▁D ▁e', "")]),  # no stop
+        # Else behind the last clause, though more words would fit.
+        ("▁a ▁b ▁c , ▁d ▁e ▁f", 6, [("▁a ▁b ▁c ,", " "), ("▁d ▁e ▁f", "")]),
+        ("▁a ▁b, ▁c ▁d, ▁e ▁f", 5, [("▁a ▁b, ▁c ▁d,", " "), ("▁e ▁f", "")]),
+        # A sentence does not begin with a small letter.
+        ("▁a ▁b . ▁C . ▁d ▁e", 6, [("▁a ▁b .", " "), ("▁C . ▁d ▁e", "")]),
+        ("▁a ▁b ▁e.g. ▁c ▁d ▁e", 5, [("▁a ▁b ▁e.g.", " "), ("▁c ▁d ▁e", "")]),
+        # What stands in the first half would waste the room.
+        ("▁a . ▁B ▁c ▁d ▁e ▁f", 6, [("▁a . ▁B ▁c ▁d ▁e", " "), ("▁f", "")]),
+        # Else before the last word that begins there; a word is not torn, nor a number.
+        ("▁a ▁b ▁c d e f", 5, [("▁a ▁b", " "), ("▁c d e f", "")]),
+        ("▁a ▁b ▁3 , 0 0 0", 5, [("▁a ▁b", " "), ("▁3 , 0 0 0", "")]),
+        ("▁a ▁b ▁c , d e f", 5, [("▁a ▁b", " "), ("▁c , d e f", "")]),
+        # Behind the very last token that fits, if a word begins there.
+        ("▁a b c d ▁e", 4, [("▁a b c d", " "), ("▁e", "")]),
+        # Without spaces, where the limit falls, and nothing stands between.
+        ("▁a b c d e", 2, [("▁a b", ""), ("c d", ""), ("e", "")]),
+        ("▁a ▁b ▁c", 1, [("▁a", " "), ("▁b", " "), ("▁c", "")]),
+        # But not inside a character: these are é and €.
+        ("▁a b <0xC3> <0xA9> d", 3, [("▁a b", ""), ("<0xC3> <0xA9> d", "")]),
+        ("▁a b <0xE2> <0x82> <0xAC> d", 4, [("▁a b", ""), ("<0xE2> <0x82> <0xAC> d", "")]),
+        # Scripts that are written without spaces.
+        ("▁你 好 。 世 ， 界 人", 6, [("▁你 好 。", ""), ("世 ， 界 人", "")]),
+        ("▁你 好 。 ” “ 世 界 人", 6, [("▁你 好 。 ”", ""), ("“ 世 界 人", "")]),
+        ("▁你 好 。 “ 世 界 人", 5, [("▁你 好 。", ""), ("“ 世 界 人", "")]),
+        ("▁你 好 吗 ？ ！ 世 界", 6, [("▁你 好 吗 ？ ！", ""), ("世 界", "")]),
+        ("▁你 ， 好 ？ ！ 世", 4, [("▁你 ，", ""), ("好 ？ ！ 世", "")]),
+        ("▁你 ， 好 。 ” 世", 4, [("▁你 ，", ""), ("好 。 ” 世", "")]),
+        ("▁你 好 吗 ， 世 界 人", 6, [("▁你 好 吗 ，", ""), ("世 界 人", "")]),
+        ("▁你 好 吗 , 世 界 人", 6, [("▁你 好 吗 ,", ""), ("世 界 人", "")]),
+    ],
+)
+def test_cuts_by_hand(text: str, max_tokens: int, pieces: list[tuple[str, str]]) -> None:
+    assert cut(text, max_tokens) == pieces
+
+
+@pytest.mark.parametrize(
+    ("words", "src_lang", "lengths", "in_word"),
+    [
+        ([300], "en", [64, 64, 64, 64, 44], [True, True, True, True, False]),
+        ([300], "th", [100, 100, 100], [False, False, False]),
+        ([99, 99], "en", [99, 99], [False, False]),
+        # What stands beside the word is cut as ever.
+        ([3, 200, 4], "en", [100, 64, 43], [False, True, False]),
+    ],
+)
+def test_a_word_longer_than_the_limit_is_cut_into_short_pieces(
+    words: list[int], src_lang: str, lengths: list[int], in_word: list[bool]
+) -> None:
+    tokens = [token for length in words for token in ("▁a", *"b" * (length - 1))]
+    vocabulary = cast("Vocabulary", WrittenVocabulary(tokens))
+    pieces = split_ids(vocabulary, list(range(len(tokens))), 100, src_lang=src_lang)
+    assert [len(piece.ids) for piece in pieces] == lengths
+    assert [piece.is_in_word for piece in pieces] == in_word
+
+
+@given(st.text("abc ., é😀\t\n", max_size=80), st.integers(1, 12))
+@settings(deadline=None)
+def test_pieces_are_whole_within_the_limit_and_in_order(
+    vocabulary: Vocabulary, text: str, max_tokens: int
+) -> None:
+    (ids,) = vocabulary.encode([text])
+    pieces = split_ids(vocabulary, ids, max_tokens)
+    assert [i for piece in pieces for i in piece.ids] == ids
+    assert all(0 < len(piece.ids) <= max_tokens for piece in pieces)
+    # A space stands between two pieces exactly where the second begins a word.
+    following = [vocabulary.tokens(piece.ids)[0] for piece in pieces[1:]]
+    wanted = [" " if token.startswith("▁") else "" for token in following]
+    assert [piece.separator for piece in pieces] == wanted + [""] * bool(pieces)
+
+
+@given(st.text("thecatdogb., ", max_size=80), st.integers(1, 12))
+@settings(deadline=None)
+def test_pieces_that_are_translated_by_themselves_join_to_the_text(
+    vocabulary: Vocabulary, text: str, max_tokens: int
+) -> None:
+    (ids,) = vocabulary.encode([text])
+    pieces = split_ids(vocabulary, ids, max_tokens)
+    joined = join_pieces(
+        vocabulary.decode([piece.ids for piece in pieces]), [piece.separator for piece in pieces]
+    )
+    assert joined == vocabulary.decode([ids])[0].strip()
+
+
+def test_joined_text_has_no_space_at_its_edges() -> None:
+    assert join_pieces(["a", "b", ""], [" ", " ", ""]) == "a b"
+    assert join_pieces(["", "a"], [" ", ""]) == "a"
+    assert join_pieces([], []) == ""
+
+
+@pytest.mark.parametrize(
+    ("src_lang", "tgt_lang", "separator", "wanted"),
+    [
+        ("en", "de", " ", " "),
+        ("en", "de", "", ""),  # inside a word
+        ("en", "zh", " ", ""),
+        ("en_GB", "ja-JP", " ", ""),
+        ("en", "zh", "\t", "\t"),
+        ("zh", "en", "", " "),
+        ("zho_Hant", "en", "", " "),
+        ("zh", "en", "\u3000", "\u3000"),
+        ("zh", "ja", "", ""),
+        # Spaces between sentences, if not between words.
+        ("en", "th", " ", " "),
+        ("th", "en", "", " "),
+        ("zh", "th", "", " "),
+        ("th", "zh", " ", ""),
+    ],
+)
+def test_translations_are_joined_as_their_language_is_written(
+    src_lang: str, tgt_lang: str, separator: str, wanted: str
+) -> None:
+    assert translated_separator(separator, src_lang=src_lang, tgt_lang=tgt_lang) == wanted

@@ -1,0 +1,240 @@
+"""Given translations have the probabilities of a plain loop over the decoder, and of search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import BOS, EOS, PAD, TINY, encode, tiny
+from torch import Tensor
+
+from nmt.data.batches import Batch
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.models.base import TranslationModel
+from nmt.models.ensemble import Ensemble
+from nmt.search.engine import Source
+from nmt.search.forced import Pair
+from nmt.search.options import SearchOptions
+from nmt.translate.output import BLANK, Translation
+from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.torch_engine import Loaded, TorchEngine
+from nmt.translate.translator import Translator
+
+CPU = torch.device("cpu")
+
+# Of many lengths, so that most share a batch with longer ones; without a source, and a target.
+PAIRS: list[Pair] = [
+    ((5, 6, 7, 8, 9, 10, 11), (20, 21, 22)),
+    ((12, 13), (4, 5, 6, 7, 8, 9)),
+    ((14,), tuple(range(4, 26))),
+    ((14, 15, 16, 17), ()),
+    ((), (10, 11)),
+    (tuple(range(4, 22)), (10,)),
+]
+SENTENCES = [
+    ("the cat sees the dog", "the dog sees the cat"),
+    ("a red bird.", "a small bird"),
+    ("the old house", "the river and then the tree and then the house."),
+    ("the cat", "x"),
+    ("and then slowly", "a red cat hears the old dog"),
+]
+
+
+def scorer(
+    model: TranslationModel | Ensemble, vocabulary: Vocabulary, options: SearchOptions | None = None
+) -> Scorer:
+    loaded = Loaded(model, CPU, vocabulary, vocabulary, ("en", "de"), 20)
+    return Scorer(loaded, options)
+
+
+@torch.no_grad()
+def step_by_step(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """The probabilities (T + 1, V) of what follows each part of a target, by a step for each."""
+    state = model.start(encode(model, [list(source)]))
+    steps = [model.step([state], torch.tensor([token])) for token in (BOS, *target)]
+    return torch.stack([torch.softmax(model.project(each)[0], dim=-1) for each in steps])
+
+
+def chosen(probs: Tensor, target: Sequence[int]) -> list[float]:
+    return [math.log(row[token]) for row, token in zip(probs, (*target, EOS), strict=True)]
+
+
+# ------------------------------------------------------------------------------------ ids
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(
+    kind: str, vocabulary: Vocabulary
+) -> None:
+    model = tiny(kind)
+    found = scorer(model, vocabulary).log_probs(PAIRS)
+    for (source, target), log_probs in zip(PAIRS, found, strict=True):
+        assert log_probs == pytest.approx(
+            chosen(step_by_step(model, source, target), target), abs=1e-6
+        )
+
+
+def test_an_ensemble_has_the_mean_of_its_members_probabilities(vocabulary: Vocabulary) -> None:
+    members = [tiny("transformer"), tiny("rnn_attention", seed=2), tiny("conv_seq2seq", seed=3)]
+    found = scorer(Ensemble(members), vocabulary).log_probs(PAIRS)
+    for (source, target), log_probs in zip(PAIRS, found, strict=True):
+        probs = torch.stack([step_by_step(member, source, target) for member in members])
+        assert log_probs == pytest.approx(chosen(probs.mean(dim=0), target), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [*TINY, "ensemble"])
+def test_what_search_has_found_has_the_figures_that_search_reports(
+    kind: str, vocabulary: Vocabulary
+) -> None:
+    model: TranslationModel | Ensemble
+    if kind == "ensemble":
+        model = Ensemble([tiny("transformer"), tiny("rnn_attention", seed=2)])
+    else:
+        model = tiny(kind)
+    options = SearchOptions(
+        beam_size=4, n_best=4, max_extra_tokens=4, barred_ids=(PAD, UNK_ID, BOS)
+    )
+    sources = [Source(source) for source, _ in PAIRS if source]
+    searched = TorchEngine(model, options, device=CPU).search(sources)
+    pairs, expected = [], []
+    for source, hypotheses in zip(sources, searched, strict=True):
+        assert len(hypotheses) == 4
+        for hypothesis in hypotheses:
+            assert not isinstance(hypothesis, str)
+            pairs.append((source.ids, hypothesis.ids))
+            expected.append(hypothesis)
+    assert len({len(target) for _, target in pairs}) > 3  # padding would be needed
+    found = scorer(model, vocabulary).log_probs(pairs)
+    for log_probs, hypothesis in zip(found, expected, strict=True):
+        assert log_probs == pytest.approx(hypothesis.token_log_probs, abs=1e-5)
+        assert log_probs is not None
+        assert sum(log_probs) == pytest.approx(hypothesis.log_prob, abs=1e-5)
+
+
+# ----------------------------------------------------------------------------------- text
+
+
+@pytest.fixture
+def ready(model_file: Path) -> Scorer:
+    return Scorer.load(model_file)
+
+
+def scored(scorer: Scorer, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+    return list(scorer.stream(pairs, Likelihood()))
+
+
+def test_text_has_the_scores_of_a_search_that_has_no_choice(model_file: Path) -> None:
+    # A prefix is taken whole, and no token more than it.
+    options = SearchOptions(max_tokens=0, length_penalty=1.3, length_penalty_form="power")
+    sources, texts = zip(*SENTENCES, strict=True)
+    searched = Translator.load(model_file, options).translate(sources, texts)
+    found = scored(Scorer.load(model_file, options), SENTENCES)
+    for expected, given in zip(searched, found, strict=True):
+        assert (given.text, given.tokens, given.pieces) == (expected.text, expected.tokens, 1)
+        assert given.score == pytest.approx(expected.score, abs=1e-5)
+        assert given.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
+        assert given.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
+
+
+def test_a_score_is_the_log_probability_over_the_length_penalty(ready: Scorer) -> None:
+    (found,) = scored(ready, SENTENCES[:1])
+    length = len(found.tokens) + 1  # with eos
+    assert found.score == pytest.approx(found.log_prob / ((5 + length) / 6) ** 0.6)
+
+
+def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
+    pairs = SENTENCES * 3 + [("", ""), ("the cat", "")]
+    together = scored(ready, pairs)
+    assert [each.text for each in together] == [text for _, text in pairs]
+    for pair, found in zip(pairs, together, strict=True):
+        (alone,) = scored(ready, [pair])
+        assert found.score == pytest.approx(alone.score, abs=1e-5)
+
+
+def test_pairs_are_taken_as_many_at_a_time_as_asked_for(ready: Scorer) -> None:
+    taken: list[tuple[str, str]] = []
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        for pair in SENTENCES:
+            taken.append(pair)
+            yield pair
+
+    stream = ready.stream(pairs(), Likelihood(), pool_pairs=2)
+    assert next(stream).text == SENTENCES[0][1]
+    assert taken == SENTENCES[:2]
+    assert len(list(stream)) == len(SENTENCES) - 1
+
+
+def test_a_blank_line_s_blank_translation_counts_for_nothing(ready: Scorer) -> None:
+    likelihood = Likelihood()
+    found = list(ready.stream([("", ""), (" \t", " "), ("the cat", ""), ("", "a")], likelihood))
+    assert found[:2] == [BLANK, BLANK]
+    assert [each.pieces for each in found[2:]] == [1, 1]
+    assert likelihood.lines == 4
+    assert likelihood.tokens == 1 + (len(found[3].tokens) + 1)
+    assert found[2].log_prob < 0  # eos at once
+
+
+def test_perplexity_is_of_all_tokens_with_eos(ready: Scorer) -> None:
+    likelihood = Likelihood()
+    found = list(ready.stream(SENTENCES, likelihood))
+    tokens = sum(len(each.tokens) + 1 for each in found)
+    log_prob = sum(each.log_prob for each in found)
+    assert (likelihood.lines, likelihood.tokens) == (len(SENTENCES), tokens)
+    assert likelihood.log_prob == pytest.approx(log_prob)
+    assert likelihood.perplexity == pytest.approx(math.exp(-log_prob / tokens))
+
+
+# ------------------------------------------------------------------------------- failures
+
+
+def test_lines_longer_than_in_training_are_scored_whole_and_counted(ready: Scorer) -> None:
+    likelihood = Likelihood()
+    long = "the cat sees the dog and " * 6  # above 20 tokens
+    found = list(ready.stream([SENTENCES[0], ("a", long), (long, "a")], likelihood))
+    assert all(math.isfinite(each.score) for each in found)
+    assert (likelihood.long_lines, likelihood.first_long_line) == (2, 2)
+    assert likelihood.failed_lines == 0
+
+
+def test_what_no_batch_has_room_for_is_left_out_and_named(ready: Scorer) -> None:
+    likelihood = Likelihood()
+    endless = "q" * 4_097  # as many tokens
+    found = list(ready.stream([("a", endless), (endless, "a"), SENTENCES[0]], likelihood))
+    assert [each.error for each in found] == ["more than 4,096 tokens"] * 2 + [""]
+    assert [each.score for each in found[:2]] == [-math.inf, -math.inf]
+    assert (likelihood.failed_lines, likelihood.first_failed_line) == (2, 1)
+    assert likelihood.first_error == "more than 4,096 tokens"
+    assert likelihood.tokens == len(found[2].tokens) + 1
+
+
+def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
+    ready: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = scored(ready, SENTENCES)
+    plain = ready._of_batch
+
+    def short_of_memory(batch: Batch) -> list[list[float]]:
+        if len(batch.tgt_in.starts) > 3 or batch.tgt_in.longest > 12:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(batch)
+
+    monkeypatch.setattr(ready, "_of_batch", short_of_memory)
+    errors = []
+    for found, whole in zip(scored(ready, SENTENCES), expected, strict=True):
+        errors.append(found.error)
+        if not found.error:
+            assert found.score == pytest.approx(whole.score, abs=1e-5)
+    assert errors == ["", "", "not enough memory for it alone", "", ""]
+
+
+def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -> None:
+    likelihood = Likelihood()
+    with torch.no_grad():
+        ready._model.output_projection[:] = math.nan  # type: ignore[union-attr]
+    (found,) = ready.stream(SENTENCES[:1], likelihood)
+    assert found.error == "the model's output is not a number"
+    assert likelihood.tokens == 0

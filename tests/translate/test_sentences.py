@@ -1,0 +1,154 @@
+"""Paragraphs are cut where sentences end, nothing is lost, and half sentences are not made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.translate.segmentation import Sentence, split_sentences
+
+
+def texts(paragraph: str, lang: str) -> list[str]:
+    return [sentence.text for sentence in split_sentences(paragraph, lang)]
+
+
+@pytest.mark.parametrize(
+    ("lang", "sentences"),
+    [
+        ("en", ["One.", "Two!", "Three?", "Four…", "Five...", "Six.", "7 is a number."]),
+        ("en", ["What?!", "Never!!", "Well...?", "No."]),
+        ("en", ["No stop at the end.", "None here"]),
+        # Quotes and brackets that close belong to the sentence, those that open to the next.
+        ("en", ['He said "no."', '"Why?"', "(She left.)", "[So did he.]", "‘Me too.’", "“Yes.”"]),
+        ("de", ["„Wer ist da?“", "»Niemand.«", "«Oui.»", "– Ja.", "- Gut."]),
+        ("fr", ["« Oui. »", "« Non ? »", "Il part."]),
+        ("es", ["¿Quién?", "¡Nadie!", "Bueno."]),
+        ("en", ['He said " no. "', 'Then " yes " .', '" Maybe " .']),
+        # Scripts without case, and with capitals that do not begin sentences.
+        ("ar", ["هل أنت بخير؟", "نعم.", "شكرا!"]),
+        ("ur", ["یہ ایک ہے۔", "یہ دو ہے۔"]),
+        ("hi", ["यह एक है।", "यह दो है।", "क्या?"]),
+        ("ka", ["ეს ერთია.", "ეს ორია."]),
+        ("ru", ["Он ушёл.", "Она осталась."]),
+        ("ko", ["네.", "알겠습니다."]),
+        # Words that can be abbreviations and more often end sentences.
+        ("de", ["Äpfel, Birnen usw.", "Das ist von dieser Art.", "Gut."]),
+        ("fr", ["Des pommes, etc.", "Il parle de ce vol.", "Bon."]),
+        ("en", ["He said No.", "She said yes at 3 p.m.", "It was in 1999.", "Then it ended."]),
+        ("en", ["World War II.", "It was long.", "Yes, it's John's.", "Let's go."]),
+    ],
+)
+def test_sentences_that_stand_in_a_row_are_found_again(lang: str, sentences: list[str]) -> None:
+    assert texts(" ".join(sentences), lang) == sentences
+
+
+@pytest.mark.parametrize(
+    ("lang", "sentence"),
+    [
+        ("en", "version 2.5.1 of www.example.org, sent at 10.30"),
+        ("en", "It was... well, odd. eBay? never! said he."),
+        ("en", "They paid... 1.6 million and … 3 more."),
+        ("en", "Mr. Smith, Dr. Jones, Prof. Li and Gen. Lee met J. R. R. Tolkien."),
+        ("en", "The U.S. Army left Washington D.C. Friday, e.g. John B. Goode."),
+        ("en", "See No. 5, pp. 3 to 7, Fig. 2, Vol. 3 and the attacks of Sept. 11, 2001."),
+        ("en", "1. Introduction"),
+        ("en", "3.1. Results"),
+        ("en", "IV. Conclusions"),
+        ("de", "Am 3. Mai, dem 9./10. Juni und vom 8.-10. August regierte Heinrich VIII. England."),
+        ("de", "Prof.-Dr. Müller (z.B. Nr. 7) nach Art. 5 Abs. 2 u.a. Richter a.D. Meier."),
+        ("de", "Vgl. Hamburg, das 5 Mio. Euro kostete."),
+        ("fr", "M. Dupont, l'U.S. Army, p.ex. Paris, et Dr. Motte de St. Petersburg"),
+        ("pt_BR", "A Sra. Silva e o Sr. Costa"),
+        ("ru", "А. С. Пушкин родился в Москве"),
+        ("ar", "قال د. محمد"),
+        ("xx", "A language that Moses does not know, with Mr. Smith and No. 5"),
+        ("ja", "「行く。」と彼は言った"),
+        ("zh", "圆周率是3.14，约为3.1。"),
+        ("en", "(...) The rest"),
+        ("fr", ". - Monsieur le Président"),
+    ],
+)
+def test_other_dots_do_not_cut(lang: str, sentence: str) -> None:
+    assert texts(sentence, lang) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("lang", "sentences"),
+    [
+        ("zh", ["他走了。", "“你好！”", "（真的？）", "GPU很快。", "iPhone也是。", "3个。"]),
+        ("ja", ["行く。", "「はい。」", "「いいえ！」", "終わり"]),
+        ("km", ["នេះមួយ។", "នេះពីរ។"]),
+    ],
+)
+def test_scripts_without_spaces_are_cut_without(lang: str, sentences: list[str]) -> None:
+    assert split_sentences("".join(sentences), lang) == [Sentence(text, "") for text in sentences]
+
+
+def test_a_separator_is_the_white_space_that_stood_there() -> None:
+    assert split_sentences(" One.  Two.\t\u00a0Three. \n", "en") == [
+        Sentence(" One.", "  "),
+        Sentence("Two.", "\t\u00a0"),
+        Sentence("Three.", " \n"),
+    ]
+
+
+@pytest.mark.parametrize("blank", [" ", "\t \u3000\n"])
+def test_a_blank_paragraph_is_one_blank_sentence(blank: str) -> None:
+    assert split_sentences(blank, "en") == [Sentence(blank, "")]
+
+
+def test_an_empty_paragraph_has_no_sentence() -> None:
+    assert split_sentences("", "en") == []
+
+
+PARAGRAPHS = st.one_of(
+    st.text(),
+    st.text("Aa1 .!?…。」」»«\"')(-–\n\u00a0你と"),
+    st.lists(st.sampled_from(["A.", "Mr.", "No.", "3.", "the", "The", " ", '"', "。", "?!"])).map(
+        "".join
+    ),
+)
+
+
+@given(PARAGRAPHS, st.sampled_from(["en", "de", "zh", "xx"]))
+def test_sentences_and_separators_are_the_paragraph(paragraph: str, lang: str) -> None:
+    sentences = split_sentences(paragraph, lang)
+    assert "".join(one.text + one.separator for one in sentences) == paragraph
+
+
+@given(PARAGRAPHS, st.sampled_from(["en", "de", "zh", "xx"]))
+def test_a_sentence_has_something_to_translate(paragraph: str, lang: str) -> None:
+    sentences = split_sentences(paragraph, lang)
+    for number, sentence in enumerate(sentences):
+        assert sentence.separator.strip() == ""
+        assert sentence.text == sentence.text.rstrip() or paragraph.isspace()
+        if number:
+            assert sentence.text == sentence.text.lstrip()
+        if len(sentences) > 1:
+            assert any(map(str.isalnum, sentence.text))
+
+
+@pytest.mark.parametrize("unit", [".", "a", "(", "a. ", "3. ", '." ', "A。"])
+def test_time_is_linear_in_the_length(unit: str) -> None:
+    # This takes minutes if a stop without a cut looks at all that stands before it.
+    paragraph = unit * (300_000 // len(unit))
+    sentences = split_sentences(paragraph, "de")
+    assert sum(len(one.text) + len(one.separator) for one in sentences) == len(paragraph)
+
+
+def test_moses_is_loaded_when_text_is_first_cut() -> None:
+    program = (
+        "import sys\n"
+        "from nmt.translate.segmentation import split_sentences\n"
+        "print('sacremoses' in sys.modules)\n"
+        "split_sentences('Hi. You.', 'en')\n"
+        "print('sacremoses' in sys.modules)\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.split() == ["False", "True"]

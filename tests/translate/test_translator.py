@@ -1,0 +1,490 @@
+"""Lines in, translations out: one for each, in order, whatever stands beside it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.data.batches import Batch, Packed
+from nmt.data.corpus import Encoding
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import DataError, NMTError
+from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.kernels.padded_layout import Table
+from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.lines import LineReader
+from nmt.translate.output import (
+    BLANK,
+    Render,
+    Translation,
+    render_n_best,
+    render_scored,
+    render_text,
+)
+from nmt.translate.parallel import Pool
+from nmt.translate.segmentation import split_ids
+from nmt.translate.stream import Counts, translate_stream
+from nmt.translate.translator import POOL_LINES, Translator
+from nmt.workers import Pause
+
+CPU = torch.device("cpu")
+LIMIT = 20  # source tokens of a piece, as the model file says
+
+LINES = [
+    "the cat sees the dog",
+    "",
+    "a red bird.",
+    "the small cat finds the old house and then the river and then the tree and then the dog",
+    "   ",
+    "x",
+    "the dog slowly sees the cat, and the cat sees the dog, and the dog sees the old red house.",
+    "the cat sees the dog",
+    "😀\0é\u2028",
+]
+
+
+class Copying(TranslationModel):
+    """A model that repeats its source: translations can be told by reading.
+
+    A second-best choice is the letter after the right one, so that there are n-best lists. Rows
+    are counted to see what batches search was given.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self._vocab_size = vocab_size
+        self.shapes: list[tuple[int, ...]] = []
+        self.most_hypotheses = 0
+
+    def forward(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def attention_weights(self, batch: Batch) -> AttentionWeights:
+        raise NotImplementedError
+
+    def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
+        raise NotImplementedError
+
+    def encode(self, src: Packed) -> Memory:
+        table = Table.of(src)
+        self.shapes.append(tuple(table.mask.shape))
+        return Memory(table.rows(src.tokens[:, None].double()), table.mask)
+
+    def start(self, memory: Memory) -> CopyingState:
+        return CopyingState(memory.states[:, :, 0].long())
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    def project(self, features: Tensor) -> Tensor:
+        return features
+
+    def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
+        self.most_hypotheses = max(self.most_hypotheses, len(tokens))
+        return torch.cat([self.next_logits(cast(CopyingState, state)) for state in states])
+
+    def next_logits(self, state: CopyingState) -> Tensor:
+        wanted = state.sources[:, state.position].repeat_interleave(state.width)  # (N,)
+        rows = torch.arange(len(wanted))
+        logits = torch.zeros(len(wanted), self._vocab_size)
+        logits[rows, wanted] = 20.0
+        # Not after eos, which the source's last token is.
+        logits[rows, (wanted + 1).where(wanted != 3, wanted)] += 15.0
+        state.position += 1
+        return logits
+
+
+class CopyingState:
+    def __init__(self, sources: Tensor) -> None:
+        self.sources = sources  # (B, S)
+        self.width = 1
+        self.position = 0
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        self.width, rest = divmod(len(rows), len(sentences))
+        assert not rest
+        self.sources = self.sources[sentences]
+
+
+def copier(
+    vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: Any
+) -> tuple[Translator, Copying]:
+    model = Copying(len(vocabulary))
+    translator = Translator.of(
+        model,
+        vocabulary,
+        vocabulary,
+        SearchOptions(**options),
+        device=CPU,
+        languages=("en", "de"),
+        max_src_tokens=LIMIT,
+        batch_tokens=batch_tokens,
+    )
+    return translator, model
+
+
+def best(translations: Sequence[Translation]) -> list[str]:
+    return [found.text for found in translations]
+
+
+# ------------------------------------------------------------------------- a copying model
+
+
+def test_each_line_has_its_own_translation_in_order(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    assert best(translator.translate(LINES)[:-1]) == [line.strip() for line in LINES[:-1]]
+
+
+def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary)
+    long = " ".join(f"the cat sees the dog, and then the bird {number}" for number in range(20))
+    nospace = "".join(f"catdogbird{number}" for number in range(30))
+    found = translator.translate(["a", long, nospace, ""])
+    assert best(found[:3]) == ["a", long, nospace]
+    # Each piece is within the limit, and eos closes it.
+    assert all(length <= LIMIT + 1 for _, length in model.shapes)
+    counts = [translation.pieces for translation in found]
+    assert sum(counts) == sum(rows for rows, _ in model.shapes)
+    assert (counts[0], counts[3]) == (1, 0)
+    assert min(counts[1:3]) > 1
+
+
+def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    for letters in range(10, 30):
+        line = "q" * letters
+        pieces = translator.translate([line])[0].pieces
+        assert pieces == -(-len(vocabulary.encode([line])[0]) // LIMIT)
+    # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
+    widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
+    translator, _ = copier(widening)
+    assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
+    assert translator.translate(["\ufdfa" * 3])[0].pieces > 1
+
+
+@pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
+def test_blank_lines_stay_blank_and_are_never_searched(vocabulary: Vocabulary, blank: str) -> None:
+    translator, model = copier(vocabulary, n_best=2)
+    assert translator.translate([blank, blank]) == [BLANK, BLANK]
+    assert model.shapes == []
+    assert translator.translate([blank * 100]) == [BLANK]
+
+
+def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary, n_best=4)
+    (found,) = translator.translate(["the cat"])
+    assert found.text == "the cat"
+    assert len({translation.tokens for translation in found.n_best}) == 4
+    assert [t.score for t in found.n_best] == sorted((t.score for t in found.n_best), reverse=True)
+
+
+def test_translations_in_pieces_have_the_highest_sums_of_their_scores(
+    vocabulary: Vocabulary,
+) -> None:
+    translator, _ = copier(vocabulary, beam_size=5, n_best=5)
+    line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
+    cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
+    assert len(cut) > 1
+    alone = translator.translate(vocabulary.decode([piece.ids for piece in cut]))
+    # All choices of a hypothesis of each piece, the highest sums first, equal ones by ranks.
+    choices = list(itertools.product(*(found.n_best for found in alone)))
+    choices.sort(key=lambda pieces: -sum(piece.score for piece in pieces))
+    found = translator.translate([line])[0].n_best
+    assert len(found) == 5
+    for whole, pieces in zip(found, choices, strict=False):
+        assert whole.text == " ".join(piece.text for piece in pieces)
+        assert whole.tokens == tuple(token for piece in pieces for token in piece.tokens)
+        joined = tuple(log_prob for piece in pieces for log_prob in piece.token_log_probs)
+        assert whole.token_log_probs == pytest.approx(joined)
+        assert whole.score == pytest.approx(sum(piece.score for piece in pieces))
+        assert whole.log_prob == pytest.approx(sum(piece.log_prob for piece in pieces))
+
+
+def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary, batch_tokens=40)
+    lines = [f"{n:02} {'cat ' * (1 + n % 5)}" for n in range(30)]
+    translator.translate(lines)
+    assert sum(rows for rows, _ in model.shapes) == 30
+    assert all(rows * length <= 40 or rows == 1 for rows, length in model.shapes)
+    lengths = [length for _, length in model.shapes]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("wide", [{"beam_size": 64}, {"sampling": Sampling(), "n_best": 64}])
+def test_as_many_hypotheses_are_at_work_whatever_the_beam(
+    vocabulary: Vocabulary, wide: dict[str, Any]
+) -> None:
+    most = []
+    for options in ({"beam_size": 4}, wide):
+        translator, model = copier(vocabulary, batch_tokens=1_000, **options)
+        translator.translate([f"{number:03}" for number in range(300)])
+        most.append(model.most_hypotheses)
+    assert most[0] > 256
+    assert most[1] <= 1.2 * most[0]
+
+
+def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
+    translator, model = copier(vocabulary)
+    line = "x" * 20_000  # hundreds of segments that are all the same
+    done: list[int] = []
+    found = translator.translate([line, "a", line, "a"], on_progress=done.append)
+    assert best(found) == [line, "a", line, "a"]
+    assert found[0].pieces * LIMIT >= 20_000
+    assert sum(rows for rows, _ in model.shapes) <= 4  # the first, the inner ones, the last, and a
+    assert sum(done) == sum(translation.pieces for translation in found)
+
+
+def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    done: list[int] = []
+    translator.translate(["a", "", "the cat", "b"], on_progress=done.append)
+    assert sum(done) == 4
+
+
+def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
+    for extra in (0, 3):
+        translator = Translator.of(
+            Endless(len(vocabulary)),
+            vocabulary,
+            vocabulary,
+            SearchOptions(beam_size=1, max_extra_tokens=extra),
+            device=CPU,
+            languages=("en", "de"),
+            max_src_tokens=LIMIT,
+        )
+        (line,) = vocabulary.encode(["the cat"])
+        assert len(translator.translate(["the cat"])[0].tokens) == len(line) + extra
+
+
+class Endless(Copying):
+    """Repeats one letter, and never ends by itself."""
+
+    def next_logits(self, state: CopyingState) -> Tensor:
+        logits = torch.zeros(len(state.sources) * state.width, self._vocab_size)
+        logits[:, self._vocab_size - 1] = 9.0
+        return logits
+
+
+def test_the_user_s_barred_tokens_are_barred_besides_the_vocabulary_s(
+    vocabulary: Vocabulary,
+) -> None:
+    (ids,) = vocabulary.encode(["q"])
+    options = SearchOptions(barred_ids=(ids[-1],))
+    translator = Translator.of(
+        Copying(len(vocabulary)),
+        vocabulary,
+        vocabulary,
+        options,
+        device=CPU,
+        languages=("en", "de"),
+        max_src_tokens=LIMIT,
+    )
+    translations = translator.translate(["q", "a\nb"])
+    assert not {"q", "\n"} & set("".join(best(translations)))
+
+
+def test_a_line_break_that_the_model_wants_is_barred(vocabulary: Vocabulary) -> None:
+    # A copying model would write what it reads.
+    translator, _ = copier(vocabulary)
+    (translated,) = best(translator.translate(["a\nb\rc\0d"]))
+    assert not {"\n", "\r", "\0"} & set(translated)
+
+
+# -------------------------------------------------------------------------- a real model
+
+
+@pytest.fixture
+def translator(model_file: Path) -> Translator:
+    return Translator.load(model_file, SearchOptions(max_extra_tokens=10))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 64, 4_096])
+def test_batches_do_not_change_the_result(
+    model_file: Path, translator: Translator, batch_tokens: int
+) -> None:
+    alone = [translator.translate([line])[0] for line in LINES]
+    other = Translator.load(
+        model_file, SearchOptions(max_extra_tokens=10), batch_tokens=batch_tokens
+    )
+    for together, single in zip(other.translate(LINES), alone, strict=True):
+        assert (together.text, together.tokens) == (single.text, single.tokens)
+        assert together.score == pytest.approx(single.score, rel=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -> None:
+    # Random weights write bytes of all kinds.
+    options = SearchOptions(n_best=4, max_extra_tokens=10)
+    translator = Translator.load(model_file, options, precision=precision)
+    for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
+        assert len(found.n_best) == 4
+        for translation in found.n_best:
+            assert not {"\n", "\r", "\0"} & set(translation.text)
+            assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
+
+
+def test_a_run_folder_is_its_best_model(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "best.safetensors").symlink_to(model_file)
+    assert best(Translator.load(tmp_path).translate(["a cat"])) == best(
+        Translator.load(model_file).translate(["a cat"])
+    )
+
+
+def test_a_loaded_translator_knows_its_limits(translator: Translator) -> None:
+    assert translator.max_src_tokens == LIMIT
+    with pytest.raises(DataError, match="no such file"):
+        Translator.load("nowhere.safetensors")
+
+
+# ------------------------------------------------------------------------------- streams
+
+
+def stream(
+    translator: Translator, data: bytes, render: Render = render_text, pool_lines: int = 3
+) -> tuple[bytes, Counts]:
+    counts, read, written = Counts(), bytearray(), bytearray()
+
+    def take(raw: bytes, output: bytes, _counts: Counts) -> None:
+        read.extend(raw)
+        written.extend(output)
+
+    translate_stream(
+        lambda pools: (
+            translator.translate([line for line, _ in pool])
+            for pool in pools
+            if not isinstance(pool, Pause)
+        ),
+        LineReader(iter([data]), name="stdin", encoding=Encoding.find("utf-8")),
+        take,
+        counts,
+        render=render,
+        pool_lines=pool_lines,
+    )
+    assert read == data
+    return bytes(written), counts
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"cat", b"cat\r\n\na dog\r\n", b"a\n\xff\nb", b"\n\n"]
+)
+def test_a_stream_ends_its_lines_as_the_input_does(vocabulary: Vocabulary, data: bytes) -> None:
+    translator, _ = copier(vocabulary)
+    written, counts = stream(translator, data)
+    assert written == data.replace(b"\xff", "\ufffd".encode())
+    assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\n ", b"a\n "),
+        (b"a\n\t", b"a\n "),
+        (b" ", b" "),
+        (b"a\n\n", b"a\n\n"),
+        (b"a\n\r", b"a\n "),
+    ],
+)
+def test_a_last_line_that_is_blank_and_has_no_end_keeps_its_place(
+    vocabulary: Vocabulary, data: bytes, expected: bytes
+) -> None:
+    assert stream(copier(vocabulary)[0], data)[0] == expected
+
+
+class Clock:
+    """Time, and a translation that takes some."""
+
+    def __init__(self, seconds_each: float, ahead: int) -> None:
+        self.now = 0.0
+        self.seconds_each = seconds_each  # of a byte
+        self.ahead = ahead  # pools that are taken before the first is done
+        self.written: list[tuple[float, int]] = []  # when, and how many lines by then
+
+    def __call__(self, pools: Iterable[Pool | Pause]) -> Iterator[list[Translation]]:
+        taken = deque[Pool]()
+        coming = (pool for pool in pools if not isinstance(pool, Pause))
+        while True:
+            taken.extend(itertools.islice(coming, self.ahead - len(taken)))
+            if not taken:
+                return
+            pool = taken.popleft()
+            self.now += self.seconds_each * sum(len(line) + 1 for line, _ in pool)
+            yield [replace(BLANK, text="x")] * len(pool)
+
+    def write(self, _read: bytes, _written: bytes, counts: Counts) -> None:
+        self.written.append((self.now, counts.lines))
+
+
+@pytest.mark.parametrize("ahead", [1, 6])
+@pytest.mark.parametrize("lines_per_second", [1, 10, 100, 2_000])
+def test_lines_are_written_at_least_every_10_seconds(
+    monkeypatch: pytest.MonkeyPatch, lines_per_second: int, ahead: int
+) -> None:
+    clock = Clock(0.01 / lines_per_second, ahead)  # lines of 100 bytes
+    monkeypatch.setattr("nmt.translate.stream.time.monotonic", lambda: clock.now)
+    text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
+    reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
+    translate_stream(
+        clock, reader, clock.write, Counts(), render=render_text, pool_lines=POOL_LINES
+    )
+    times, lines = zip((0.0, 0), *clock.written, strict=True)
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    # The first pools are made before it is known how fast the model is.
+    assert max(waits[ahead:]) <= 10
+    assert max(waits) <= 25
+    pools = [after - before for before, after in itertools.pairwise(lines)]
+    assert lines[-1] == 40_000
+    assert max(pools) >= min(POOL_LINES, 3 * lines_per_second)
+
+
+def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    long = b"the cat sees the dog and " * 5
+    _, counts = stream(translator, b"\n".join([b"a", b"b", b"c", b"d", long, b"e", long]))
+    assert (counts.cut_lines, counts.first_cut_line) == (2, 5)
+
+
+def test_a_stream_counts_invalid_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
+    _, counts = stream(copier(vocabulary)[0], b"a\nb\n\xff\nc\nd\n\xff")
+    assert (counts.invalid_lines, counts.first_invalid_line) == (2, 3)
+
+
+def test_scored_lines_hold_score_and_text(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary)
+    written, _ = stream(translator, b"the cat\n\n", render_scored)
+    first, second, rest = written.split(b"\n")
+    score, text = first.split(b"\t")
+    assert float(score) == pytest.approx(translator.translate(["the cat"])[0].score, abs=1e-6)
+    assert (text, second, rest) == (b"the cat", b"0.000000\t", b"")
+
+
+def test_n_best_lines_are_numbered_from_0_across_pools_and_end_like_their_line(
+    vocabulary: Vocabulary,
+) -> None:
+    translator, _ = copier(vocabulary, n_best=2)
+    written, _ = stream(translator, b"a\r\n\r\nb\nc\nd", render_n_best, pool_lines=2)
+    rows = [line.split(" ||| ") for line in written.decode().split("\n")]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2", "3", "3", "4", "4"]
+    assert [rows[first][1] for first in (0, 2, 3, 5, 7)] == ["a", "", "b", "c", "d"]
+    assert [row[2].endswith("\r") for row in rows] == [True] * 3 + [False] * 6
+    assert not written.endswith(b"\n")
+
+
+def test_lost_lines_are_a_failure(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, _ = copier(vocabulary)
+    pools = LineReader.pools
+    monkeypatch.setattr(
+        LineReader,
+        "pools",
+        lambda self, *limits: (pool[:1] for pool in list(pools(self, *limits)) if pool),  # type: ignore[index]
+    )
+    with pytest.raises(NMTError, match="3 lines came in, 1 went out"):
+        stream(translator, b"a\nb\nc\n")

@@ -1,0 +1,82 @@
+"""Several translators side by side, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import WorkerDied
+from nmt.search.options import SearchOptions
+from nmt.translate.output import Translation
+from nmt.translate.parallel import Setup, Translators
+from nmt.translate.translator import Translator
+
+WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
+LINES = [f"{' '.join(WORDS[: 1 + number % 9])} {number}" for number in range(80)]
+VICTIM = LINES[45]
+
+
+def translate(model_file: Path) -> list[Translation]:
+    """Translate the lines by two workers, in pools of two shares."""
+    options = SearchOptions(beam_size=2, max_extra_tokens=2)
+    setup = Setup(models=(model_file,), options=options)
+    pools = [[(line, "") for line in LINES[first : first + 40]] for first in range(0, 80, 40)]
+    with Translators.start(setup, device="cpu", workers="2", threads=1) as translators:
+        return [one for found in translators.translate(pools, lambda _: None) for one in found]
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_lines_of_a_worker_that_dies_are_translated_again_with_half_the_batch(
+    model_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    deaths: int,
+) -> None:
+    undisturbed = translate(model_file)
+    really_translate = Translator.translate
+    batches = tmp_path / "batches"
+    batches.touch()
+
+    def die_sometimes(self: Translator, lines: Sequence[str], *args: Any, **kw: Any) -> Any:
+        if VICTIM in lines:
+            with batches.open("a") as file:
+                file.write(f"{self.engine.batch_tokens}\n")
+            if len(batches.read_text().split()) <= deaths:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return really_translate(self, lines, *args, **kw)
+
+    monkeypatch.setattr(Translator, "translate", die_sometimes)
+    found = translate(model_file)
+    assert [one.text for one in found] == [one.text for one in undisturbed]
+    assert batches.read_text().split() == ["4096", "2048", "1024"][: deaths + 1]
+    assert capsys.readouterr().err.count("worker process has died, most likely") == deaths
+
+
+def test_lines_that_no_worker_survives_end_the_job(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda *_, **__: os.kill(os.getpid(), 9))
+    with pytest.raises(WorkerDied, match=r"a worker process has died.*try fewer --workers"):
+        translate(model_file)
+
+
+def test_one_worker_has_the_threads_of_omp_num_threads(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[int] = []  # loading sets them for its own purposes, and back
+    monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
+    setup = Setup(models=(model_file,), options=SearchOptions())
+    for limit in ("1", "2", ""):
+        monkeypatch.setenv("OMP_NUM_THREADS", limit)
+        Translators.start(setup, device="cpu", workers="1")
+        assert chosen[-1] == int(limit or 3)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    Translators.start(setup, device="cpu", workers="1", threads=2)
+    assert chosen[-1] == 2
