@@ -26,8 +26,8 @@ def test_importing_it_loads_nothing_heavy() -> None:
 def test_all_names_are_there_and_no_others() -> None:
     for name in nmt.__all__:
         assert getattr(nmt, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'translate'"):
-        _ = nmt.translate
+    with pytest.raises(AttributeError, match="no attribute 'translated'"):
+        _ = nmt.translated
 
 
 def test_a_result_tells_all_about_a_line(model_file: Path) -> None:

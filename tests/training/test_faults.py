@@ -184,7 +184,7 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
 SIGTERM_AT_STEP = """
 import os, signal, sys
 from nmt.cli import main
-from nmt.search import decode
+from nmt.search import beam_search as decode
 
 left, best_extensions = int(sys.argv.pop(1)), decode.likeliest
 
