@@ -28,7 +28,7 @@ TABLES = cast(TranslationModel, TableModel())
 def search(
     tables: Sequence[NextLogits], limits: Sequence[int], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    group = Group(range(len(tables)), sources(limits), TableState(tables), room=1)
+    group = Group(range(len(tables)), sources(limits), TableState(tables), cost=1)
     options = replace(options, max_extra_tokens=0)
     return in_order(decode(TABLES, iter([group] if tables else []), options))
 

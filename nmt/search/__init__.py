@@ -1,1 +1,1 @@
-"""A model and text to text."""
+"""From source token ids to translations: beam search, sampling, constraints, shortlists."""

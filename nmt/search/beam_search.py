@@ -1,26 +1,25 @@
-"""The loop of search: hypotheses go through the model step by step, in a batch that stays full.
+"""Beam search: the loop that extends hypotheses step by step, in a batch that stays full.
 
-Sentences that are done leave the batch, and when half of the room is free the next ones join: they
-are at other positions than those before them, but go through the model's products together. What
-becomes of hypotheses between two steps is a matter of beams, or of samples (`nmt.search.sampling`).
+`decode` is the loop: step the model, find the best next tokens, extend the hypotheses, reorder the
+model's state. Sentences that are done leave the batch, and new ones join when half of the budget
+is free. The sentences of a batch may be at different positions. `Beams` extends the hypotheses of
+beam search. Greedy search is beam size 1. `nmt.search.sampling` extends samples.
 
-Beam search; greedy search is beam size 1.
-
-A hypothesis is scored by its log-probability over a length penalty; higher is better. At each step
-the 2W best extensions of a sentence's W alive hypotheses are looked at: the ones among the first W
-that close with eos are finished, and the best W that do not are alive in the next step. A sentence
-is done when W hypotheses are finished, or earlier when no alive one can still come among the best
+A hypothesis's score is its log-probability divided by a length penalty. Higher is better. Each step
+looks at the 2W best extensions of a sentence's W active hypotheses. Those among the first W that
+end with eos are finished. The best W without eos are active in the next step. A sentence is done
+when W hypotheses are finished, or earlier, when no active one can still become one of the best
 `n_best`.
 
-Ties: equal log-probabilities are ordered by hypothesis, then by the likelier last token, then by
-its id, the lower first; equal scores by which was finished first.
+Ties: equal log-probabilities are ordered by hypothesis, then by the more probable last token, then
+by the lower id. Equal scores are ordered by which hypothesis finished first.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,65 +31,163 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.base import Decoder
 from nmt.search.engine import Hypothesis
-from nmt.search.hypotheses import FREE, Alive, Group, Integers, closed_up, ranked
+from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up, ranked
 from nmt.search.options import SearchOptions
-from nmt.search.sampling import Samples, drawn
-from nmt.search.top_k import Likeliest, Question, likeliest
+from nmt.search.sampling import Samples, draw_tokens
+from nmt.search.shortlist import PickTokens
+from nmt.search.top_k import NextTokens, StepQuery, top_tokens
 
 Floats = NDArray[np.float64]
 
+# On a CPU, this many logits are computed at a time: 8 MB of fp32, which fits most caches.
+_LOGITS_PER_BLOCK = 1 << 21
+_MIN_BLOCK_ROWS = 64  # a product of fewer rows takes nearly as long
 
-class Beams(Alive):
-    """The best hypotheses of sentences.
 
-    Arrays hold the hypotheses of a sentence best first. In the model's state each one stays in the
-    row where its parent was, as far as that is possible, so that little has to be moved.
+def decode(
+    model: Decoder,
+    groups: Iterator[Group],
+    options: SearchOptions,
+    *,
+    budget: float = math.inf,
+    on_step: Callable[[], object] | None = None,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Find translations of sentences.
+
+    Args:
+        model: the one that made the groups' states.
+        groups: the next one is taken when half of the budget is free.
+        options: of the search.
+        budget: the largest sum of the active sentences' costs. A single group may exceed it.
+        on_step: called before each step of the decoder. If it raises, the search ends.
+
+    Yields:
+        A sentence's number and its `n_best` hypotheses, best first, as soon as the sentence is
+        done. Fewer if fewer exist, and none if the model's output is not a number.
+    """
+    kind: type[ActiveHypotheses]
+    if options.sampling is None:
+        # All of the 2W best may extend one hypothesis. Greedy search needs only the first.
+        count = 2 * options.beam_size if options.beam_size > 1 else 1
+        kind, pick = Beams, partial(top_tokens, count=count)
+    else:
+        kind, pick = Samples, partial(draw_tokens, sampling=options.sampling)
+    active: list[ActiveHypotheses] = []
+    while True:
+        while sum(part.cost for part in active) <= budget / 2:
+            group = next(groups, None)
+            if group is None:
+                break
+            active.append(kind(group, options))
+            del group  # it holds the state's memory
+        if not active:
+            return
+        if on_step is not None:
+            on_step()
+        last_tokens = torch.from_numpy(
+            np.concatenate([part.last_tokens for part in active])
+        )  # (N,)
+        features = model.step([part.state for part in active], last_tokens)  # (N, F)
+        next_tokens = _next_tokens(model, features, active, pick, options.barred_ids)
+        first = 0
+        for part in active:
+            rows = slice(first, first + len(part.last_tokens))
+            first = rows.stop
+            yield from part.extend(next_tokens, rows)  # finishes hypotheses, reorders the state
+        active = [part for part in active if len(part.numbers)]
+
+
+def _next_tokens(
+    model: Decoder,
+    features: Tensor,
+    active: list[ActiveHypotheses],
+    pick: PickTokens,
+    barred_ids: Sequence[int],
+) -> NextTokens:
+    """Pick the next tokens of all active hypotheses.
+
+    Args:
+        features: (N, F) of the hypotheses; see `Decoder.step`.
+        pick: `top_tokens` or `draw_tokens`.
+        barred_ids: tokens that are never taken.
+    """
+    queries = [part.query() for part in active]
+    if active[0].shortlist is None:
+        logits = logits_in_blocks(model, features)
+        return pick(logits, StepQuery.joined(queries), barred_ids=barred_ids)
+    features_of_parts = torch.split(features, [len(part.last_tokens) for part in active])
+    return NextTokens.of_all(
+        [
+            part.shortlist.pick(pick, part_features, query)
+            for part, part_features, query in zip(active, features_of_parts, queries, strict=True)
+            if part.shortlist is not None
+        ]
+    )
+
+
+def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
+    """Yield the logits (n, V) of rows of features in order: on a CPU, a cacheful at a time."""
+    on_cpu = features.device.type == "cpu"
+    per_block = max(_MIN_BLOCK_ROWS, _LOGITS_PER_BLOCK // model.vocab_size)
+    blocks = torch.split(features, per_block if on_cpu else len(features))
+    return (model.project(block) for block in blocks)
+
+
+class Beams(ActiveHypotheses):
+    """The active hypotheses of beam search.
+
+    The arrays hold a sentence's hypotheses best first. The model's state holds them in other rows:
+    a hypothesis stays in its parent's row if possible, so that little of the state is copied.
     """
 
     def __init__(self, group: Group, options: SearchOptions) -> None:
-        """Begin with one hypothesis for each sentence."""
+        """Start with one hypothesis for each sentence."""
         super().__init__(group, options)
         count = len(group.numbers)
-        self._places: Integers = np.zeros((count, 1), np.int64)  # (B, W): each one's row, 0 to W-1
+        self._places: Integers = np.zeros(
+            (count, 1), np.int64
+        )  # (B, W) row of each in the state, 0 to W-1
         self._ids: Integers = np.zeros((count, 1, 0), np.int64)  # (B, W, t)
-        self._course: Floats = np.zeros((count, 1, 0))  # (B, W, t) log_probs as they have fallen
-        self._log_probs: Floats = np.zeros((count, 1))  # (B, W); -inf: there is no hypothesis
+        self._log_prob_history: Floats = np.zeros(
+            (count, 1, 0)
+        )  # (B, W, t) log_probs after each token
+        self._log_probs: Floats = np.zeros((count, 1))  # (B, W), -inf: no hypothesis
         self._finished: list[list[Hypothesis]] = [[] for _ in group.numbers]
-        # (B,) the score of the worst finished hypothesis among the best `n_best`; -inf: too few
+        # (B,) lowest score among the best `n_best` finished, -inf: fewer are finished
         self._worst_scores: Floats = np.full(count, -math.inf)
-        # (B,) the penalty of the longest hypothesis that there can be
+        # (B,) length penalty of the longest possible hypothesis
         self._last_penalties: Floats = np.array(
-            [options.penalty(int(longest) + 1) for longest in self.demands.longest]
+            [options.penalty(int(longest) + 1) for longest in self.constraints.longest]
         )
 
-    def extend(self, found: Likeliest, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Take the best extensions, and yield the sentences that are done."""
+    def extend(self, found: NextTokens, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Extend the hypotheses by a token, and yield the sentences that are done."""
         log_probs, parents, next_tokens = self._best_extensions(found, rows)
         self._collect_finished(log_probs, parents, next_tokens)
-        log_probs, parents, next_tokens = self._continued(log_probs, parents, next_tokens)
+        log_probs, parents, next_tokens = self._best_active(log_probs, parents, next_tokens)
         done = self._done(log_probs)
         for row in np.flatnonzero(done):
             best = ranked(self._finished[row])[: self.options.n_best]
             yield int(self.numbers[row]), best
-        self._go_on(closed_up(done), log_probs, parents, next_tokens)
+        self._keep(closed_up(done), log_probs, parents, next_tokens)
 
-    def _best_extensions(self, found: Likeliest, rows: slice) -> tuple[Floats, Integers, Integers]:
+    def _best_extensions(self, found: NextTokens, rows: slice) -> tuple[Floats, Integers, Integers]:
         """Return log-probabilities, parents and tokens of the 2W best extensions, each (B, 2W)."""
         batch, width = self._places.shape
         at = np.arange(batch)[:, None] * width + self._places + rows.start  # (B, W)
         next_log_probs, tokens = found.log_probs[at], found.tokens[at]  # (B, W, count)
-        demanded = self.demands.token(self.length)  # (B,)
-        bound = demanded != FREE
-        if bound.any():  # one way is left for these
-            next_log_probs[bound] = -math.inf
-            next_log_probs[bound, :, 0] = found.asked_log_probs[at[bound]]
-            tokens[bound, :, 0] = demanded[bound, None]
+        forced = self.constraints.token(self.length)  # (B,)
+        is_forced = forced != FREE
+        if is_forced.any():  # these have only one extension
+            next_log_probs[is_forced] = -math.inf
+            next_log_probs[is_forced, :, 0] = found.scored_log_probs[at[is_forced]]
+            tokens[is_forced, :, 0] = forced[is_forced, None]
         is_bad = np.isnan(next_log_probs)
         if is_bad.any():
-            is_alive = self._log_probs > -math.inf  # (B, W)
+            is_active = self._log_probs > -math.inf  # (B, W)
             next_log_probs[is_bad] = -math.inf
-            for row in np.flatnonzero((is_bad & is_alive[:, :, None]).any(axis=(1, 2))):
-                next_log_probs[row] = -math.inf  # nothing goes on, nothing counts that was found
+            for row in np.flatnonzero((is_bad & is_active[:, :, None]).any(axis=(1, 2))):
+                next_log_probs[row] = -math.inf  # the sentence ends without any hypothesis
                 self._finished[row], self._worst_scores[row] = [], -math.inf
         count = next_log_probs.shape[2]
         extended = (self._log_probs[:, :, None] + next_log_probs).reshape(
@@ -104,40 +201,40 @@ class Beams(Alive):
         )
 
     def _collect_finished(self, log_probs: Floats, parents: Integers, tokens: Integers) -> None:
-        """Move the extensions by eos among the first W to the finished hypotheses."""
+        """Finish the extensions among the first W that end with eos."""
         width = self.options.beam_size
-        closed = (tokens[:, :width] == EOS_ID) & (log_probs[:, :width] > -math.inf)
+        is_finished = (tokens[:, :width] == EOS_ID) & (log_probs[:, :width] > -math.inf)
         penalty = self.options.penalty(self.length + 1)
-        for row, column in np.argwhere(closed).tolist():
+        for row, column in np.argwhere(is_finished).tolist():
             parent, log_prob = parents[row, column], float(log_probs[row, column])
-            course = [*self._course[row, parent].tolist(), log_prob]  # t + 1
+            history = [*self._log_prob_history[row, parent].tolist(), log_prob]  # t + 1
             finished = self._finished[row]
             finished.append(
                 Hypothesis(
                     tuple(self._ids[row, parent].tolist()),
                     log_prob,
                     log_prob / penalty,
-                    tuple(map(operator.sub, course, [0.0, *course])),
+                    tuple(map(operator.sub, history, [0.0, *history])),
                 )
             )
             if len(finished) >= self.options.n_best:
                 self._worst_scores[row] = ranked(finished)[self.options.n_best - 1].score
 
-    def _continued(
+    def _best_active(
         self, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> tuple[Floats, Integers, Integers]:
-        """Return the best W extensions without eos, each (B, W): they are alive in the next step.
+        """Return the best W extensions without eos, each (B, W). They are active in the next step.
 
         Args:
-            log_probs, parents, tokens: of the best 2W extensions.
+            log_probs, parents, tokens: (B, 2W) of the best extensions.
         """
-        closes = tokens == EOS_ID  # (B, 2W)
-        log_probs = np.where(closes, -math.inf, log_probs)
-        # No more rows than hypotheses: a prefix is gone through in one. A state cannot get fewer.
+        is_eos = tokens == EOS_ID  # (B, 2W)
+        log_probs = np.where(is_eos, -math.inf, log_probs)
+        # No more rows than hypotheses: a forced prefix takes one. The width never shrinks.
         most = int((log_probs > -math.inf).sum(axis=1).max())
         width = max(self._places.shape[1], min(self.options.beam_size, most))
-        # Columns in order, those that close behind all others.
-        keep = np.argsort(closes, axis=1, kind="stable")[:, :width]  # (B, W)
+        # The columns without eos first, in order.
+        keep = np.argsort(is_eos, axis=1, kind="stable")[:, :width]  # (B, W)
         return (
             np.take_along_axis(log_probs, keep, 1),
             np.take_along_axis(parents, keep, 1),
@@ -145,32 +242,31 @@ class Beams(Alive):
         )
 
     def _done(self, log_probs: Floats) -> NDArray[np.bool_]:
-        """Return which sentences (B,) are done, given those (B, W) that could go on."""
-        found = np.array([len(finished) for finished in self._finished])
-        # Log-probabilities only fall and penalties only rise, so this is the best that can come;
-        # -inf where nothing can.
+        """Return which sentences (B,) are done, given `log_probs` (B, W) of the active."""
+        num_finished = np.array([len(finished) for finished in self._finished])
+        # The best score still possible: log-probabilities only fall, and penalties only rise.
         bounds = log_probs[:, 0] / self._last_penalties
-        return (found >= self.options.beam_size) | (self._worst_scores >= bounds)
+        return (num_finished >= self.options.beam_size) | (self._worst_scores >= bounds)
 
-    def _go_on(
+    def _keep(
         self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> None:
-        """Keep some sentences (B',), in this order, extend their hypotheses, reorder the state."""
+        """Keep these sentences (B',) in this order, extend their hypotheses, reorder the state."""
         self.length += 1
         self.numbers = self.numbers[sentences]
         if not len(sentences):
             return
-        self.demands.select(sentences)
-        if self.chosen is not None:
-            self.chosen.select(sentences)
+        self.constraints.select(sentences)
+        if self.shortlist is not None:
+            self.shortlist.select(sentences)
         self._finished = [self._finished[row] for row in sentences]
         self._worst_scores = self._worst_scores[sentences]
         self._last_penalties = self._last_penalties[sentences]
         log_probs, parents, tokens = log_probs[sentences], parents[sentences], tokens[sentences]
         old_width = self._places.shape[1]
-        at = sentences[:, None] * old_width + parents  # (B', W) the parents' rows of histories
-        self._ids = _grown(self._ids, at, tokens)
-        self._course = _grown(self._course, at, log_probs)
+        at = sentences[:, None] * old_width + parents  # (B', W) the parents in the histories
+        self._ids = _extended(self._ids, at, tokens)
+        self._log_prob_history = _extended(self._log_prob_history, at, log_probs)
         self._log_probs = log_probs
         parents_at = self._places.reshape(-1)[at]  # (B', W) old rows
         self._places = _new_places(parents_at, old_width)  # (B', W)
@@ -182,13 +278,13 @@ class Beams(Alive):
         self.state.select(torch.from_numpy(rows), torch.from_numpy(sentences))
 
 
-def _grown(history: NDArray[Any], at: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """Return histories with a value more for each: (B', W, t + 1).
+def _extended(history: NDArray[Any], at: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """Return histories that are one value longer: (B', W, t + 1).
 
     Args:
         history: (B, W', t).
-        at: (B', W) which of the B * W' are taken.
-        values: (B', W).
+        at: (B', W) which of the B * W' histories to extend.
+        values: (B', W) to append.
     """
     batch, width, length = history.shape
     kept = history.reshape(batch * width, length)[at]  # (B', W, t)
@@ -196,14 +292,15 @@ def _grown(history: NDArray[Any], at: Integers, values: NDArray[Any]) -> NDArray
 
 
 def _new_places(parents_at: Integers, old_width: int) -> Integers:
-    """Return a row for each new hypothesis: its parent's for the first child of each.
+    """Return a state row for each new hypothesis, so that few rows are copied.
 
-    The others get the rows of hypotheses that have no children. Where there are more hypotheses
-    than before all are new.
+    The first child of a parent stays in the parent's row. Other children take the rows of
+    hypotheses without children: parents in rows 2 0 2 give places 2 0 1. If the beam grows, the
+    hypotheses get rows in order.
 
     Args:
-        parents_at: (B, W) the rows of the parents.
-        old_width: how many rows a sentence had.
+        parents_at: (B, W) rows of the parents.
+        old_width: rows that each sentence had.
     """
     batch, width = parents_at.shape
     if width > old_width:
@@ -212,82 +309,6 @@ def _new_places(parents_at: Integers, old_width: int) -> Integers:
     is_first = ~np.tril(same, -1).any(axis=2)  # (B, W)
     used = np.zeros((batch, width), np.bool_)
     np.put_along_axis(used, parents_at, True, 1)
-    free = np.argsort(used, axis=1, kind="stable")  # (B, W) rows, the free ones first
-    turn = np.maximum(0, np.cumsum(~is_first, axis=1) - 1)  # (B, W): which of the free ones
-    return np.where(is_first, parents_at, np.take_along_axis(free, turn, 1))
-
-
-# On a CPU so many logits are worked on at a time: 8 MB of fp32, which the cache of most can hold.
-_CACHED = 1 << 21
-_FEWEST_ROWS = 64  # of which a product is about as fast as of many
-
-
-def decode(
-    model: Decoder,
-    groups: Iterator[Group],
-    options: SearchOptions,
-    *,
-    room: float = math.inf,
-    on_step: Callable[[], object] | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Find translations of sentences.
-
-    Args:
-        model: made the states.
-        groups: the next one is asked for when half of the room is free.
-        options: what to look for.
-        room: of all sentences at work; a single group may take more.
-        on_step: called before each step of the decoder; what it raises ends the search.
-
-    Yields:
-        A sentence's number and its `n_best` hypotheses (fewer where fewer exist), best first, in
-        the order in which sentences are done. There are none where the model's output is not a
-        number.
-    """
-    kind: type[Alive]
-    if options.sampling is None:
-        # Each hypothesis may supply all of the 2W best, but greedy search takes the first alone.
-        count = 2 * options.beam_size if options.beam_size > 1 else 1
-        kind, choose = Beams, partial(likeliest, count=count)
-    else:
-        kind, choose = Samples, partial(drawn, sampling=options.sampling)
-    alive: list[Alive] = []
-    while True:
-        while sum(part.room for part in alive) <= room / 2:
-            group = next(groups, None)
-            if group is None:
-                break
-            alive.append(kind(group, options))
-            del group  # with the state, which the sentences outlive
-        if not alive:
-            return
-        if on_step is not None:
-            on_step()
-        tokens = torch.from_numpy(np.concatenate([part.last_tokens for part in alive]))  # (N,)
-        features = model.step([part.state for part in alive], tokens)  # (N, F)
-        questions = [part.question() for part in alive]
-        if alive[0].chosen is None:
-            logits = logits_in_blocks(model, features)
-            found = choose(logits, Question.joined(questions), barred_ids=options.barred_ids)
-        else:
-            rows_of_parts = torch.split(features, [len(part.last_tokens) for part in alive])
-            found = Likeliest.of_all(
-                [
-                    part.chosen.among(choose, rows, question)
-                    for part, rows, question in zip(alive, rows_of_parts, questions, strict=True)
-                    if part.chosen is not None
-                ]
-            )
-        first = 0
-        for part in alive:
-            rows = len(part.last_tokens)
-            yield from part.extend(found, slice(first, first + rows))
-            first += rows
-        alive = [part for part in alive if len(part.numbers)]
-
-
-def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
-    """Yield the logits (n, V) of rows of features, in their order, some at a time on CPUs."""
-    on_cpu = features.device.type == "cpu"
-    rows = max(_FEWEST_ROWS, _CACHED // model.vocab_size) if on_cpu else len(features)
-    return (model.project(part) for part in torch.split(features, rows))
+    free = np.argsort(used, axis=1, kind="stable")  # (B, W) rows, free ones first
+    rank = np.maximum(0, np.cumsum(~is_first, axis=1) - 1)  # (B, W) which free row
+    return np.where(is_first, parents_at, np.take_along_axis(free, rank, 1))

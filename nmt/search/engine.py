@@ -1,4 +1,7 @@
-"""What finds translations: token ids in, hypotheses out. Search by torch is one such engine."""
+"""The interface of search engines: token ids in, hypotheses out.
+
+`Engine` sorts, deduplicates and batches by memory; a subclass searches, with torch or CTranslate2.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """What is to be translated."""
+    """A token sequence to translate."""
 
     ids: Ids  # without eos; at least one
-    prefix: Ids = ()  # what its translation begins with
-    is_in_word: bool = False  # whether it is from within a very long word
+    prefix: Ids = ()  # the translation must begin with it
+    is_in_word: bool = False  # whether it is cut out of a very long word
 
 
 @dataclass(frozen=True)
@@ -28,32 +31,36 @@ class Hypothesis:
     """A finished translation as token ids."""
 
     ids: Ids  # without eos
-    log_prob: float  # natural logarithm, eos counted
-    score: float  # log_prob over the length penalty
-    token_log_probs: tuple[float, ...] = ()  # eos's the last; none where the engine has none
+    log_prob: float  # natural logarithm, with eos
+    score: float  # log_prob divided by the length penalty
+    token_log_probs: tuple[float, ...] = ()  # eos last; empty if the engine has none
 
 
-Found = list[Hypothesis] | str
-"""The best translations of a source, best first; or why there are none."""
+SearchResult = list[Hypothesis] | str
+"""The translations of a source, best first, or the reason why there are none."""
 
-_WIDTH = 4  # hypotheses of a source that a budget of source tokens is for
+_USUAL_WIDTH = 4  # hypotheses per source that `batch_tokens` assumes
 
-NO_NUMBER = "the model's output is not a number"
-NO_MEMORY = "not enough memory for it alone"
+NOT_A_NUMBER = "the model's output is not a number"
+OUT_OF_MEMORY = "not enough memory for this line by itself"
 
 
 class Engine(ABC):
-    """Finds translations by the options that it was made with."""
+    """Finds translations with fixed search options."""
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
-        """Take the options, and how many source tokens may be at work at a time.
+        """Set the options and the batch size.
 
-        Padding counts; where there is no memory for so many, they are halved. They are for up to 4
-        hypotheses of each source, as memory grows with their number: with 64 hypotheses, a
-        sixteenth of the tokens are at work.
+        Memory grows with the number of hypotheses, so with more than 4 per source fewer tokens are
+        searched at once: with 64 hypotheses, a sixteenth.
+
+        Args:
+            options: of the search.
+            batch_tokens: source tokens searched at a time, with padding. Halved when memory runs
+                out.
 
         Raises:
-            UsageError: if they are less than 1.
+            UsageError: if `batch_tokens` is less than 1.
         """
         if batch_tokens < 1:
             raise UsageError(f"batch tokens are {batch_tokens}; they must be 1 or more")
@@ -66,47 +73,47 @@ class Engine(ABC):
         *,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
-    ) -> list[Found]:
-        """Translate sources; of equal ones, only the first is searched for.
+    ) -> list[SearchResult]:
+        """Translate sources. Equal sources are searched once.
 
         Args:
             sources: in any order.
             on_progress: called with the number of sources just done.
-            on_step: called now and then; what it raises ends the search.
+            on_step: called now and then. If it raises, the search ends.
 
         Returns:
-            What has been found for each source, in order.
+            The result of each source, in order.
         """
-        results: dict[int, Found] = {}
+        results: dict[int, SearchResult] = {}
         first: dict[Source, int] = {}
         for number, source in enumerate(sources):
             first.setdefault(source, number)
         copies = Counter(sources)
-        # Longest first: what takes most memory is known at once, and the end is of short steps.
-        order = sorted(first.values(), key=lambda number: (-room(sources[number]), number))
+        # Longest first: memory runs out early or never, and the last batches are quick.
+        order = sorted(first.values(), key=lambda number: (-source_cost(sources[number]), number))
         budget = self.batch_tokens
         while waiting := [number for number in order if number not in results]:
             try:
                 with memory_errors():
-                    at_work = self._at_work(budget)
-                    for number, hypotheses in self.find(sources, waiting, at_work, on_step):
-                        results[number] = hypotheses or NO_NUMBER
+                    tokens_at_once = self._tokens_at_once(budget)
+                    for number, hypotheses in self.find(sources, waiting, tokens_at_once, on_step):
+                        results[number] = hypotheses or NOT_A_NUMBER
                         if on_progress is not None:
                             on_progress(copies[sources[number]])
             except MemoryError:
                 longest = next(number for number in order if number not in results)
-                if 2 * room(sources[longest]) <= self._at_work(budget):
+                if 2 * source_cost(sources[longest]) <= self._tokens_at_once(budget):
                     budget //= 2
-                else:  # it was at work alone
-                    results[longest], budget = NO_MEMORY, self.batch_tokens
+                else:  # it was the only one
+                    results[longest], budget = OUT_OF_MEMORY, self.batch_tokens
                     if on_progress is not None:
                         on_progress(copies[sources[longest]])
-        self.batch_tokens = budget  # what did not fit once will not the next time
+        self.batch_tokens = budget  # it would not fit the next time either
         return [results[first[source]] for source in sources]
 
-    def _at_work(self, budget: int) -> int:
-        """Return how many source tokens of a budget have room with their hypotheses."""
-        return budget * _WIDTH // max(_WIDTH, self.options.width)
+    def _tokens_at_once(self, budget: int) -> int:
+        """Return how many source tokens to search at once, given the hypotheses of each."""
+        return budget * _USUAL_WIDTH // max(_USUAL_WIDTH, self.options.width)
 
     @abstractmethod
     def find(
@@ -120,18 +127,18 @@ class Engine(ABC):
 
         Args:
             sources: all of them.
-            order: which to translate, longest first.
-            budget: of source tokens at work at a time; a single source may have more.
-            on_step: called now and then; what it raises ends the search.
+            order: the numbers of those to translate, longest first.
+            budget: source tokens to search at a time. A single source may exceed it.
+            on_step: called now and then. If it raises, the search ends.
 
         Yields:
-            A source's number and its hypotheses, best first, none where they are no numbers.
+            A source's number and its hypotheses, best first. None if the model's output is NaN.
 
         Raises:
-            MemoryError: if there is not enough for the budget.
+            MemoryError: if the budget does not fit into memory.
         """
 
 
-def room(source: Source) -> int:
-    """Return the source tokens that one takes of a budget."""
+def source_cost(source: Source) -> int:
+    """Return how many tokens of a budget a source uses."""
     return len(source.ids) + 1  # with eos

@@ -1,4 +1,4 @@
-"""Forced decoding: sources with given targets through a model, many pairs at a time."""
+"""Forced decoding: run a model on sources with given targets, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.search.engine import Ids
 T = TypeVar("T")
 
 Pair = tuple[Ids, Ids]
-"""Source and target, eos in neither of them."""
+"""Source and target without eos."""
 
 BATCH_TOKENS = 4_096  # of either side
 
@@ -29,23 +29,23 @@ def forced(
     *,
     on_progress: Callable[[int], object] | None = None,
 ) -> list[T | None]:
-    """Ask something of each pair, in batches of similar length.
+    """Compute something for each pair, in batches of similar length.
 
     Args:
         pairs: in any order.
-        of_batch: what is asked; it returns an answer for each pair of a batch.
-        device: where batches go.
+        of_batch: returns a result for each pair of a batch.
+        device: of the batches.
         on_progress: called with the number of pairs just done.
 
     Returns:
-        The answer for each pair, in order; None where there is not enough memory for it alone.
+        The result of each pair, in order. None if the pair by itself does not fit into memory.
     """
     if not pairs:
         return []
     src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
     order = order_by_length(src.lengths.astype(np.int64) + 1, tgt.lengths.astype(np.int64) + 1)
 
-    def answers(part: Indices) -> Iterator[tuple[int, T | None]]:
+    def results_of(part: Indices) -> Iterator[tuple[int, T | None]]:
         found: Sequence[T | None]
         try:
             with memory_errors():
@@ -53,7 +53,7 @@ def forced(
         except MemoryError:
             if len(part) > 1:
                 for half in np.array_split(part, 2):
-                    yield from answers(half)
+                    yield from results_of(half)
                 return
             found = [None]
         if on_progress is not None:
@@ -62,5 +62,5 @@ def forced(
 
     results: dict[int, T | None] = {}
     for part in micro_batches(src.lengths[order], tgt.lengths[order], BATCH_TOKENS):
-        results.update(answers(order[part]))
+        results.update(results_of(order[part]))
     return [results[number] for number in range(len(pairs))]

@@ -1,8 +1,9 @@
-"""The alive hypotheses of sentences, which beams and samples carry on in ways of their own.
+"""The active hypotheses of a group of sentences, and the constraints on them.
 
-Legend: B sentences, W hypotheses of each, t tokens of each so far.
+`Constraints` are prefixes and lengths. `ActiveHypotheses` is the common part of `Beams` and
+`Samples`.
 
-What is demanded of translations whatever their probability: beginnings and lengths.
+Legend: B sentences, W hypotheses of each, t tokens so far.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.models.base import DecoderState
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import SearchOptions
-from nmt.search.shortlist import Chosen
-from nmt.search.top_k import Likeliest, Question
+from nmt.search.shortlist import BatchShortlist
+from nmt.search.top_k import NextTokens, StepQuery
 
 Integers = NDArray[np.int64]
 
-FREE = -1  # no token is demanded
+FREE = -1  # any token may follow
 
 
-class Demands:
-    """What is demanded of the translations of B sources, which are all equally long so far."""
+class Constraints:
+    """Prefixes and length limits of B translations, all of the same length so far."""
 
     def __init__(self, sources: Sequence[Source], options: SearchOptions) -> None:
         """Take the prefixes from the sources, and the lengths from the options.
 
-        A prefix may be longer than a translation of its own source's length could be.
+        A prefix that is longer than the limit is still taken whole.
         """
         self.longest: Integers = np.array(
             [
@@ -43,14 +44,14 @@ class Demands:
                 for source in sources
             ]
         )  # (B,)
-        self._fewest = options.min_tokens
+        self._min_tokens = options.min_tokens
         prefixes = max(len(source.prefix) for source in sources)
         self._prefixes: Integers = np.full((len(sources), prefixes), FREE)  # (B, P)
         for row, source in enumerate(sources):
             self._prefixes[row, : len(source.prefix)] = source.prefix
 
     def token(self, length: int) -> Integers:
-        """Return the token (B,) that each translation must take at this length, or `FREE`."""
+        """Return the only token (B,) that may follow at this length, or `FREE`."""
         tokens = np.where(self.longest <= length, EOS_ID, FREE)
         if length < self._prefixes.shape[1]:
             given = self._prefixes[:, length]
@@ -58,8 +59,8 @@ class Demands:
         return tokens
 
     def may_end(self, length: int) -> bool:
-        """Tell whether translations may be of this length."""
-        return length >= self._fewest
+        """Tell whether translations may end at this length."""
+        return length >= self._min_tokens
 
     def select(self, rows: Integers) -> None:
         """Keep some sources, in this order."""
@@ -68,63 +69,65 @@ class Demands:
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences that join the search together."""
+    """Sentences that join the batch together."""
 
-    numbers: Sequence[int]  # (B,) what the caller calls them
+    numbers: Sequence[int]  # (B,) chosen by the caller
     sources: Sequence[Source]  # (B,)
     state: DecoderState  # fresh
-    room: int  # what each sentence takes up of the search's room
-    chosen: Chosen | None = None  # which tokens each sentence may take; None: all
+    cost: int  # of each sentence, against the budget
+    shortlist: BatchShortlist | None = None  # tokens that each sentence may take; None: all
 
 
-class Alive(ABC):
-    """The alive hypotheses of B sentences, W each, that are equally long."""
+class ActiveHypotheses(ABC):
+    """The active hypotheses of B sentences, W each, all of the same length."""
 
     def __init__(self, group: Group, options: SearchOptions) -> None:
-        """Begin with one hypothesis for each sentence."""
+        """Start with one hypothesis for each sentence."""
         self.state = group.state
         self.numbers: Integers = np.array(group.numbers)  # (B,)
-        self.last_tokens: Integers = np.full(len(group.numbers), BOS_ID)  # (B * W,) by state's row
+        self.last_tokens: Integers = np.full(
+            len(group.numbers), BOS_ID
+        )  # (B * W,) in the order of the state's rows
         self.length = 0  # t
-        self.demands = Demands(group.sources, options)
+        self.constraints = Constraints(group.sources, options)
         self.options = options
-        self.chosen = group.chosen
-        self._room_each = group.room
+        self.shortlist = group.shortlist
+        self._cost_each = group.cost
 
     @property
-    def room(self) -> int:
-        """What the sentences take up."""
-        return self._room_each * len(self.numbers)
+    def cost(self) -> int:
+        """The sum of the sentences' costs."""
+        return self._cost_each * len(self.numbers)
 
-    def question(self) -> Question:
-        """Return what to ask of the state's rows: of tokens that are demanded, else of eos."""
+    def query(self) -> StepQuery:
+        """Return the next step's query; `scored_tokens` are the forced tokens, else eos."""
         rows = len(self.last_tokens)
-        token = self.demands.token(self.length)  # (B,)
-        asked = np.where(token == FREE, EOS_ID, token)  # (B,)
-        return Question(
-            asked=asked.repeat(rows // len(asked)),
-            may_end=np.full(rows, self.demands.may_end(self.length)),
-            chances=np.zeros(rows),
+        token = self.constraints.token(self.length)  # (B,)
+        scored_tokens = np.where(token == FREE, EOS_ID, token)  # (B,)
+        return StepQuery(
+            scored_tokens=scored_tokens.repeat(rows // len(scored_tokens)),
+            may_end=np.full(rows, self.constraints.may_end(self.length)),
+            uniforms=np.zeros(rows),
         )
 
     @abstractmethod
-    def extend(self, found: Likeliest, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Go a step on, and yield the sentences that are done.
+    def extend(self, found: NextTokens, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Extend the hypotheses by a token, and yield the sentences that are done.
 
         Args:
-            found: next tokens of hypotheses.
-            rows: those that belong to the state's rows.
+            found: next tokens of all active hypotheses.
+            rows: the rows of `found` that belong to these.
         """
 
 
 def closed_up(done: NDArray[np.bool_]) -> Integers:
-    """Return the sentences that are not done; the last of them fill the gaps of those that are."""
-    going = np.flatnonzero(~done)
-    order = np.arange(len(going))
-    order[done[: len(going)]] = going[going >= len(going)]
+    """Return the sentences that are not done. The last ones fill the gaps of those that are."""
+    remaining = np.flatnonzero(~done)
+    order = np.arange(len(remaining))
+    order[done[: len(remaining)]] = remaining[remaining >= len(remaining)]
     return order
 
 
 def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Return hypotheses best first."""
+    """Return hypotheses by score, best first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

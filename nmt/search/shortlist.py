@@ -1,9 +1,9 @@
-"""A shortlist of target tokens for each sentence, so that logits of few tokens need be computed.
+"""Shortlists of target tokens for each sentence, so that few logits are computed.
 
-The output layer is up to half of a decoder's work. A translation's tokens, though, nearly always
-are among the likeliest translations of its source's tokens and among the most frequent tokens of
-all (Schwenk et al. 2007; Jean et al. 2015, section 3.2). Each sentence has a list of its own, which
-does not depend on the sentences beside it.
+The output layer is up to half of a decoder's work. The tokens of a translation are nearly always
+among the most probable translations of its source's tokens and the most frequent tokens of all
+(Schwenk et al. 2007; Jean et al. 2015, section 3.2). Each sentence has its own list, which does not
+depend on its batch.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from nmt.errors import DataError, UsageError
 from nmt.models.base import Decoder
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
-from nmt.search.top_k import Likeliest, Question
+from nmt.search.top_k import NextTokens, StepQuery
 
 Integers = NDArray[np.int64]
 
 _KIND, _VERSION = "a shortlist", 1
-_SPECIAL = np.arange(EOS_ID + 1)  # always in front, so that eos has its own place everywhere
+_SPECIAL = np.arange(EOS_ID + 1)  # first on each list, so that eos is at EOS_ID everywhere
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Which target tokens may translate which source tokens."""
+    """The target tokens that may translate each source token."""
 
-    frequent: Integers  # (F,) tokens of every sentence's list
-    best: Integers  # (source vocabulary, K) the likeliest translations of each token; -1 for none
+    frequent: Integers  # (F,) on every sentence's list
+    best: Integers  # (source vocabulary, K) top translations of each token, padded with -1
 
     def of(self, source: Source) -> Integers:
-        """Return a sentence's tokens, ascending; its prefix's are among them."""
+        """Return a sentence's list, ascending, with the tokens of its prefix."""
         own = self.best[np.array(source.ids)].ravel()
         parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(source.prefix, np.int64))
         return np.unique(np.concatenate(parts))
 
     def coverage(self, pairs: PairDataset) -> tuple[float, float]:
-        """Return the mean length of lists, and the share of real target tokens on them."""
+        """Return the mean length of the lists, and the share of target tokens on them."""
         length = covered = tokens = 0
         for pair in range(len(pairs)):
             target = pairs.tgt(pair)
@@ -60,7 +60,7 @@ class Shortlist:
         return length / len(pairs), covered / tokens
 
     def write(self, path: Path, src_vocabulary: Vocabulary, tgt_vocabulary: Vocabulary) -> None:
-        """Write a file for models of these vocabularies, whole or not at all."""
+        """Write a file for models with these vocabularies, whole or not at all."""
         tensors = {
             "frequent": torch.from_numpy(self.frequent.astype(np.int32)),
             "best": torch.from_numpy(self.best.astype(np.int32)),
@@ -70,17 +70,17 @@ class Shortlist:
 
     @classmethod
     def open(cls, path: Path, src_vocabulary: Vocabulary, tgt_vocabulary: Vocabulary) -> Shortlist:
-        """Read a file that is for models of these vocabularies.
+        """Read a file for models with these vocabularies.
 
         Raises:
-            DataError: if it is missing, damaged or for others.
+            DataError: if it is missing, damaged or for other vocabularies.
         """
         file = TensorFile(path, kind=_KIND, version=_VERSION)
         file.verify()
         if file.header.get("vocabularies") != _checksums(src_vocabulary, tgt_vocabulary):
             raise DataError(
-                f"{path}: is for other vocabularies than the model's; export one from the data "
-                "that the model was trained on"
+                f"{path}: made for other vocabularies than the model's; export one from "
+                "the model's training data"
             )
         frequent, best = (file.read(name).numpy().astype(np.int64) for name in ("frequent", "best"))
         sizes = best.ndim == 2 and len(best) == len(src_vocabulary) and frequent.ndim == 1
@@ -88,7 +88,7 @@ class Shortlist:
         for tokens in (frequent, best):
             sizes = sizes and bool(((tokens >= known[0]) & (tokens < known[1])).all())
         if not sizes or (frequent < 0).any():
-            raise DataError(f"{path}: damaged: its tokens are not those of its vocabularies")
+            raise DataError(f"{path}: damaged: it has tokens that are not in its vocabularies")
         return cls(frequent, best)
 
 
@@ -99,12 +99,12 @@ def learn_shortlist(
     best: int,
     on_progress: Callable[[int], object] | None = None,
 ) -> Shortlist:
-    """Learn from the training pairs of a data folder.
+    """Learn a shortlist from the training pairs of a data folder.
 
     Args:
         folder: with its vocabularies.
-        frequent: how many of the most frequent target tokens are on every list.
-        best: how many of a source token's likeliest translations are.
+        frequent: the number of frequent target tokens on every list.
+        best: the number of translations of each source token.
         on_progress: see `learn_lexicon`.
     """
     sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
@@ -114,17 +114,17 @@ def learn_shortlist(
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to replace what is no shortlist.
+    """Refuse to replace a file that is not a shortlist.
 
     Raises:
-        UsageError: naming it.
+        UsageError: if it is another file.
     """
     if path.exists():
         try:
             TensorFile(path, kind=_KIND, version=_VERSION)
         except DataError:
             raise UsageError(
-                f"{path}: exists and is no shortlist; choose another name, or remove it"
+                f"{path}: exists and is not a shortlist; choose another name or remove it"
             ) from None
 
 
@@ -132,49 +132,50 @@ def _checksums(*vocabularies: Vocabulary) -> list[str]:
     return [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies]
 
 
-class Choose(Protocol):
-    """`likeliest` or `drawn`, all but what follows settled."""
+class PickTokens(Protocol):
+    """`top_tokens` or `draw_tokens` with their own options bound."""
 
     def __call__(
-        self, logits: Iterable[Tensor], question: Question, *, barred_ids: Sequence[int]
-    ) -> Likeliest: ...
+        self, logits: Iterable[Tensor], query: StepQuery, *, barred_ids: Sequence[int]
+    ) -> NextTokens: ...
 
 
-class Chosen:
-    """The tokens of B sentences' shortlists together, and which are whose."""
+class BatchShortlist:
+    """The union of B sentences' shortlists, with a mask for each sentence."""
 
     def __init__(
         self, lists: Sequence[Integers], model: Decoder, barred_ids: Sequence[int], device: Device
     ) -> None:
-        """Join the lists, and make ready for logits of these tokens alone.
+        """Join the lists, and prepare the projection onto their tokens.
 
         Args:
-            lists: of each sentence, ascending.
-            model: whose logits they will be.
+            lists: of the sentences, ascending.
+            model: computes the logits.
             barred_ids: tokens that are never taken.
             device: of the model.
         """
-        self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending: `_SPECIAL` come first
+        self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending, `_SPECIAL` first
         self._project = model.projection_onto(torch.from_numpy(self._tokens))
         self._barred = np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist()
         others = np.ones((len(lists), len(self._tokens)), np.bool_)
         for row, tokens in enumerate(lists):
             others[row, np.searchsorted(self._tokens, tokens)] = False
-        self._others = torch.from_numpy(others).to(device)  # (B, U): on other sentences' lists
+        self._others = torch.from_numpy(others).to(device)  # (B, U) only on other sentences' lists
 
-    def among(self, choose: Choose, features: Tensor, question: Question) -> Likeliest:
-        """Choose each hypothesis's next tokens among those of its sentence.
+    def pick(self, pick: PickTokens, features: Tensor, query: StepQuery) -> NextTokens:
+        """Pick each hypothesis's next tokens from its sentence's shortlist.
 
         Args:
-            choose: from logits.
-            features: (B * W, F), those of a sentence together; see `Decoder.step`.
-            question: of these hypotheses; what it asks of is on their lists.
+            pick: picks tokens, given logits.
+            features: (B * W, F) sentence by sentence; see `Decoder.step`.
+            query: of these hypotheses. Its `scored_tokens` are on their lists.
         """
         logits = self._project(features, self._others)  # (B * W, U)
-        asked = np.searchsorted(self._tokens, question.asked)
-        found = choose([logits], replace(question, asked=asked), barred_ids=self._barred)
+        scored_tokens = np.searchsorted(self._tokens, query.scored_tokens)
+        query = replace(query, scored_tokens=scored_tokens)
+        found = pick([logits], query, barred_ids=self._barred)
         return replace(found, tokens=self._tokens[found.tokens])
 
     def select(self, sentences: Integers) -> None:
-        """Keep some sentences, in this order."""
+        """Keep these sentences, in this order."""
         self._others = self._others[torch.from_numpy(sentences).to(self._others.device)]

@@ -1,4 +1,7 @@
-"""The likeliest next tokens of each hypothesis, found without sorting the whole vocabulary."""
+"""The top-k next tokens of each hypothesis, without sorting the whole vocabulary.
+
+`StepQuery` and `NextTokens` are what search wants to know of a step, and the result.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +19,26 @@ from nmt.data.vocabulary import EOS_ID
 
 
 @dataclass(frozen=True)
-class Likeliest:
-    """The `count` likeliest tokens of N hypotheses, likeliest first; of equal ones, lowest id.
+class NextTokens:
+    """The `count` best next tokens of N hypotheses, best first. Ties: the lowest id first.
 
-    Log-probabilities are NaN where the logits are no numbers.
+    Log-probabilities are NaN if the logits are.
     """
 
     log_probs: NDArray[np.float32]  # (N, count)
     tokens: NDArray[np.int64]  # (N, count)
-    asked_log_probs: NDArray[np.float32]  # (N,) of a token of each one, barred or not
+    scored_log_probs: NDArray[np.float32]  # (N,) of `StepQuery.scored_tokens`
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Likeliest:
-        """Return the three fields of parts of the hypotheses as those of all."""
+    def joined(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> NextTokens:
+        """Join the three fields of blocks of the hypotheses."""
         return cls(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
     @classmethod
-    def of_all(cls, parts: Sequence[Likeliest]) -> Likeliest:
-        """Return what has been found of parts of the hypotheses as that of all.
+    def of_all(cls, parts: Sequence[NextTokens]) -> NextTokens:
+        """Join parts of the hypotheses.
 
-        Where one has fewer tokens, impossible ones stand behind them.
+        Parts with fewer tokens are padded with impossible ones.
         """
         count = max(part.tokens.shape[1] for part in parts)
         missing = [((0, 0), (0, count - part.tokens.shape[1])) for part in parts]
@@ -49,38 +52,38 @@ class Likeliest:
             np.concatenate(
                 [np.pad(part.tokens, pad) for part, pad in zip(parts, missing, strict=True)]
             ),
-            np.concatenate([part.asked_log_probs for part in parts]),
+            np.concatenate([part.scored_log_probs for part in parts]),
         )
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a step of the search wants to know of N hypotheses."""
+class StepQuery:
+    """What search wants to know of N hypotheses at a step."""
 
-    asked: NDArray[np.int64]  # (N,) tokens whose log-probabilities are wanted in any case
+    scored_tokens: NDArray[np.int64]  # (N,) always scored, even if barred or not among the best
     may_end: NDArray[np.bool_]  # (N,) whether eos may be taken
-    chances: NDArray[np.float64]  # (N,) drawn uniformly from [0, 1) for samples; 0 for beams
+    uniforms: NDArray[np.float64]  # (N,) random numbers from [0, 1) for samples; 0 for beams
 
     @classmethod
-    def joined(cls, questions: Sequence[Question]) -> Question:
-        """Return questions as one."""
-        parts = zip(*((q.asked, q.may_end, q.chances) for q in questions), strict=True)
+    def joined(cls, queries: Sequence[StepQuery]) -> StepQuery:
+        """Join queries."""
+        parts = zip(*((q.scored_tokens, q.may_end, q.uniforms) for q in queries), strict=True)
         return cls(*(np.concatenate(part) for part in parts))
 
-    def answer(self, log_probs: Tensor, rows: slice) -> Tensor:
-        """Return the log-probabilities (n,) of what is asked, given those (n, V) of some rows."""
-        asked = self.asked[rows]
-        if (asked == EOS_ID).all():
+    def scored_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
+        """Return the log-probabilities (n,) of `scored_tokens`, given those (n, V) of some rows."""
+        tokens = self.scored_tokens[rows]
+        if (tokens == EOS_ID).all():
             return log_probs[:, EOS_ID].clone()
-        return log_probs.gather(1, torch.from_numpy(asked).to(log_probs.device)[:, None])[:, 0]
+        return log_probs.gather(1, torch.from_numpy(tokens).to(log_probs.device)[:, None])[:, 0]
 
     def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
-        """Make tokens impossible, in place: these everywhere, and eos where it may not be taken.
+        """Bar tokens in place: `barred_ids` everywhere, and eos if a hypothesis may not end.
 
         Args:
             logits: (n, V) of some rows, or log-probabilities.
-            rows: which they are.
-            barred_ids: the tokens.
+            rows: of the query.
+            barred_ids: tokens that are never taken.
         """
         for token in barred_ids:
             logits[:, token] = -math.inf
@@ -90,41 +93,41 @@ class Question:
             logits[:, EOS_ID].masked_fill_(no_end, -math.inf)
 
 
-def likeliest(
-    logits: Iterable[Tensor], question: Question, *, count: int, barred_ids: Sequence[int]
-) -> Likeliest:
-    """Find the likeliest tokens.
+def top_tokens(
+    logits: Iterable[Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
+) -> NextTokens:
+    """Find the `count` most probable next tokens of each hypothesis.
 
     Args:
-        logits: (n, V) of some hypotheses after the other, of any floating type; overwritten.
-        question: of each hypothesis.
-        count: of tokens for each hypothesis; no more than V are found.
-        barred_ids: tokens that are never taken; their probability is lent to no other.
+        logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
+        query: of all hypotheses.
+        count: tokens for each hypothesis, at most V.
+        barred_ids: tokens that are never taken. The others are not renormalised.
     """
     parts, start = [], 0
     for block in logits:
         rows = slice(start, start + len(block))
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
-        asked_log_probs = question.answer(log_probs, rows)  # (n,)
-        question.bar(log_probs, rows, barred_ids)
+        scored_log_probs = query.scored_log_probs(log_probs, rows)  # (n,)
+        query.bar(log_probs, rows, barred_ids)
         values, tokens = top_k(log_probs, min(count, log_probs.shape[1]))
-        # A NaN has no place in an order; but one spoils the sum that its whole row shares.
-        values.masked_fill_(asked_log_probs.isnan()[:, None], math.nan)
-        parts.append((values, tokens, asked_log_probs))
+        # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
+        values.masked_fill_(scored_log_probs.isnan()[:, None], math.nan)
+        parts.append((values, tokens, scored_log_probs))
         start = rows.stop
-    return Likeliest.joined(parts)
+    return NextTokens.joined(parts)
 
 
 def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return each row's `count` largest values and their indices, equal ones by index.
+    """Return each row's `count` largest values and their indices; ties by index.
 
     Args:
         values: (n, V) fp32.
         count: from 1 to V.
     """
-    if values.device.type != "cpu":  # a GPU would have to be asked for ties
+    if values.device.type != "cpu":  # checking for ties would wait for the GPU
         return _top_k_by_keys(values, count)
-    if count == 1:  # numpy's argmax compares many values at once, and takes the first of equal ones
+    if count == 1:  # numpy's argmax is vectorised and takes the first of ties
         first = torch.from_numpy(values.numpy().argmax(axis=1))[:, None]  # (n, 1)
         return values.gather(1, first), first
     found, indices, is_clear = _top_k_by_values(values, count)
@@ -135,14 +138,14 @@ def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _top_k_by_values(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each row's `count` largest values and their indices, and where they are in order.
+    """Return each row's `count` largest values and their indices, and which rows are clear.
 
-    topk leaves open which of equal values it takes, and a NaN has no order: rows with such among
-    their first ones are not in order.
+    torch.topk does not say which of equal values it takes, and cannot order NaN. Rows with ties or
+    NaN among their largest values are not clear.
 
-    A row is cut into groups of every g-th value. The largest values lie in those groups whose
-    maxima are largest, so that only the maxima, and what these groups hold, need to be searched:
-    of 1 2 9 4 5 6 and g = 3, the maxima are 4 5 9, and the two largest are among 9 6 and 2 5.
+    Each row is cut into groups of every g-th value. The largest values are in the groups with the
+    largest maxima, so only the maxima and the values of these groups are searched. For example,
+    with 1 2 9 4 5 6 and g = 3 the maxima are 4 5 9, and the two largest are among 9 6 and 2 5.
     """
     width = _group_width(values.shape[1], count)
     if width == 1:
@@ -150,28 +153,28 @@ def _top_k_by_values(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor
     missing = -values.shape[1] % width
     padded = F.pad(values, (0, missing), value=-math.inf) if missing else values
     grouped = padded.view(len(values), width, -1)  # (n, width, g)
-    _, chosen, maxima_are_clear = _strictly_first(grouped.amax(dim=1), count)  # (n, count)
+    _, best, maxima_are_clear = _strictly_first(grouped.amax(dim=1), count)  # (n, count)
     within = torch.arange(width) * grouped.shape[2]
-    indices = (chosen[:, :, None] + within).flatten(1)  # (n, count * width)
+    indices = (best[:, :, None] + within).flatten(1)  # (n, count * width)
     found, places, is_clear = _strictly_first(padded.gather(1, indices), count)
     return found, indices.gather(1, places), is_clear & maxima_are_clear
 
 
 def _group_width(size: int, count: int) -> int:
-    """Return how many values a group has.
+    """Return the size of a group.
 
-    torch looks through a row several times faster (1.9 ns a value against 12, Zen 3) where it has
-    64 values or more for each that is wanted: so many groups there are. A width without remainder
-    is preferred, or the values have to be copied.
+    torch.topk is several times faster (1.9 ns a value against 12 on Zen 3) if a row has at least 64
+    values for each one wanted, so there are that many groups. A divisor of the row's size is
+    preferred, because padding copies the values.
     """
     most = size // (64 * (count + 1))
     return next((width for width in range(most, most // 2, -1) if size % width == 0), max(1, most))
 
 
 def _strictly_first(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first `count` values, their places, and which rows are without ties or NaN.
+    """Return the `count` largest values, their places, and which rows have no ties or NaN.
 
-    That is so where each value is larger than the next, that behind the last among them.
+    A row has none if each value is larger than the next one, up to the one after the last.
     """
     found = values.topk(min(count + 1, values.shape[1]), dim=1)
     is_clear = (found.values[:, :-1] > found.values[:, 1:]).all(dim=1)  # (n,)
@@ -179,10 +182,10 @@ def _strictly_first(values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return each row's `count` largest values and their indices, equal ones by index.
+    """Return each row's `count` largest values and their indices; ties by index.
 
-    The largest lie in those `count` blocks of the row whose maxima are largest, so that only the
-    maxima, and what these blocks hold, need to be ordered.
+    The largest values are in the `count` blocks of the row with the largest maxima, so only the
+    maxima and the values of these blocks are ordered.
     """
     width = _block_width(values.shape[1])
     missing = -values.shape[1] % width
@@ -190,28 +193,27 @@ def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     blocks = padded.view(len(values), -1, width)  # (n, blocks, width)
     maxima = blocks.amax(dim=-1)  # (n, blocks)
     columns = torch.arange(maxima.shape[1], device=values.device)
-    chosen = _first(maxima, columns.expand_as(maxima), min(count, maxima.shape[1]))  # (n, c)
+    best = _first(maxima, columns.expand_as(maxima), min(count, maxima.shape[1]))  # (n, c)
     firsts = torch.arange(len(values), device=values.device)[:, None] * blocks.shape[1]  # (n, 1)
-    inside = padded.view(-1, width).index_select(0, (firsts + chosen).flatten())
+    inside = padded.view(-1, width).index_select(0, (firsts + best).flatten())
     inside = inside.view(len(values), -1)  # (n, c * width)
     within = torch.arange(width, device=values.device)
-    indices = (chosen[:, :, None] * width + within).flatten(1)  # (n, c * width)
+    indices = (best[:, :, None] * width + within).flatten(1)  # (n, c * width)
     found = _first(inside, indices, count)  # (n, count) places in `inside`
     return inside.gather(1, found), indices.gather(1, found)
 
 
 def _block_width(size: int) -> int:
-    # A tenth of a row in one go is a stretch that a CPU reduces fast; without a divisor in reach
-    # the row is padded.
+    # CPUs reduce stretches of this size fast. Without a divisor nearby the row is padded.
     return next((width for width in range(96, 257) if size % width == 0), 128)
 
 
 def _first(values: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Return where in each row the first `count` stand, by value descending, then by index.
+    """Return the places of each row's first `count`, by value descending, then by index.
 
-    topk leaves open which of equal values it takes, so it is given keys of which none are equal.
+    torch.topk does not say which of equal values it takes, so it gets keys without ties.
     """
-    bits = (values + 0.0).view(torch.int32)  # of -0.0, too, those of 0.0
-    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # ordered as the floats are
+    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # same order as the floats
     keys = (ascending.long() << 32) - indices  # (n, m)
     return keys.topk(count, dim=1).indices

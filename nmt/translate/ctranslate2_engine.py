@@ -20,7 +20,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.models.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import read_card
-from nmt.search.engine import Engine, Hypothesis, Source, room
+from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.translate.translator import Translator
 
@@ -103,10 +103,10 @@ class CTranslate2Engine(Engine):
             alike: whether a batch is of sources of one length, so that the limit is their own.
         """
         # Where one source fills the budget it is to have all memory.
-        is_tight = bool(order) and 2 * room(sources[order[0]]) > budget
+        is_tight = bool(order) and 2 * source_cost(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
         # Little work is cut into smaller batches, so that all workers end at about the same time.
-        work = sum(room(sources[number]) for number in order)
+        work = sum(source_cost(sources[number]) for number in order)
         budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
         batches = _batches(sources, order, budget, alike=alike)
         under_way: deque[tuple[list[int], int, list[Any]]] = deque()
@@ -182,9 +182,12 @@ def _batches(
     for number in order:
         if batch:
             first = sources[batch[0]]
-            is_full = (len(batch) + 1) * room(first) > budget
+            is_full = (len(batch) + 1) * source_cost(first) > budget
             source = sources[number]
-            differs = (room(source), source.is_in_word) != (room(first), first.is_in_word)
+            differs = (source_cost(source), source.is_in_word) != (
+                source_cost(first),
+                first.is_in_word,
+            )
             if is_full or (alike and differs):
                 yield batch
                 batch = []

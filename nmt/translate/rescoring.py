@@ -17,7 +17,7 @@ import torch
 
 from nmt.data.batches import Batch
 from nmt.search.beam_search import logits_in_blocks
-from nmt.search.engine import NO_MEMORY, NO_NUMBER
+from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
 from nmt.search.forced import BATCH_TOKENS, Pair, forced
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
@@ -171,10 +171,10 @@ class Scorer:
         self, text: str, ids: Sequence[int], log_probs: list[float] | None
     ) -> Translation:
         if log_probs is None:
-            return _failed(text, NO_MEMORY)
+            return _failed(text, OUT_OF_MEMORY)
         log_prob = sum(log_probs)
         if not math.isfinite(log_prob):
-            return _failed(text, NO_NUMBER)
+            return _failed(text, NOT_A_NUMBER)
         return Translation(
             text,
             log_prob / self._options.penalty(len(log_probs)),

@@ -23,10 +23,10 @@ from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
 from nmt.search.beam_search import decode
-from nmt.search.engine import Engine, Hypothesis, Source, room
+from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
-from nmt.search.shortlist import Chosen, Shortlist
+from nmt.search.shortlist import BatchShortlist, Shortlist
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class TorchEngine(Engine):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """See `Engine`; `on_step` is called before each step of the decoder."""
         groups = self._groups(sources, order, budget)
-        yield from decode(self.model, groups, self.options, room=budget, on_step=on_step)
+        yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
 
     def _groups(
         self, sources: Sequence[Source], order: Sequence[int], budget: int
@@ -171,16 +171,16 @@ class TorchEngine(Engine):
         """Yield sources of similar length, encoded, each time half of the budget or one."""
         start = 0
         while start < len(order):
-            longest = room(sources[order[start]])
+            longest = source_cost(sources[order[start]])
             numbers = order[start : start + max(1, budget // 2 // longest)]
             start += len(numbers)
             group = [sources[number] for number in numbers]
             packed = pack_sources([source.ids for source in group])
             state = self.model.begin(packed.to(self.device))
-            yield Group(numbers, group, state, room=longest, chosen=self._listed(group))
+            yield Group(numbers, group, state, cost=longest, shortlist=self._batch_shortlist(group))
 
-    def _listed(self, sources: Sequence[Source]) -> Chosen | None:
+    def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:
         if self.shortlist is None:
             return None
         lists = [self.shortlist.of(source) for source in sources]
-        return Chosen(lists, self.model, self.options.barred_ids, self.device)
+        return BatchShortlist(lists, self.model, self.options.barred_ids, self.device)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
-from nmt.search.engine import Engine, Found, Hypothesis, Source
+from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, Floats
 from nmt.translate.attention_picture import draw_attention
@@ -253,7 +253,7 @@ class Translator:
         return [self._joined([next(parts) for _ in line], line) for line in pieces]
 
     def _parts(
-        self, sources: Sequence[Source], found: Sequence[Found]
+        self, sources: Sequence[Source], found: Sequence[SearchResult]
     ) -> Iterator[list[_Part] | str]:
         """Yield for each source its hypotheses as text, best first, or why there are none."""
         pairs = [

@@ -116,7 +116,7 @@ def test_a_shortlist_replaces_nothing_but_a_shortlist(nmt: Nmt, tmp_path: Path) 
     for _ in range(2):
         assert nmt("export", "shortlist", data, out).status == 0
     for other, message in (
-        (data / "vocab.model", "exists and is no shortlist"),
+        (data / "vocab.model", "exists and is not a shortlist"),
         (data, "is a folder; name a file"),
     ):
         answer = nmt("export", "shortlist", data, other)

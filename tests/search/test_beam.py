@@ -207,7 +207,7 @@ def test_barred_tokens_never_appear_and_lend_their_probability_to_none() -> None
     ]
 
 
-def test_an_alive_hypothesis_that_could_still_win_is_waited_for() -> None:
+def test_an_active_hypothesis_that_could_still_win_is_waited_for() -> None:
     table = written(
         {
             (): {EOS: 0.5, A: 0.5},
@@ -291,7 +291,7 @@ def test_finished_sentences_leave_the_batch() -> None:
     for width in (1, 2):
         options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
         state = TableState([ends_after(words) for words in lengths])
-        group = Group(range(4), sources([9] * 4), state, room=1)
+        group = Group(range(4), sources([9] * 4), state, cost=1)
         found = in_order(decode(TABLES, iter([group]), options))
         assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
         # All four at first, by one hypothesis each; two after their first eos; one at the end.
@@ -311,12 +311,12 @@ def test_new_sentences_take_the_place_of_finished_ones() -> None:
     def groups() -> Iterator[Group]:
         for number, state in enumerate(states):
             joined.append(len(states[0].rows_of_steps))
-            yield Group([2 * number, 2 * number + 1], sources([9, 9]), state, room=10)
+            yield Group([2 * number, 2 * number + 1], sources([9, 9]), state, cost=10)
 
     options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
-    found = dict(decode(TABLES, groups(), options, room=40))
+    found = dict(decode(TABLES, groups(), options, budget=40))
     assert [len(found[number][0].ids) for number in range(8)] == lengths
-    # Two groups fill the room. After two steps one sentence is left of them, so that the third
+    # Two groups fill the budget. After two steps one sentence is left of them, so that the third
     # group joins; two steps later its short sentence is done, and the fourth joins.
     assert joined == [0, 0, 2, 4]
 
@@ -381,12 +381,12 @@ def translate(
                 numbers,
                 [Source(tuple(SOURCES[number])) for number in numbers],
                 model.begin(pack_sources([SOURCES[number] for number in numbers])),
-                room=1,
+                cost=1,
             )
             for numbers in ([0, 1], [2])
         )
         options = replace(options, max_tokens=limit)
-        return in_order(decode(model, groups, options, room=2))
+        return in_order(decode(model, groups, options, budget=2))
 
 
 def test_beam_size_one_is_greedy_search_on_a_model(model: TranslationModel) -> None:
@@ -425,9 +425,9 @@ def test_a_model_s_beam_is_that_of_its_table(model: TranslationModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_best": 5, "beam_size": 4}, "n-best is 5; it must lie between 1 and the beam size 4"),
+        ({"n_best": 5, "beam_size": 4}, "n-best is 5; it must be between 1 and the beam size 4"),
         ({"n_best": 0}, "n-best is 0"),
-        ({"beam_size": 0}, "beam size is 0; it must lie between 1 and 1000"),
+        ({"beam_size": 0}, "beam size is 0; it must be between 1 and 1000"),
         ({"length_penalty": -0.1}, "length penalty is -0.1"),
         ({"length_penalty": math.nan}, "length penalty is nan"),
         ({"length_penalty": math.inf}, "length penalty is inf"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from nmt.search.engine import Engine, Hypothesis, Source, room
+from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
 
 SOURCES = [Source((7,) * length) for length in (3, 9, 1, 5, 7, 2)]
@@ -18,7 +18,7 @@ class Remembering(Engine):
     def __init__(self, batch_tokens: int, memory: int) -> None:
         super().__init__(SearchOptions(), batch_tokens)
         self.memory = memory
-        self.asked: list[tuple[list[int], int]] = []
+        self.calls: list[tuple[list[int], int]] = []
 
     def find(
         self,
@@ -27,11 +27,11 @@ class Remembering(Engine):
         budget: int,
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        self.asked.append((list(order), budget))
+        self.calls.append((list(order), budget))
         at_work = 0
         for number in order:
-            at_work = max(at_work, budget, room(sources[number]))
-            if at_work > self.memory and room(sources[number]) > 4:
+            at_work = max(at_work, budget, source_cost(sources[number]))
+            if at_work > self.memory and source_cost(sources[number]) > 4:
                 raise MemoryError
             if on_step is not None:
                 on_step()
@@ -47,17 +47,17 @@ def test_results_are_in_order_and_the_longest_are_looked_for_first() -> None:
     engine, done = Remembering(100, 1_000), list[int]()
     found = engine.search(SOURCES, on_progress=done.append)
     assert lengths(found) == [3, 9, "the model's output is not a number", 5, 7, 2]
-    assert engine.asked == [([1, 4, 3, 0, 5, 2], 100)]
+    assert engine.calls == [([1, 4, 3, 0, 5, 2], 100)]
     assert sum(done) == len(SOURCES)
 
 
 def test_without_memory_the_budget_is_halved_and_stays_so() -> None:
     engine = Remembering(100, 30)
     assert lengths(engine.search(SOURCES))[1] == 9
-    assert [budget for _, budget in engine.asked] == [100, 50, 25]
+    assert [budget for _, budget in engine.calls] == [100, 50, 25]
     assert engine.batch_tokens == 25
     engine.search(SOURCES)
-    assert engine.asked[-1][1] == 25
+    assert engine.calls[-1][1] == 25
 
 
 def test_what_has_been_found_is_not_looked_for_again() -> None:
@@ -71,13 +71,13 @@ def test_what_has_been_found_is_not_looked_for_again() -> None:
             raise MemoryError
 
     assert lengths(engine.search(SOURCES, on_step=fail_at_the_third))[1] == 9
-    assert engine.asked == [([1, 4, 3, 0, 5, 2], 16), ([3, 0, 5, 2], 8)]
+    assert engine.calls == [([1, 4, 3, 0, 5, 2], 16), ([3, 0, 5, 2], 8)]
 
 
 def test_a_source_that_has_no_memory_by_itself_fails_alone() -> None:
     engine, done = Remembering(16, 9), list[int]()
     found = engine.search(SOURCES, on_progress=done.append)
-    assert lengths(found)[1] == "not enough memory for it alone"
+    assert lengths(found)[1] == "not enough memory for this line by itself"
     assert lengths(found)[3:] == [5, 7, 2]
     assert sum(done) == len(SOURCES)
     assert engine.batch_tokens == 8  # which was too much for the one that failed, and is not now

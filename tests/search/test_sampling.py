@@ -18,10 +18,10 @@ from nmt.search.beam_search import decode
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.hypotheses import Group
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.sampling import drawn
-from nmt.search.top_k import Question
+from nmt.search.sampling import draw_tokens
+from nmt.search.top_k import StepQuery
 
-LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is likeliest
+LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is the top one
 ALLOWED = [EOS, A, B, C]
 
 
@@ -37,17 +37,17 @@ def options(sampling: Sampling, **others: int) -> SearchOptions:
 def sampled(
     tables: Sequence[NextLogits], sources: Sequence[Source], wanted: SearchOptions
 ) -> list[list[Hypothesis]]:
-    group = Group(range(len(tables)), sources, TableState(tables), room=1)
+    group = Group(range(len(tables)), sources, TableState(tables), cost=1)
     return in_order(decode(TABLES, iter([group]), wanted))
 
 
 def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
     """Return how often each token is drawn by equidistant numbers, which stand for random ones."""
-    question = Question(
+    query = StepQuery(
         np.full(draws, EOS), np.ones(draws, np.bool_), (np.arange(draws) + 0.5) / draws
     )
-    found = drawn(
-        [torch.tensor([LOGITS]).expand(draws, -1)], question, sampling=sampling, barred_ids=SPECIAL
+    found = draw_tokens(
+        [torch.tensor([LOGITS]).expand(draws, -1)], query, sampling=sampling, barred_ids=SPECIAL
     )
     return np.bincount(found.tokens[:, 0], minlength=len(LOGITS)) / draws
 
@@ -67,7 +67,7 @@ def test_logits_are_divided_by_the_temperature(temperature: float) -> None:
 
 
 @pytest.mark.parametrize(("top_k", "left"), [(1, [A]), (2, [A, EOS]), (3, [A, EOS, B])])
-def test_only_the_k_likeliest_are_drawn(top_k: int, left: list[int]) -> None:
+def test_only_the_top_k_are_drawn(top_k: int, left: list[int]) -> None:
     weights = np.exp([LOGITS[token] for token in left])
     found = frequencies(Sampling(top_k=top_k))
     assert found[left] == pytest.approx(weights / weights.sum(), abs=1e-3)
@@ -85,7 +85,7 @@ def test_only_the_fewest_that_reach_p_together_are_drawn(top_p: float, left: lis
     assert np.count_nonzero(found) == len(left)
 
 
-def test_p_is_of_the_probability_among_the_k_likeliest() -> None:
+def test_p_is_of_the_probability_among_the_top_k() -> None:
     # Of two, 0.73 and 0.27.
     assert np.count_nonzero(frequencies(Sampling(top_k=2, top_p=0.72))) == 1
     assert np.count_nonzero(frequencies(Sampling(top_k=2, top_p=0.74))) == 2
@@ -108,7 +108,7 @@ def test_whole_translations_are_drawn_by_their_probability() -> None:
 def _chance(table: NextLogits, ids: tuple[int, ...], limit: int) -> float:
     chance = 1.0
     for length, token in enumerate((*ids, EOS)):
-        if length < limit:  # there, eos is demanded
+        if length < limit:  # there, eos is forced
             weights = np.exp(table(ids[:length]))
             chance *= weights[token] / weights[ALLOWED].sum()
     return float(chance)
@@ -201,15 +201,15 @@ def test_the_first_samples_of_many_are_those_of_few() -> None:
     assert one < five
 
 
-def test_at_the_lowest_temperature_the_likeliest_is_drawn() -> None:
+def test_at_the_lowest_temperature_the_top_token_is_drawn() -> None:
     assert frequencies(Sampling(temperature=0.001))[A] == 1.0
 
 
 def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
-    question = Question(np.full(2, EOS), np.array([True, False]), np.zeros(2))
+    query = StepQuery(np.full(2, EOS), np.array([True, False]), np.zeros(2))
     everything = [token for token in range(len(LOGITS)) if token != EOS]
-    found = drawn(
-        [torch.tensor([LOGITS, LOGITS])], question, sampling=Sampling(), barred_ids=everything
+    found = draw_tokens(
+        [torch.tensor([LOGITS, LOGITS])], query, sampling=Sampling(), barred_ids=everything
     )
     assert found.tokens[0, 0] == EOS
     assert np.isnan(found.log_probs[:, 0]).tolist() == [False, True]
@@ -219,13 +219,13 @@ def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
 def test_few_candidates_stand_for_all(top_p: float) -> None:
     # Of 2,000 tokens, so flat that hundreds have that probability together, or so steep that few.
     random = torch.Generator().manual_seed(1)
-    question = Question(np.full(40, EOS), np.ones(40, np.bool_), np.linspace(0, 0.999, 40))
+    query = StepQuery(np.full(40, EOS), np.ones(40, np.bool_), np.linspace(0, 0.999, 40))
     for scale in (0.1, 3.0):
         logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
-        found = drawn([logits], question, sampling=Sampling(top_p=top_p), barred_ids=())
+        found = draw_tokens([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
         probs, order = logits[0].double().softmax(0).sort(descending=True)
         kept = int((probs.cumsum(0) < top_p).sum()) + 1
         sums = probs[:kept].cumsum(0)
-        for chance, token in zip(question.chances, found.tokens[:, 0], strict=True):
+        for chance, token in zip(query.uniforms, found.tokens[:, 0], strict=True):
             place = int((sums <= chance * sums[-1]).sum())
             assert token == order[place]

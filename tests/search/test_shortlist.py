@@ -17,7 +17,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
 from nmt.models.kernels.packed_weights import pack
 from nmt.models.model_file import ModelCard, load_model
-from nmt.search.engine import Found, Source
+from nmt.search.engine import SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.shortlist import Shortlist
 from nmt.translate.torch_engine import TorchEngine
@@ -44,12 +44,12 @@ def search(
     shortlist: Shortlist | None = None,
     options: SearchOptions = OPTIONS,
     batch_tokens: int = 64,
-) -> list[Found]:
+) -> list[SearchResult]:
     engine = TorchEngine(model, options, device=CPU, batch_tokens=batch_tokens, shortlist=shortlist)
     return engine.search(sources)
 
 
-def assert_same(found: Sequence[Found], expected: Sequence[Found]) -> None:
+def assert_same(found: Sequence[SearchResult], expected: Sequence[SearchResult]) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert not isinstance(ours, str)
         assert not isinstance(theirs, str)
@@ -164,7 +164,7 @@ def test_a_file_for_other_vocabularies_is_refused(
 ) -> None:
     other = learn_vocabulary(["ein Baum und ein Haus"], vocab_size=275)
     shortlist.write(tmp_path / "list", vocabulary, vocabulary)
-    with pytest.raises(DataError, match="list: is for other vocabularies than the model's"):
+    with pytest.raises(DataError, match="list: made for other vocabularies than the model's"):
         Shortlist.open(tmp_path / "list", vocabulary, other)
 
 

@@ -1,4 +1,4 @@
-"""The likeliest tokens are those that sorting everything finds."""
+"""The top-k tokens are those that sorting everything finds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.top_k import Question, likeliest, top_k
+from nmt.search.top_k import StepQuery, top_k, top_tokens
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
@@ -29,15 +29,15 @@ def test_the_largest_are_those_of_a_stable_sort(size: int, count: int, distinct:
     assert torch.equal(indices, order[:, :count])
 
 
-def question(rows: int, asked: int = EOS_ID, no_end: Sequence[int] = ()) -> Question:
+def query(rows: int, token: int = EOS_ID, no_end: Sequence[int] = ()) -> StepQuery:
     may_end = np.ones(rows, np.bool_)
     may_end[list(no_end)] = False
-    return Question(np.full(rows, asked), may_end, np.zeros(rows))
+    return StepQuery(np.full(rows, token), may_end, np.zeros(rows))
 
 
 def test_log_probabilities_are_those_of_softmax_and_barred_tokens_are_left_out() -> None:
     logits = torch.randn(700, 1_000, generator=torch.Generator().manual_seed(1))
-    found = likeliest([logits], question(700), count=5, barred_ids=(7, EOS_ID))
+    found = top_tokens([logits], query(700), count=5, barred_ids=(7, EOS_ID))
     log_probs = logits.double().log_softmax(dim=1).numpy()
     log_probs[:, [7, EOS_ID]] = -math.inf
     order = np.argsort(-log_probs, axis=1, kind="stable")[:, :5]
@@ -51,16 +51,16 @@ def test_what_is_asked_for_is_told_even_if_it_is_barred() -> None:
     logits = torch.randn(700, 1_000, generator=torch.Generator().manual_seed(1))
     expected = logits.double().log_softmax(dim=1)
     for token in (EOS_ID, 7, 500):
-        found = likeliest([logits], question(700, token), count=5, barred_ids=(7, EOS_ID))
+        found = top_tokens([logits], query(700, token), count=5, barred_ids=(7, EOS_ID))
         np.testing.assert_allclose(
-            found.asked_log_probs, expected[:, token].numpy(), rtol=0, atol=1e-5
+            found.scored_log_probs, expected[:, token].numpy(), rtol=0, atol=1e-5
         )
 
 
 def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
     logits = torch.zeros(4, 10)
     logits[:, EOS_ID] = 5.0
-    found = likeliest([logits], question(4, no_end=[1, 2]), count=1, barred_ids=())
+    found = top_tokens([logits], query(4, no_end=[1, 2]), count=1, barred_ids=())
     assert (found.tokens[:, 0] == EOS_ID).tolist() == [True, False, False, True]
     # Its probability is lent to no other token.
     expected = logits[0].log_softmax(dim=0)
@@ -73,7 +73,7 @@ def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
 def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, count: int) -> None:
     logits = torch.zeros(3, 1_000)
     logits[1, token] = bad
-    found = likeliest([logits], question(3), count=count, barred_ids=(0,))
+    found = top_tokens([logits], query(3), count=count, barred_ids=(0,))
     assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
     assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
 
@@ -81,7 +81,7 @@ def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, coun
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_log_probabilities_of_half_precision_are_computed_in_fp32(dtype: torch.dtype) -> None:
     logits = torch.randn(50, 500, generator=torch.Generator().manual_seed(1)).to(dtype)
-    found = likeliest([logits[:20], logits[20:]], question(50), count=3, barred_ids=())
+    found = top_tokens([logits[:20], logits[20:]], query(50), count=3, barred_ids=())
     expected = logits.float().log_softmax(dim=1).sort(dim=1, descending=True, stable=True)
     np.testing.assert_array_equal(found.tokens, expected.indices[:, :3])
     np.testing.assert_allclose(found.log_probs, expected.values[:, :3], atol=1e-6)

@@ -186,7 +186,7 @@ import os, signal, sys
 from nmt.cli import main
 from nmt.search import beam_search as decode
 
-left, best_extensions = int(sys.argv.pop(1)), decode.likeliest
+left, best_extensions = int(sys.argv.pop(1)), decode.top_tokens
 
 def signal_and_go_on(*arguments, **options):
     global left
@@ -196,7 +196,7 @@ def signal_and_go_on(*arguments, **options):
     assert left >= 0, "searches on"
     return best_extensions(*arguments, **options)
 
-decode.likeliest = signal_and_go_on
+decode.top_tokens = signal_and_go_on
 main()
 """
 

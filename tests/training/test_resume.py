@@ -135,7 +135,7 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(validation, "smoothed_cross_entropy"), (decode, "likeliest")],
+    [(validation, "smoothed_cross_entropy"), (decode, "top_tokens")],
     ids=["a batch of losses", "a step of beam search"],
 )
 def test_a_stop_in_validation_is_answered_at_once(

@@ -142,7 +142,7 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
 
 @pytest.mark.parametrize(
     ("module", "function", "update"),
-    [(Optimizer, "step", 1), (decode, "likeliest", 7)],
+    [(Optimizer, "step", 1), (decode, "top_tokens", 7)],
     ids=["between updates", "in beam search"],
 )
 def test_a_run_stops_at_its_time_limit_and_goes_on_bit_for_bit(

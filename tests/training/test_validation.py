@@ -185,7 +185,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
         sizes.append(room)
         if room > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return decode(*arguments, room=room, **options)
+        return decode(*arguments, budget=room, **options)
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)

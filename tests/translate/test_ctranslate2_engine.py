@@ -285,7 +285,7 @@ def test_without_memory_batches_are_halved(exported: Path, sources: list[Source]
     assert max(counting.batches) > 2
     assert counting.batches[-1] <= 2
     engine, _ = counted(exported, workers=2, most=0)
-    assert set(engine.search(sources[:3])) == {"not enough memory for it alone"}
+    assert set(engine.search(sources[:3])) == {"not enough memory for this line by itself"}
 
 
 def ids(best: list[Hypothesis] | str) -> tuple[int, ...]:

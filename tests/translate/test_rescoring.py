@@ -228,7 +228,7 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
         errors.append(found.error)
         if not found.error:
             assert found.score == pytest.approx(whole.score, abs=1e-5)
-    assert errors == ["", "", "not enough memory for it alone", "", ""]
+    assert errors == ["", "", "not enough memory for this line by itself", "", ""]
 
 
 def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -> None:

@@ -1,4 +1,4 @@
-"""Prefixes and lengths that are demanded, against all translations that there are."""
+"""Constraints on prefixes and lengths, against all translations that there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tables import EOS, SPECIAL, TABLES, VOCAB, A, B, C, in_order, random_table,
 from nmt.errors import UsageError
 from nmt.search.beam_search import decode
 from nmt.search.engine import Ids, Source
-from nmt.search.hypotheses import FREE, Demands, Group
+from nmt.search.hypotheses import FREE, Constraints, Group
 from nmt.search.options import SearchOptions
 
 LIMIT = 3
@@ -19,9 +19,9 @@ PREFIXES: list[Ids] = [(), (A,), (B, C), (C, C, A)]
 
 def test_what_is_from_within_a_very_long_word_has_few_tokens_more() -> None:
     of_text, in_word = Source((A,) * 64), Source((A,) * 64, is_in_word=True)
-    assert Demands([of_text, in_word], SearchOptions()).longest.tolist() == [114, 74]
+    assert Constraints([of_text, in_word], SearchOptions()).longest.tolist() == [114, 74]
     few = SearchOptions(max_extra_tokens=3)
-    assert Demands([of_text, in_word], few).longest.tolist() == [67, 67]
+    assert Constraints([of_text, in_word], few).longest.tolist() == [67, 67]
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -39,7 +39,7 @@ def test_a_wide_beam_finds_the_best_translations_that_begin_with_the_prefix(
         max_extra_tokens=0,
     )
     source = Source((A,) * LIMIT, prefix)
-    group = Group([0], [source], TableState([table]), room=1)
+    group = Group([0], [source], TableState([table]), cost=1)
     (found,) = in_order(decode(TABLES, iter([group]), options))
     expected = sorted(
         ((log_prob, ids) for ids, log_prob in everything if ids[: len(prefix)] == prefix),
@@ -53,7 +53,7 @@ def test_a_wide_beam_finds_the_best_translations_that_begin_with_the_prefix(
 def test_a_prefix_may_hold_what_is_barred_and_be_longer_than_the_limit() -> None:
     unknown = SPECIAL[1]
     prefix = (unknown, A, B, C, A)
-    group = Group([0], [Source((A,), prefix)], TableState([random_table(1)]), room=1)
+    group = Group([0], [Source((A,), prefix)], TableState([random_table(1)]), cost=1)
     options = SearchOptions(barred_ids=SPECIAL, max_extra_tokens=0)
     (found,) = in_order(decode(TABLES, iter([group]), options))
     assert found[0].ids == prefix
@@ -61,7 +61,7 @@ def test_a_prefix_may_hold_what_is_barred_and_be_longer_than_the_limit() -> None
 
 def test_a_prefix_is_gone_through_in_one_row() -> None:
     state = TableState([random_table(1), random_table(2)])
-    group = Group([0, 1], [Source((A,) * 9, (A, B, A))] * 2, state, room=1)
+    group = Group([0, 1], [Source((A,) * 9, (A, B, A))] * 2, state, cost=1)
     list(decode(TABLES, iter([group]), SearchOptions(beam_size=3, barred_ids=SPECIAL)))
     assert state.rows_of_steps[:5] == [2, 2, 2, 2, 6]
 
@@ -71,10 +71,10 @@ def test_sentences_with_and_without_prefixes_go_together() -> None:
     options = SearchOptions(beam_size=2, barred_ids=SPECIAL, max_extra_tokens=0)
     prepared = [Source((A,) * 4, prefix) for prefix in PREFIXES]
     together = decode(
-        TABLES, iter([Group(range(4), prepared, TableState(tables), room=1)]), options
+        TABLES, iter([Group(range(4), prepared, TableState(tables), cost=1)]), options
     )
     alone = [
-        next(decode(TABLES, iter([Group([0], [source], TableState([table]), room=1)]), options))[1]
+        next(decode(TABLES, iter([Group([0], [source], TableState([table]), cost=1)]), options))[1]
         for source, table in zip(prepared, tables, strict=True)
     ]
     assert in_order(together) == alone
@@ -110,10 +110,10 @@ def test_the_fewest_tokens_go_before_what_the_source_s_length_allows() -> None:
     assert len(found[0].ids) == 4
 
 
-def test_what_is_demanded_of_each_sentence_by_length() -> None:
+def test_constraints_of_each_sentence_by_length() -> None:
     options = SearchOptions(max_extra_tokens=1, min_tokens=2)
-    demands = Demands([*sources([0, 2]), Source((A, A), (C, B))], options)
-    tokens = np.stack([demands.token(length) for length in range(5)])
+    constraints = Constraints([*sources([0, 2]), Source((A, A), (C, B))], options)
+    tokens = np.stack([constraints.token(length) for length in range(5)])
     assert tokens.tolist() == [
         [FREE, FREE, C],
         [FREE, FREE, B],
@@ -121,9 +121,9 @@ def test_what_is_demanded_of_each_sentence_by_length() -> None:
         [EOS, EOS, EOS],
         [EOS, EOS, EOS],
     ]
-    assert [demands.may_end(length) for length in range(4)] == [False, False, True, True]
-    demands.select(np.array([2, 0]))
-    assert demands.token(0).tolist() == [C, FREE]
+    assert [constraints.may_end(length) for length in range(4)] == [False, False, True, True]
+    constraints.select(np.array([2, 0]))
+    assert constraints.token(0).tolist() == [C, FREE]
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(-1, None), (3, 2)])
@@ -143,8 +143,8 @@ def test_what_follows_no_hypothesis_is_of_no_concern() -> None:
     tables = [nowhere_but_in_the_prefix, random_table(2)]
     prepared = [Source((A,) * 4, (C, B)), Source((A,) * 4)]
     options = SearchOptions(beam_size=3, barred_ids=SPECIAL, max_extra_tokens=0)
-    groups = iter([Group(range(2), prepared, TableState(tables), room=1)])
+    groups = iter([Group(range(2), prepared, TableState(tables), cost=1)])
     found, _ = in_order(decode(TABLES, groups, options))
-    alone = Group([0], prepared[:1], TableState(tables[:1]), room=1)
+    alone = Group([0], prepared[:1], TableState(tables[:1]), cost=1)
     assert found == next(decode(TABLES, iter([alone]), options))[1]
     assert found[0].ids[:2] == (C, B)
