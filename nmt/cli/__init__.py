@@ -25,7 +25,7 @@ from nmt.cli.command import begin, exit_status
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 from nmt.files import naming
 
-_ANSWER_ON_STDOUT = ("score", "models", "data")
+_ANSWER_ON_STDOUT = ("score", "rescore", "models", "data")
 
 # What help calls the values of options that have no name of their own.
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
@@ -90,7 +90,10 @@ def _reflow(docstring: str | None) -> str:
     return joined.replace("[", "\\[")  # which is no markup
 
 
-COMMANDS = ("prepare", "train", "average", "translate", "score", "export", "models", "data")
+COMMANDS = (
+    *("prepare", "train", "average", "translate", "score", "rescore"),
+    *("export", "models", "data"),
+)
 
 
 def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
@@ -175,7 +178,9 @@ def _run() -> int:
 
 
 def _hint(message: str) -> str:
-    """Return what to write for 32k, if that is the value that was refused."""
+    """Return what to write for 32k, or instead of `nmt score --model`, if that was refused."""
+    if sys.argv[1:2] == ["score"] and re.match(r"No such option: --(model|rerank)\b", message):
+        return "; models score by `nmt rescore`"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     found = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", " ".join(sys.argv))
     return f"; write {found[1]}000" if found else ""

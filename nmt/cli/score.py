@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt import console
-from nmt.cli import likelihood_options
 from nmt.cli.options import Quiet
 from nmt.errors import UsageError
 
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 EXAMPLE = (
     "nmt score test.de output.de --metric bleu --metric chrf++\n\n"
     "nmt score test.de new.de --baseline old.de --confidence 95\n\n"
-    "nmt score newstest2014-deen-ref.de.sgm output.de --card\n\n"
-    f"{likelihood_options.EXAMPLE}"
+    "nmt score newstest2014-deen-ref.de.sgm output.de --card"
 )
 
 _DEFAULT_METRICS = ("bleu", "chrf", "ter")
@@ -65,8 +62,7 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What was translated: lines of HYPOTHESIS that were not are warned about. --model "
-            "needs it.",
+            help="What was translated: lines of HYPOTHESIS that were not are warned about.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -166,8 +162,7 @@ def score(
         bool,
         typer.Option(
             "--sentences",
-            help="Print the figures of each line instead; with --json, as well. With --model "
-            "`SCORE<TAB>TEXT` for each line of REFERENCE, as `nmt translate --scores` does.",
+            help="Print the figures of each line instead; with --json, as well.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -179,14 +174,6 @@ def score(
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
-    model: likelihood_options.Models = None,
-    tokens: likelihood_options.Tokens = False,
-    rerank: likelihood_options.Rerank = False,
-    weight: likelihood_options.Weight = None,
-    length_penalty: likelihood_options.LengthPenalty = None,
-    length_penalty_form: likelihood_options.LengthPenaltyForm = None,
-    device: likelihood_options.Device = None,
-    precision: likelihood_options.Precision = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare a translation with its reference, line by line: BLEU, chrF, chrF++, TER.
@@ -196,63 +183,14 @@ def score(
 
     Figures can be compared where their signatures are equal: report both.
     Whatever makes them compare with no others, such as subword marks left in, is warned about.
-
-    With --model, also how likely a model finds the texts: perplexity, that is exp of the mean
-    negative log-probability of a subword, end of sentence counted; lower is better. Without
-    HYPOTHESIS, of REFERENCE alone.
     """
-    from nmt.cli import likelihood
     from nmt.cli import score_report as report
     from nmt.data.corpus import Encoding
     from nmt.scoring import metrics
     from nmt.scoring.figures import figure
-    from nmt.scoring.inputs import (
-        check_plain,
-        check_segments,
-        name_of,
-        read_stdin,
-        read_text,
-        stream_together,
-    )
+    from nmt.scoring.inputs import check_plain, check_segments, read_stdin, read_text
     from nmt.scoring.pitfalls import pitfalls
 
-    by_model = likelihood.ByModel.of(
-        model,
-        source,
-        forms={"sentences": sentences, "tokens": tokens, "rerank": rerank},
-        weight=weight,
-        length_penalty=length_penalty,
-        length_penalty_form=length_penalty_form,
-        device=device,
-        precision=precision,
-        encoding=encoding,
-    )
-    if by_model is not None and (by_model.form or hypothesis is None):
-        of_hypothesis = {
-            "HYPOTHESIS": hypothesis,
-            "--reference": more_references,
-            "--metric": metric,
-            "--tokenize": tokenize,
-            "--lowercase": lowercase or None,
-            "--baseline": baseline,
-            "--card": card or None,
-            "--tgt": tgt,
-            "--confidence": confidence,
-            "--samples": samples,
-            "--trials": trials,
-            "--seed": seed,
-        }
-        likelihood.refuse_beside(by_model.form, of_hypothesis, as_json=as_json)
-        if by_model.form:
-            by_model.print_lines(reference)
-            return
-        sources, lines = stream_together((by_model.source, reference), by_model.encoding)
-        figures = by_model.perplexities({"reference": (name_of(reference), lines)}, [sources])
-        if as_json:
-            report.print_json(figures, [], 0.0)
-        else:
-            report.print_figures(figures, 0.0)
-        return
     names = metric or list(_DEFAULT_METRICS)
     metrics.check_metrics(names)
     if tokenize is not None:
@@ -312,14 +250,6 @@ def score(
         )
         for key, measure in measures.items()
     }
-    if by_model is not None and original is not None:
-        figures |= by_model.perplexities(
-            {
-                "reference": (references[0].name, references[0].lines),
-                "hypothesis": (output.name, output.lines),
-            },
-            repeat(original.lines),
-        )
     baselines = [text.name for text in outputs[1:]]
     if as_json:
         report.print_json(figures, baselines, level)

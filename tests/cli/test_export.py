@@ -54,7 +54,7 @@ def test_an_export_translates_as_its_model_does(
         assert (refused.status, refused.stdout) == (2, "")
         assert message in refused.stderr
     # Other commands need the weights.
-    refused = nmt("score", text, "--source", text, "--model", tmp_path / "fast")
+    refused = nmt("rescore", tmp_path / "fast", text, "--source", text)
     assert (refused.status, refused.stdout) == (1, "")
     assert "fast: is a CTranslate2 export; give the model file" in refused.stderr
 

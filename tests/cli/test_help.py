@@ -161,6 +161,7 @@ def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> 
             ("train", "x", "--out", "y", "--model", "transformer_tiny", "--device", "gpu"),
             "cuda",
         ),
+        (("score", "ref", "out", "--model", "run"), "models score by `nmt rescore` (see"),
     ],
 )
 def test_what_people_write_is_understood(

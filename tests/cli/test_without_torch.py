@@ -72,6 +72,7 @@ def test_what_needs_no_torch_loads_none(
         (("average", run, "--last", "2", "--out", run / "out"), 2, "run: not a run folder"),
         (("models",), 0, ""),
         (("score", text, text), 0, ""),
+        (("rescore", model_file, text, "--source", text, "--device", "gpu"), 2, "unknown device"),
         (("data", run), 1, "run: this is no data folder"),
     ]
     if find_spec("ctranslate2") is not None:

@@ -68,6 +68,8 @@ CASES = [
     ("prepare round --src en --tgt de --train train --valid valid", 1, f"round: {LOOP}"),
     ("score round valid.de", 1, f"round: {LOOP}"),
     ("score valid.de round", 1, f"round: {LOOP}"),
+    ("rescore round valid.de --source valid.en", 1, "round"),
+    ("rescore model valid.de --source round", 1, f"round: {LOOP}"),
     # Pictures, folders and values that contradict each other.
     ("translate model --attention a.png --input valid.en", 2, "a.png: pictures are SVG"),
     ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
@@ -100,6 +102,7 @@ CASES = [
     ("translate model --input valid.en --encoding idna", 2, "--encoding idna: unknown"),
     ("translate model --input valid.en --encoding punycode", 2, "--encoding punycode: unknown"),
     ("data data --batch-tokens 99999999999999999999", 2, "'--batch-tokens'"),
+    ("rescore model valid.de", 2, "Missing option '--source'"),
     ("score valid.de valid.en --metric BLEU", 2, "did you mean 'bleu'?"),
     ("translate model --input valid.en --output /dev/full", 1, "/dev/full: the disk is full"),
     # Names that are too long, and files where folders are expected.

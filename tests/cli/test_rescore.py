@@ -1,4 +1,4 @@
-"""`nmt score --model`: perplexity, lines with their scores, n-best lists in another order."""
+"""`nmt rescore`: perplexity, lines with their scores, n-best lists in another order."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def likelihood(targets: list[str], *models: Path) -> Likelihood:
 
 
 def answer(nmt: Nmt, *words: str | Path) -> str:
-    found = nmt("score", *words)
+    found = nmt("rescore", *words)
     assert (found.status, found.stderr) == (0, "")
     return str(found.stdout)
 
 
 def refusal(nmt: Nmt, status: int, *words: str | Path) -> str:
     """The one line on stderr of a command that fails."""
-    found = nmt("score", *words)
+    found = nmt("rescore", *words)
     assert found.status == status
     (line,) = found.stderr.splitlines()
     assert line.startswith("nmt: error: ")
@@ -82,66 +82,48 @@ def from_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 # ----------------------------------------------------------------------------- perplexity
 
 
-def test_perplexity_of_a_reference_alone(
-    nmt: Nmt, source: Path, target: Path, model_file: Path
-) -> None:
-    results = json.loads(
-        answer(nmt, target, "--source", source, "--model", model_file, "--json", "--device", "cpu")
-    )
-    assert list(results) == ["reference_perplexity"]
-    found, expected = results["reference_perplexity"], likelihood(TARGETS, model_file)
+def test_perplexity_of_a_text(nmt: Nmt, source: Path, target: Path, model_file: Path) -> None:
+    words = (model_file, target, "--source", source, "--device", "cpu")
+    results = json.loads(answer(nmt, *words, "--json"))
+    assert list(results) == ["perplexity"]
+    found, expected = results["perplexity"], likelihood(TARGETS, model_file)
     assert found["score"] == pytest.approx(math.exp(-expected.log_prob / expected.tokens))
     assert found["nll"] == pytest.approx(-expected.log_prob / expected.tokens)
     assert (found["tokens"], found["lines"]) == (expected.tokens, len(TARGETS))
     assert found["signature"].startswith(
         f"model:{model_checksum(model_file)[:12]}|subwords:330|eos:yes|precision:fp32|version:nmt-"
     )
-    table = answer(nmt, target, "--source", source, "--model", model_file).splitlines()
-    assert [row.split("\t")[0] for row in table] == ["metric", "reference perplexity"]
-    assert table[1].split("\t")[1] == f"{found['score']:.2f}"
+    columns, cells = (row.split("\t") for row in answer(nmt, *words).splitlines())
+    assert columns == ["perplexity", "signature", "nll", "log-probability", "tokens", "lines"]
+    assert cells[:3] == [f"{found['score']:.3f}", found["signature"], f"{found['nll']:.3f}"]
 
 
-def test_beside_a_hypothesis_stand_metrics_and_both_perplexities(
-    nmt: Nmt, source: Path, target: Path, tmp_path: Path, model_file: Path
+def test_stdin_is_the_text_that_is_not_named(
+    nmt: Nmt, tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hypothesis = write(tmp_path / "out.de", OTHERS)
-    words = (target, hypothesis, "--metric", "bleu", "--json")
     pipe = tmp_path / "pipe.en"  # which can be read once
     os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes(source.read_bytes()))
-    writer.start()
-    results = json.loads(answer(nmt, *words, "--source", pipe, "--model", model_file))
-    writer.join()
-    assert list(results) == ["bleu", "reference_perplexity", "hypothesis_perplexity"]
-    assert results["bleu"] == json.loads(answer(nmt, *words))["bleu"]
-    for kind, lines in (("reference", TARGETS), ("hypothesis", OTHERS)):
-        expected = likelihood(lines, model_file).perplexity
-        assert results[f"{kind}_perplexity"]["score"] == pytest.approx(expected)
-
-
-def test_a_hypothesis_from_stdin_is_named_by_a_dash(
-    nmt: Nmt, source: Path, target: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from_stdin(monkeypatch, "".join(f"{line}\n" for line in OTHERS))
-    results = json.loads(
-        answer(nmt, target, "-", "--json", "--source", source, "--model", model_file)
-    )
+    sources, others = ("".join(f"{line}\n" for line in lines) for lines in (SOURCES, OTHERS))
     expected = likelihood(OTHERS, model_file).perplexity
-    assert results["hypothesis_perplexity"]["score"] == pytest.approx(expected)
+    for words in ((), ("-",)):
+        writer = threading.Thread(target=lambda: pipe.write_text(sources, encoding="utf-8"))
+        writer.start()
+        from_stdin(monkeypatch, others)
+        results = json.loads(answer(nmt, model_file, *words, "--json", "--source", pipe))
+        writer.join()
+        assert results["perplexity"]["score"] == pytest.approx(expected)
 
 
 def test_several_models_are_an_ensemble(
     nmt: Nmt, source: Path, target: Path, model_file: Path, other_model: Path
 ) -> None:
-    results = json.loads(
-        answer(
-            *(nmt, target, "--source", source, "--json"),
-            *("--model", model_file, "--model", other_model),
-        )
-    )
+    words = (model_file, target, "--source", source, "--json", "--ensemble", other_model)
+    found = json.loads(answer(nmt, *words))["perplexity"]
     expected = likelihood(TARGETS, model_file, other_model).perplexity
-    assert results["reference_perplexity"]["score"] == pytest.approx(expected)
+    assert found["score"] == pytest.approx(expected)
     assert expected != pytest.approx(likelihood(TARGETS, model_file).perplexity)
+    checksums = "+".join(model_checksum(model)[:12] for model in (model_file, other_model))
+    assert found["signature"].startswith(f"model:{checksums}|")
 
 
 # ---------------------------------------------------------------------------------- lines
@@ -157,11 +139,11 @@ def test_lines_are_those_of_the_translator_for_the_same_text(
     forced = ("--prefixes", "--max-tokens", "0", "--quiet", "--workers", "1")
     search = ("translate", model_file, "--input", prefixed, *forced)
     source, target = write(tmp_path / "test.en", SOURCES), write(tmp_path / "test.de", TARGETS)
-    words = (target, "--source", source, "--model", model_file)
+    words = (model_file, target, "--source", source)
     penalty = ("--length-penalty", "1.5", "--length-penalty-form", "power")
 
     expected = [row.split("\t") for row in nmt(*search, "--scores", *penalty).stdout.splitlines()]
-    found = [row.split("\t") for row in answer(nmt, *words, "--sentences", *penalty).splitlines()]
+    found = [row.split("\t") for row in answer(nmt, *words, "--scores", *penalty).splitlines()]
     assert [text for _, text in found] == [text for _, text in expected] == TARGETS
     for (score, _), (other, _) in zip(found, expected, strict=True):
         assert float(score) == pytest.approx(float(other), abs=1e-5)
@@ -185,7 +167,7 @@ def test_text_may_be_compressed_and_in_another_encoding(
     source, target = tmp_path / "test.en.gz", tmp_path / "test.de.gz"
     source.write_bytes(gzip.compress("a café\r\n".encode("iso-8859-1")))
     target.write_bytes(gzip.compress("é".encode("iso-8859-1")))
-    words = (target, "--source", source, "--model", model_file, "--sentences")
+    words = (model_file, target, "--source", source, "--scores")
     assert answer(nmt, *words, "--encoding", "iso-8859-1").endswith("\té\n")
     assert "line 1 is not valid utf-8" in refusal(nmt, 1, *words)
 
@@ -199,7 +181,7 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
     options = ("--n-best", "3", "--max-tokens", "5", "--quiet", "--workers", "1")
     searched = nmt("translate", model_file, "--input", source, *options).stdout
     from_stdin(monkeypatch, searched)
-    reranked = answer(nmt, "-", "--rerank", "--source", source, "--model", other_model)
+    reranked = answer(nmt, other_model, "--n-best", "-", "--source", source)
 
     def parsed(text: str) -> list[tuple[int, str, float]]:
         rows = (row.split(" ||| ") for row in text.splitlines())
@@ -218,7 +200,7 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
     )
 
     from_stdin(monkeypatch, searched)
-    words = ("-", "--rerank", "--source", source, "--model", other_model, "--weight", "0.25")
+    words = (other_model, "--n-best", "-", "--source", source, "--weight", "0.25")
     others = {row[:2]: row[2] for row in after}
     expected = sorted((*row[:2], 0.75 * row[2] + 0.25 * others[row[:2]]) for row in before)
     found = sorted(parsed(answer(nmt, *words)))
@@ -227,7 +209,7 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
 
 
 def test_the_manual_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
-    readme = (Path(__file__).parents[2] / "nmt/scoring/README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "nmt/translate/README.md").read_text(encoding="utf-8")
     functions = re.findall(r"^(?:best|reverse)\(\) \{ .*?; \}$", readme, re.DOTALL | re.MULTILINE)
     assert len(functions) == 2
 
@@ -249,23 +231,20 @@ def test_the_manual_s_awk_takes_each_line_s_best_and_reverses_words() -> None:
 def test_options_that_say_nothing_are_refused(
     nmt: Nmt, source: Path, target: Path, model_file: Path
 ) -> None:
-    model = ("--source", source, "--model", model_file)
+    forced = (model_file, target, "--source", source)
+    n_best = (model_file, "--n-best", target, "--source", source)
     for words, message in (
-        ((target, "--model", model_file), "--model needs --source"),
-        ((target, target, "--tokens"), "--tokens is about what a model says"),
-        ((target, target, "--device", "cpu"), "--device is about what a model says"),
-        ((target, *model, "--tokens", "--rerank"), "--tokens and --rerank"),
-        ((target, *model, "--weight", "0.5"), "--weight is for --rerank"),
-        ((target, *model, "--length-penalty", "1"), "--length-penalty is for scores"),
-        ((target, target, *model, "--sentences"), "leave out HYPOTHESIS"),
-        ((target, *model, "--tokens", "--metric", "bleu"), "leave out --metric"),
-        ((target, *model, "--sentences", "--json"), "--json prints one object"),
-        ((target, *model, "--seed", "1"), "--seed is for a HYPOTHESIS"),
-        (("-", "--source", "-", "--model", model_file), "stdin can be one text alone"),
-        ((target, *model, "--metric", "bleu"), "--metric is for a HYPOTHESIS"),
-        ((target, *model, "--precision", "fp64"), "unknown precision 'fp64'"),
-        ((target, *model, "--device", "abacus"), "unknown device 'abacus'"),
-        ((target, *model, "--sentences", "--length-penalty-form", "wo"), "known: power, wu"),
+        ((*n_best, target), "TARGET and --n-best FILE are both translations"),
+        ((*n_best, "--tokens"), "--n-best and --tokens print different things"),
+        ((*forced, "--scores", "--json"), "--scores and --json print different things"),
+        ((*forced, "--weight", "0.5"), "--weight is for --n-best"),
+        ((*forced, "--length-penalty", "1"), "--length-penalty is for --scores"),
+        ((*forced, "--json", "--length-penalty-form", "wu"), "--length-penalty-form is for"),
+        ((model_file, "-", "--source", "-"), "stdin can be one text alone"),
+        ((model_file, "--source", "-"), "stdin can be one text alone"),
+        ((*forced, "--precision", "fp64"), "unknown precision 'fp64'"),
+        ((*forced, "--device", "abacus"), "unknown device 'abacus'"),
+        ((*forced, "--scores", "--length-penalty-form", "wo"), "known: power, wu"),
     ):
         assert message in refusal(nmt, 2, *words)
 
@@ -274,37 +253,37 @@ def test_unequal_numbers_of_lines_are_refused(
     nmt: Nmt, source: Path, tmp_path: Path, model_file: Path
 ) -> None:
     short = write(tmp_path / "short", TARGETS[:3])
-    words = (short, "--source", source, "--model", model_file)
+    words = (model_file, short, "--source", source)
     assert "short has 3, " in refusal(nmt, 1, *words)
     assert "test.en has 5; line N" in refusal(nmt, 1, *words, "--tokens")
 
 
 def test_a_text_without_text_has_no_perplexity(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
     blank = write(tmp_path / "blank", ["", " "])
-    words = (blank, "--source", blank, "--model", model_file)
+    words = (model_file, blank, "--source", blank)
     assert "has no line with text" in refusal(nmt, 1, *words)
 
 
 def test_a_missing_file_or_model_is_named(
     nmt: Nmt, source: Path, target: Path, model_file: Path
 ) -> None:
-    assert "no.de" in refusal(nmt, 1, "no.de", "--source", source, "--model", model_file)
-    assert "no.en" in refusal(nmt, 1, target, "--source", "no.en", "--model", model_file)
-    assert "no.model" in refusal(nmt, 1, target, "--source", source, "--model", "no.model")
+    assert "no.de" in refusal(nmt, 1, model_file, "no.de", "--source", source)
+    assert "no.en" in refusal(nmt, 1, model_file, target, "--source", "no.en")
+    assert "no.model" in refusal(nmt, 1, "no.model", target, "--source", source)
 
 
 def test_long_lines_are_warned_about_and_endless_ones_fail(
     nmt: Nmt, tmp_path: Path, model_file: Path
 ) -> None:
     long = write(tmp_path / "long", ["a", "the cat and " * 20])
-    words = ("--sentences", "--source", long, "--model", model_file)
-    found = nmt("score", long, *words)
+    words = ("--scores", "--source", long)
+    found = nmt("rescore", model_file, long, *words)
     assert found.status == 0
     (line,) = found.stderr.splitlines()
     assert "1 line of more than 20 tokens, or with such a source, the first is line 2" in line
 
     endless = write(tmp_path / "endless", ["a", "q" * 5_000])
-    found = nmt("score", endless, *words)
+    found = nmt("rescore", model_file, endless, *words)
     assert found.status == 1
     assert [row.split("\t")[1][:3] for row in found.stdout.splitlines()] == ["a", "qqq"]
     assert found.stdout.splitlines()[1].startswith("-inf\t")
