@@ -26,10 +26,9 @@ ROOT = Path(__file__).parents[1]
 WMT14 = ROOT / "examples" / "wmt14"
 sys.path.insert(0, str(WMT14))
 
-import needs  # noqa: E402
 from catalogue import read_catalogue  # noqa: E402
 from extract import count_lines  # noqa: E402
-from make_mirror import make_mirror  # noqa: E402
+from wmt14_mirror import make_mirror  # noqa: E402
 
 MODELS = ("en-de-base", "en-de-big", "en-fr-base", "en-fr-big")
 # Nothing is asked of the machine.
@@ -68,16 +67,22 @@ def command(commands: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("model", "pieces", "updates", "save_every", "checkpoints", "dropout"),
+    ("model", "preset", "pieces", "updates", "save_every", "checkpoints", "dropout"),
     [  # The paper, sections 5.1 to 6.1 and Table 3
-        ("en-de-base", 37_000, 100_000, 1_500, 5, 0.1),
-        ("en-de-big", 37_000, 300_000, 600, 20, 0.3),
-        ("en-fr-base", 32_000, 100_000, 1_500, 5, 0.1),
-        ("en-fr-big", 32_000, 300_000, 600, 20, 0.1),
+        ("en-de-base", "transformer_base", 37_000, 100_000, 1_500, 5, 0.1),
+        ("en-de-big", "transformer_big", 37_000, 300_000, 600, 20, 0.3),
+        ("en-fr-base", "transformer_base", 32_000, 100_000, 1_500, 5, 0.1),
+        ("en-fr-big", "transformer_big_en_fr", 32_000, 300_000, 600, 20, 0.1),
     ],
 )
 def test_a_recipe_asks_for_what_the_paper_says(
-    model: str, pieces: int, updates: int, save_every: int, checkpoints: int, dropout: float
+    model: str,
+    preset: str,
+    pieces: int,
+    updates: int,
+    save_every: int,
+    checkpoints: int,
+    dropout: float,
 ) -> None:
     commands = would_run("score", f"MODEL={model}", *MACHINE)
     prepare = command(commands, "prepare")
@@ -88,11 +93,8 @@ def test_a_recipe_asks_for_what_the_paper_says(
     search = "--beam-size 4 --length-penalty 0.6 --max-extra-tokens 50"
     assert search in command(commands, "translate")
 
-    given = re.search(r"--model (\S+)", train)
-    assert given
-    preset = given[1]
+    assert f"--model {preset} " in train
     architecture = find_preset(preset).architecture
-    assert (preset, model.rpartition("-")[0], pieces) == needs.RECIPES[model]
     recipe = resolve_recipe(preset, architecture, [(preset, preset_values(preset))])
     training = recipe.training
     assert (training.max_updates, training.save_every) == (updates, save_every)
@@ -135,9 +137,52 @@ def test_a_score_has_its_name_when_it_is_complete() -> None:
     assert f" > {score}.partial\nmv {score}.partial {score}\n" in commands
 
 
-def test_the_machine_must_have_a_gpu_for_each_process() -> None:
-    commands = would_run("needs", f"PYTHON={sys.executable}", "PROCESSES=8", "PRECISION=bf16")
-    assert "needs.py en-de-base --work nowhere --gpus 8 --precision bf16" in commands
+def test_a_dry_run_is_of_the_same_training() -> None:
+    train = command(would_run("train", *MACHINE), "train").partition(" ||")[0]
+    assert f"{train.strip()} --dry-run" in would_run("dry-run", *MACHINE)
+
+
+def needs(work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        make("needs", f"WORK={work}", *MACHINE, *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
+        ("DISK=1000000000", "make room"),
+    ],
+)
+def test_what_is_missing_ends_a_recipe_unless_it_is_forced(
+    lacking: str, said: str, tmp_path: Path
+) -> None:
+    enough = ["PROCESSES=0", "DISK=0"]  # GPUs
+    done = needs(tmp_path, *enough)
+    assert done.returncode == 0, done.stderr
+    assert "memory in bf16: weights" in done.stdout
+    assert "en-de-base writes 0 GB; 0 GB are there" in done.stdout
+    done = needs(tmp_path, *enough, lacking)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert needs(tmp_path, *enough, lacking, "FORCE=1").returncode == 0
+
+
+def test_the_disk_is_not_looked_at_when_all_text_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "data-en-de.complete").touch()
+    assert needs(tmp_path, "PROCESSES=0", "DISK=1000000000").returncode == 0
+
+
+def test_an_interpreter_without_nmt_is_named(tmp_path: Path) -> None:
+    python = f"{sys.executable} -IS"  # without site-packages
+    done = needs(tmp_path, f"PYTHON={python}", "DISK=0")
+    assert done.returncode != 0
+    assert "No module named nmt" in done.stderr
 
 
 @pytest.mark.parametrize("wrong", ["WORK=my work", "WORK=", "WORK=work ", "MIRROR=my mirror"])
@@ -168,11 +213,21 @@ def test_an_unknown_model_is_refused_with_those_there_are() -> None:
 
 @pytest.fixture(scope="module")
 def mirror(real_text: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The mirror of a rehearsal, which has a work folder to itself."""
-    real_text("wmt-news")
-    work = tmp_path_factory.mktemp("wmt14")
-    run("rehearsal", "REHEARSE=", f"WORK={work}", *MACHINE)
-    return work / "mirror"
+    folder = tmp_path_factory.mktemp("wmt14") / "mirror"
+    make_mirror(read_catalogue(WMT14 / "wmt14.toml"), real_text("wmt-news").parent, folder)
+    return folder
+
+
+def rehearsal(mirror: Path, work: Path) -> list[str]:
+    """Return what a recipe is given to go through all stages with a tiny model on little text."""
+    tiny = "--batch-tokens 300"
+    for value in ("save_every=2", "validate_every=6", "sample_translations=0", "threads=1"):
+        tiny += f" --set {value}"
+    return [
+        *(f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}", "FORCE=1"),
+        *("PRESET=transformer_tiny", "VOCAB=1000", "UPDATES=6", "AVERAGE=2"),
+        *(f"TRAIN_OPTIONS={tiny}", *MACHINE),
+    ]
 
 
 def times(folder: Path) -> dict[Path, int]:
@@ -201,19 +256,10 @@ def test_a_mirror_is_laid_out_as_the_archives_are(mirror: Path) -> None:
         }
 
 
-def test_a_mirror_made_again_is_the_same(
-    real_text: Callable[[str], Path], mirror: Path, tmp_path: Path
-) -> None:
-    catalogue, data = read_catalogue(WMT14 / "wmt14.toml"), real_text("wmt-news").parent
-    make_mirror(catalogue, data, tmp_path, train_lines=300, news_lines=20)
-    for path in mirror.iterdir():
-        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
-
-
 def test_french_has_two_more_corpora_of_which_one_stays_compressed(
     mirror: Path, tmp_path: Path
 ) -> None:
-    run("extract", "MODEL=en-fr-big", f"MIRROR={mirror}", f"WORK={tmp_path}", *MACHINE)
+    run("extract", "MODEL=en-fr-big", *rehearsal(mirror, tmp_path))
     text = tmp_path / "text-en-fr"
     sides = {path.name for path in text.iterdir() if path.suffix != ".lines"}
     plain = ("europarl-v7", "commoncrawl", "news-commentary-v9", "un")
@@ -245,10 +291,10 @@ def interrupt(*arguments: str, sign: Path) -> None:
 
 
 def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
-    mirror: Path,
+    mirror: Path, tmp_path: Path
 ) -> None:
-    work = mirror.parent / "rehearsal"
-    arguments = ["rehearsal", "REHEARSE=en-de-base", f"WORK={mirror.parent}", *MACHINE]
+    work = tmp_path
+    arguments = ["en-de-base", *rehearsal(mirror, work)]
     model, data = work / "en-de-base", work / "data-en-de"
     interrupt(*arguments, sign=model / "config.toml")
     before = times(work / "downloads") | times(work / "text-en-de") | times(data)
@@ -270,7 +316,7 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
     before = times(work)
     run(*arguments)
     assert times(work) == before
-    further = run("-n", "score", f"MIRROR={mirror}", f"WORK={work}", "UPDATES=8", *MACHINE)
+    further = run("-n", "score", *rehearsal(mirror, work), "UPDATES=8")
     assert "train" in further
     assert "prepare" not in further
     shutil.rmtree(work / "downloads")
@@ -285,13 +331,11 @@ def test_a_recipe_goes_from_archives_to_a_score_and_on_where_it_was_stopped(
 def test_every_recipe_goes_from_archives_to_a_score(
     mirror: Path, model: str, tmp_path: Path
 ) -> None:
-    shutil.copytree(mirror, tmp_path / "mirror")
-    assert "BLEU" in run("rehearsal", f"REHEARSE={model}", f"WORK={tmp_path}", *MACHINE)
+    assert "BLEU" in run(model, *rehearsal(mirror, tmp_path))
 
 
 @pytest.mark.slow
 def test_a_recipe_trains_with_two_processes(mirror: Path, tmp_path: Path) -> None:
-    shutil.copytree(mirror, tmp_path / "mirror")
-    run("rehearsal", "REHEARSE=en-de-base", f"WORK={tmp_path}", *MACHINE, "PROCESSES=2")
-    started = (tmp_path / "rehearsal" / "en-de-base" / "metrics.jsonl").read_text(encoding="utf-8")
+    run("en-de-base", *rehearsal(mirror, tmp_path), "PROCESSES=2")
+    started = (tmp_path / "en-de-base" / "metrics.jsonl").read_text(encoding="utf-8")
     assert '"ranks": 2' in started

@@ -27,6 +27,7 @@ from nmt.data.manifest import (
     to_json,
 )
 from nmt.errors import DataError, UsageError
+from nmt.scoring.inputs import read_sgml
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
 sys.path.insert(0, str(WMT14))
@@ -34,7 +35,6 @@ sys.path.insert(0, str(WMT14))
 from catalogue import ParallelText, read_catalogue  # noqa: E402
 from extract import extract  # noqa: E402
 from same_lines import check  # noqa: E402
-from sgml import segments  # noqa: E402
 
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
 
@@ -56,7 +56,7 @@ SGML = """\
 
 
 def of(text: str) -> list[str]:
-    return list(segments(text.encode().splitlines(keepends=True), "test.sgm"))
+    return read_sgml("test.sgm", text).lines
 
 
 # The catalogue
@@ -144,10 +144,6 @@ def test_segments_are_read_as_they_were_meant() -> None:
     ]
 
 
-def test_an_entity_is_read_once() -> None:
-    assert of('<seg id="1">&amp;lt; and &amp;amp;</seg>') == ["&lt; and &amp;"]
-
-
 def test_text_is_that_of_sacrebleu_to_its_tokeniser(tmp_path: Path) -> None:
     path = tmp_path / "test.sgm"
     path.write_text(SGML.replace("SEG", "seg"), encoding="utf-8")
@@ -156,18 +152,6 @@ def test_text_is_that_of_sacrebleu_to_its_tokeniser(tmp_path: Path) -> None:
     expected = (tmp_path / "text").read_text(encoding="utf-8").split("\n")[:-1]
     tokenize = Tokenizer13a()  # type: ignore[no-untyped-call]
     assert [tokenize(line) for line in of(SGML)] == [tokenize(line) for line in expected]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (b'<seg id="1">goes on\n', "line 2: a segment does not end on its line"),
-        (b'<seg id="1">caf\xe9</seg>\n', "line 2 is not valid UTF-8"),
-    ],
-)
-def test_a_damaged_segment_is_named_by_its_line(line: bytes, said: str) -> None:
-    with pytest.raises(DataError, match=f"test.sgm.*{said}"):
-        list(segments([b"<doc>\n", line], "test.sgm"))
 
 
 # Archives
@@ -214,6 +198,13 @@ def test_sgml_becomes_text(tmp_path: Path) -> None:
     extract(text(".sgm", lines=5), tmp_path / "archive.tgz", tmp_path)
     expected = "".join(f"{line}\n" for line in of(SGML))
     assert (tmp_path / "text.de").read_text(encoding="utf-8") == expected
+
+
+def test_sgml_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    spoilt = SGML.encode().replace(b"butter", b"caf\xe9")
+    make(tmp_path / "archive.tgz", dict.fromkeys(text(".sgm").members.values(), spoilt))
+    with pytest.raises(DataError, match=r"archive.tgz: cut short or damaged \('utf-8' codec"):
+        extract(text(".sgm", lines=5), tmp_path / "archive.tgz", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The catalogue, `wmt14.toml`: which archives there are, and which parallel texts they hold.
 
-A folder of archives may have a catalogue of its own, as a rehearsal's has.
+A folder of archives may have a catalogue of its own: make is given its CATALOGUE.
 """
 
 from __future__ import annotations

@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from catalogue import ParallelText, read_catalogue
-from sgml import segments
 
 from nmt import console
 from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, check_room, write_text
+from nmt.scoring.inputs import read_sgml
 
 CHUNK = 1 << 20
+DAMAGES = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def extract(text: ParallelText, archive: Path, folder: Path) -> None:
@@ -52,7 +53,7 @@ def extract(text: ParallelText, archive: Path, folder: Path) -> None:
             if content is None:
                 raise DataError(f"{archive}: {member.name} is no regular file")
             lines[member.name] = _write(content, member, folder / f"{text.name}.{language}")
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (*DAMAGES, UnicodeDecodeError) as error:
         raise DataError(
             f"{archive}: cut short or damaged ({error}); remove it and {archive.name}.sha256, and "
             "it is fetched again"
@@ -87,7 +88,8 @@ def _write(content: IO[bytes], member: tarfile.TarInfo, path: Path) -> int:
     check_room(path, member.size)
     with atomic_writer(path) as file:
         if member.name.endswith(".sgm"):
-            file.writelines(f"{text}\n".encode() for text in segments(content, member.name))
+            text = read_sgml(member.name, content.read().decode())
+            file.writelines(f"{line}\n".encode() for line in text.lines)
         else:
             shutil.copyfileobj(content, file, CHUNK)
     return count_lines(path)

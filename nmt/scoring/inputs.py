@@ -49,7 +49,7 @@ def read_text(path: Path, encoding: Encoding) -> Text:
         return Text(str(path), _column(str(file), _read_plain(file, encoding), column))
     lines = _read_plain(path, encoding)
     if _SGML.fullmatch(path.name):
-        return _read_sgml(str(path), "\n".join(lines))
+        return read_sgml(str(path), "\n".join(lines))
     return Text(str(path), lines)
 
 
@@ -200,7 +200,7 @@ def _column(name: str, lines: list[str], column: int | None) -> list[str]:
     return [row[column - 1] for row in rows]
 
 
-def _read_sgml(name: str, content: str) -> Text:
+def read_sgml(name: str, content: str) -> Text:
     """Read what stands between <seg> and </seg>, spaces made one, entities made characters."""
     lines: list[str] = []
     segments: dict[str, None] = {}

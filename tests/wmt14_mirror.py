@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Make a small folder of archives, laid out as WMT14's are, to rehearse the recipe with.
+"""A small folder of archives, laid out as WMT14's are, to rehearse the recipes with.
 
 Every archive of the catalogue is there under its name, with the members that it really has under
 their names: tar in gzip, gzip in tar, SGML. Their text is other, shorter text: no figure that comes
@@ -9,7 +8,6 @@ of those archives alone that have published ones.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -18,13 +16,10 @@ import tarfile
 from html import escape
 from pathlib import Path
 
-from catalogue import FILE_NAME, Archive, Catalogue, ParallelText, read_catalogue
+from catalogue import FILE_NAME, Archive, Catalogue, ParallelText
 
-from nmt import console
-from nmt.cli.command import run
 from nmt.data.corpus import Encoding, read_lines
 from nmt.data.corpus import ParallelText as TextFiles
-from nmt.files import atomic_writer, write_text
 
 STAND_INS = {
     "europarl-v7": {"en-de": "europarl-en-de-20k/train", "en-fr": "europarl-en-fr/train"},
@@ -47,27 +42,23 @@ STAND_INS = {
 """Text and pair to what takes its place: a prefix below NMT_DATA."""
 
 NEWS = ("newstest2013", "newstest2014")
-DOCUMENT_LINES = 20
+TRAIN_LINES, NEWS_LINES, DOCUMENT_LINES = 300, 20, 20
 
 
-def make_mirror(
-    catalogue: Catalogue, data: Path, out: Path, *, train_lines: int, news_lines: int
-) -> None:
+def make_mirror(catalogue: Catalogue, data: Path, out: Path) -> None:
     """Write all archives of a catalogue, and one of their own, into a folder.
 
     Args:
         catalogue: the real one.
         data: the folder that `STAND_INS` are in.
         out: where to.
-        train_lines: of each training text; fewer where the stand-in has no more.
-        news_lines: of newstest2013 and newstest2014.
     """
     out.mkdir(parents=True, exist_ok=True)
     members: dict[str, dict[str, bytes]] = {name: {} for name in catalogue.archives}
     entries = []
     for pair, texts in catalogue.texts.items():
         for text in texts.values():
-            lines = news_lines if text.name in NEWS else train_lines
+            lines = NEWS_LINES if text.name in NEWS else TRAIN_LINES
             sides = _read(data / STAND_INS[text.name][pair], pair, lines)
             for language, side in sides.items():
                 member = text.members[language]
@@ -77,11 +68,9 @@ def make_mirror(
         content = _tar(members[name])
         if name.endswith(".tgz"):
             content = gzip.compress(content, mtime=0)
-        with atomic_writer(out / name) as file:
-            file.write(content)
+        (out / name).write_bytes(content)
         entries.append(_archive_entry(archive, content))
-    write_text(out / FILE_NAME, "\n".join(entries))
-    console.notice(f"{out}: {len(members)} archives that are laid out as WMT14's")
+    (out / FILE_NAME).write_text("\n".join(entries), encoding="utf-8")
 
 
 def _read(prefix: Path, pair: str, count: int) -> dict[str, list[str]]:
@@ -142,25 +131,3 @@ def _text_entry(text: ParallelText, pair: str, lines: int) -> str:
     members = [f'{language} = "{member}"' for language, member in text.members.items()]
     head = [f"[texts.{text.name}.{pair}]", f'archive = "{text.archive}"']
     return "\n".join([*head, *members, f"lines = {lines}", ""])
-
-
-def main() -> None:
-    """Make the mirror that the command line asks for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data", type=Path, help="folder of the stand-ins: NMT_DATA")
-    parser.add_argument("out", type=Path, help="folder to write the archives to")
-    parser.add_argument("--catalogue", type=Path, default=Path(__file__).with_name(FILE_NAME))
-    parser.add_argument("--train-lines", type=int, default=300, help="of each training text")
-    parser.add_argument("--news-lines", type=int, default=20, help="of newstest2013 and 2014")
-    options = parser.parse_args()
-    make_mirror(
-        read_catalogue(options.catalogue),
-        options.data,
-        options.out,
-        train_lines=options.train_lines,
-        news_lines=options.news_lines,
-    )
-
-
-if __name__ == "__main__":
-    run(main)
