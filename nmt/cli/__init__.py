@@ -84,10 +84,14 @@ def _fold_help() -> None:
     module.Table, module.Columns = Folding, FoldingItems
 
 
-def _reflow(docstring: str | None) -> str:
-    """Join the lines of each paragraph, which rich would keep apart."""
+def _help(docstring: str | None, examples: Sequence[str]) -> str:
+    """Return a command's help: what it does, some examples, then the rest of its docstring."""
+    # The lines of a paragraph are joined: rich would keep them apart.
     joined = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
-    return joined.replace("[", "\\[")  # which is no markup
+    first, *others = joined.split("\n\n")
+    shown = "\n".join(("Examples:", *(f"  {example}" for example in examples)))
+    paragraphs = [first, shown, *others]
+    return "\n\n".join(paragraphs).replace("[", "\\[")  # which is no markup
 
 
 COMMANDS = (
@@ -101,7 +105,7 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     app = typer.Typer(
         name="nmt",
         help="Machine translation: text to shards, shards to a model, a model and text to text.",
-        epilog="Run `nmt COMMAND --help` for what a command does, its options and an example.",
+        epilog="Run `nmt COMMAND --help` for what a command does, its options and examples.",
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -110,9 +114,7 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         module = importlib.import_module(f"nmt.cli.{name}")  # which holds a function of its name
         function = getattr(module, name)
         _name_values(function)
-        describe = app.command(
-            name, help=_reflow(function.__doc__), epilog=f"Example:\n\n{module.EXAMPLE}"
-        )
+        describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
         describe(_guarded(name, function))
     app.callback(invoke_without_command=True)(_top)
     return app

@@ -9,7 +9,10 @@ import typer
 
 from nmt.cli.options import Quiet, check_new_file
 
-EXAMPLE = "nmt average run --last 5 --out averaged.safetensors"
+EXAMPLES = (
+    "nmt average run --last 5 --out averaged.safetensors",
+    "nmt average run --best 3 --out averaged.safetensors",
+)
 
 
 def average(
@@ -31,9 +34,9 @@ def average(
 ) -> None:
     """Average the weights of checkpoints into one model file.
 
-    The mean of the last few checkpoints nearly always translates better than the last one; the
-    paper takes 5 for base models and 20 for big ones. All must be of the same configuration and
-    vocabulary; fewer checkpoints than asked for is an error.
+    The mean of the last few checkpoints nearly always translates better than the last one. The
+    paper takes 5 for base models and 20 for big ones. All must have the same configuration and
+    vocabulary. If the run has fewer checkpoints than you ask for, that is an error.
     """
     from nmt import console
     from nmt.errors import UsageError

@@ -14,7 +14,10 @@ from nmt.files import write_text
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
 
-EXAMPLE = "nmt data data/multi30k --verify"
+EXAMPLES = (
+    "nmt data data/multi30k",
+    "nmt data data/multi30k --verify",
+)
 
 _BAR_WIDTH = 40
 _MOST_BINS = 16
@@ -25,11 +28,11 @@ def data(
         Path, typer.Argument(metavar="DATA", help="A folder that `nmt prepare` made.")
     ],
     examples: Annotated[
-        int, typer.Option(min=0, help="Show the first pairs of train, with their subwords.")
+        int, typer.Option(min=0, help="Show this many training pairs, with their subwords.")
     ] = 3,
     rejects: Annotated[
         bool,
-        typer.Option("--rejects", help="Show the report of what cleaning took, with examples."),
+        typer.Option("--rejects", help="Show which pairs cleaning dropped, with examples."),
     ] = False,
     batch_tokens: Annotated[
         int | None,
@@ -37,16 +40,16 @@ def data(
             metavar="TOKENS",
             min=1,
             max=1_000_000_000,
-            help="Show how many updates of this size there are, and how much of them would be "
-            "padding if sentences were laid out in tables.",
+            help="Show how many updates of this size an epoch has, and how much padding they would "
+            "need.",
         ),
     ] = None,
     svg: Annotated[
         str | None,
-        typer.Option(metavar="FILE.svg", help="Draw how long the sentences of train are."),
+        typer.Option(metavar="FILE.svg", help="Draw the lengths of the training sentences."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compute every checksum, and fail where one differs.")
+        bool, typer.Option("--verify", help="Check the checksum of every file.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:

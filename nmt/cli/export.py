@@ -9,11 +9,9 @@ import typer
 
 from nmt.cli.options import Quiet, check_new_file
 
-EXAMPLE = (
-    "nmt export ctranslate2 averaged.safetensors fast --quantization int8\n\n"
-    "nmt translate fast --length-penalty-form power < news.en > news.de\n\n"
-    "nmt export shortlist data/wmt14 wmt14.shortlist\n\n"
-    "nmt translate averaged.safetensors --shortlist wmt14.shortlist < news.en > news.de"
+EXAMPLES = (
+    "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
+    "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
 _CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
@@ -25,8 +23,8 @@ def export(
         Path,
         typer.Argument(
             metavar="MODEL_OR_DATA",
-            help="ctranslate2: a model file, or a run folder: its best. shortlist: the data folder "
-            "that the model was trained on.",
+            help="For ctranslate2, a model file or a run folder (its best model is used). For "
+            "shortlist, the data folder that the model was trained on.",
         ),
     ],
     out: Annotated[
@@ -35,8 +33,8 @@ def export(
     quantization: Annotated[
         str | None,
         typer.Option(
-            help="Of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. float32 "
-            "and int8 are for CPUs.",
+            help="Type of the weights: float32, float16, bfloat16, int8, int16 or int8_float16. "
+            "On a CPU, take float32 or int8.",
             show_default="float32",
             rich_help_panel=_CTRANSLATE2,
         ),
@@ -45,7 +43,7 @@ def export(
         int | None,
         typer.Option(
             min=0,
-            help="So many of the most frequent target tokens are on every sentence's list.",
+            help="Put this many of the most frequent target tokens on every list.",
             show_default="100",
             rich_help_panel=_SHORTLIST,
         ),
@@ -54,7 +52,8 @@ def export(
         int | None,
         typer.Option(
             min=1,
-            help="So many of the likeliest translations of each source token are on its list.",
+            help="Put this many of the most probable translations of each source token on the "
+            "list.",
             show_default="200",
             rich_help_panel=_SHORTLIST,
         ),
@@ -63,14 +62,13 @@ def export(
 ) -> None:
     """Write a model for another engine, or a shortlist for ours.
 
-    CTranslate2 (the extra `nmt[ctranslate2]`) is an engine in C++ for CPUs and GPUs. What is
-    written can be used by its own programs, and by `nmt translate OUT`, with the same reading and
-    writing of lines as ever. The folder appears when it is complete; an earlier
-    export of that name is replaced.
+    CTranslate2 (the extra `nmt[ctranslate2]`) is an engine in C++ for CPUs and GPUs. You can use
+    the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
+    complete. An earlier export of that name is replaced.
 
-    A shortlist says of which target tokens a sentence's translation may be made: the likeliest
-    translations of its own tokens, learnt from the training pairs, and the most frequent tokens.
-    `nmt translate --shortlist` then computes the output layer for these alone.
+    A shortlist limits the tokens of a translation to the most frequent ones, and to probable
+    translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
+    then computes only that part of the output layer.
     """
     from nmt.errors import UsageError, did_you_mean
     from nmt.files import resolved

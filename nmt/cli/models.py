@@ -12,7 +12,11 @@ from nmt.cli.options import Quiet, preset_names
 if TYPE_CHECKING:
     from nmt.config import Recipe
 
-EXAMPLE = "nmt models transformer_big --vocab-size 37000"
+EXAMPLES = (
+    "nmt models",
+    "nmt models transformer_big --vocab-size 37000",
+    "nmt models --compare transformer_base transformer_big",
+)
 
 
 def models(
@@ -20,16 +24,16 @@ def models(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="A preset, to see all of its values and figures.",
+            help="A preset, to see all of its values and what it costs.",
             autocompletion=preset_names,
         ),
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option("--compare", metavar="A B", help="Two presets, to see where they differ."),
+        typer.Option("--compare", metavar="A B", help="Compare two presets."),
     ] = None,
     vocab_size: Annotated[
-        int, typer.Option("--vocab-size", min=4, help="Count for a joint vocabulary of this size.")
+        int, typer.Option("--vocab-size", min=4, help="Size of the joint vocabulary to count with.")
     ] = 37_000,
     length: Annotated[
         int,
@@ -37,7 +41,7 @@ def models(
             "--length",
             min=1,
             max=1_000,
-            help="Count the work on sentences of so many tokens a side.",
+            help="Tokens of a sentence, to count the work.",
         ),
     ] = 25,
     micro_batch_tokens: Annotated[
@@ -46,18 +50,17 @@ def models(
             "--micro-batch-tokens",
             min=1,
             max=1_000_000,
-            help="Count the memory of a forward and backward pass over so many tokens a side.",
+            help="Tokens of a micro-batch, to count the memory.",
         ),
     ] = 2_048,
     quiet: Quiet = False,
 ) -> None:
-    """Show the registry: presets, what differs from their parents, and parameters.
+    """Show the presets, what each changes in its parent, and their parameters.
 
-    With NAME, a recipe: every value that the preset resolves to, and as comments above them the
-    model's figures. These are the parameters of each part; the multiply-adds of a target token,
-    of the forward pass in training and of greedy search; the memory of training; and what the
-    paper reports, where the preset is a row of its Table 3. With --compare, the values in which two
-    presets differ and their figures, side by side.
+    With NAME you get a recipe that holds every value of the preset. Comments above it show the
+    parameters of each part, the multiply-adds for a target token in training and in greedy search,
+    the memory that training takes, and the paper's results if the preset is a row of its Table 3.
+    With --compare you see the values that differ, and both models' costs side by side.
     """
     from nmt.errors import UsageError
 

@@ -21,7 +21,7 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         callback=_set_quiet,
-        help="No progress and no notices; warnings and errors stay.",
+        help="Hide progress and notices, but not warnings and errors.",
     ),
 ]
 

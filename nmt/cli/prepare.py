@@ -16,9 +16,9 @@ from nmt.prepare.options import RATIO_FREE_CHARACTERS, RULES
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
 
-EXAMPLE = (
-    "nmt prepare data/multi30k --src en --tgt de --train corpora/train --valid corpora/val "
-    "--test corpora/test_2016_flickr --vocab-size 8000"
+EXAMPLES = (
+    "nmt prepare data --src en --tgt de --train corpora/train --valid corpora/val",
+    "nmt prepare data --src en --tgt de --train news --valid-lines 1000 --vocab-size 8000",
 )
 
 _TEXT, _VOCABULARY, _CLEANING, _OTHER = "Text", "Vocabulary", "Cleaning of train", "Other"
@@ -39,8 +39,8 @@ def prepare(
         list[str],
         typer.Option(
             metavar="PREFIX",
-            help="Training text PREFIX.SRC and PREFIX.TGT, each plain, .gz, .xz, .bz2 or .zst. "
-            "Several are read one after the other.",
+            help="Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, "
+            ".zst). You can repeat it.",
             rich_help_panel=_TEXT,
         ),
     ],
@@ -48,7 +48,7 @@ def prepare(
         str | None,
         typer.Option(
             metavar="PREFIX",
-            help="Text to validate on. Every line is kept.",
+            help="Text to validate on. Cleaning leaves it as it is.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -57,22 +57,24 @@ def prepare(
         typer.Option(
             metavar="N",
             min=1,
-            help="Without --valid: take so many pairs, drawn by --seed, out of the training text.",
+            help="Without --valid: take N random pairs out of the training text.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
     test: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PREFIX", help="Test sets. Every line is kept.", rich_help_panel=_TEXT
+            metavar="PREFIX",
+            help="A test set. Cleaning leaves it as it is. You can repeat it.",
+            rich_help_panel=_TEXT,
         ),
     ] = None,
     weight: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PREFIX=NUMBER",
-            help="How often an epoch visits each pair of a training text: 3 up-samples it, 0.5 "
-            "takes another half of it in each epoch.",
+            help="How often an epoch visits each pair of this training text. For example, 3 "
+            "repeats it three times, and 0.5 takes a different half in each epoch.",
             show_default="1",
             rich_help_panel=_TEXT,
         ),
@@ -81,21 +83,21 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="PREFIX=TAG",
-            help="Put a word such as <2de> or <BT> before each source line of a text. It is one "
-            "subword, and `nmt translate` takes it as part of the line.",
+            help="Put a tag such as <2de> or <BT> before each source line of this text. To use it "
+            "later, type it before the line that you translate.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
     encoding: Annotated[
         str,
         typer.Option(
-            help="Character encoding of all text, such as windows-1252.", rich_help_panel=_TEXT
+            help="Character encoding of all text, for example windows-1252.", rich_help_panel=_TEXT
         ),
     ] = Settings.encoding,
     vocab_size: Annotated[
         int,
         typer.Option(
-            help="Subwords of the vocabulary, 4 special ones and 256 bytes among them.",
+            help="Size of the vocabulary. 4 special tokens and 256 bytes count too.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.vocab_size,
@@ -103,8 +105,8 @@ def prepare(
         list[Path] | None,
         typer.Option(
             metavar="MODEL",
-            help="Use this SentencePiece model and learn none; twice for a source and a target "
-            "one.",
+            help="Use this SentencePiece model instead of learning one. Give it twice for separate "
+            "vocabularies: source, then target.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = None,
@@ -112,23 +114,22 @@ def prepare(
         bool,
         typer.Option(
             "--separate-vocab",
-            help="One vocabulary for each language instead of one for both.",
+            help="Learn one vocabulary for each language instead of a joint one.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.separate_vocab,
     sample_size: Annotated[
         int,
         typer.Option(
-            help="Pairs to learn the vocabulary from, drawn from all by their --weight; what the "
-            "rules drop of them is left out.",
+            help="Learn the vocabulary from this many random pairs, drawn by --weight and cleaned.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.sample_size,
     normalization: Annotated[
         str,
         typer.Option(
-            help="identity, nfkc, nfkc_cf, nmt_nfkc or nmt_nfkc_cf: SentencePiece's rule. All but "
-            "identity change characters for good.",
+            help="SentencePiece's rule: identity, nfkc, nfkc_cf, nmt_nfkc or nmt_nfkc_cf. All "
+            "except identity change some characters, and decoding does not restore them.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.normalization,
@@ -136,7 +137,7 @@ def prepare(
         bool,
         typer.Option(
             "--moses-normalize",
-            help="Moses punctuation normalisation of all text first. `nmt translate` will do the "
+            help="Apply Moses' punctuation normalisation to all text. `nmt translate` will do the "
             "same to its input.",
             rich_help_panel=_VOCABULARY,
         ),
@@ -145,31 +146,32 @@ def prepare(
         bool,
         typer.Option(
             "--moses-tokenize",
-            help="Moses tokenisation of all text. `nmt translate` will do the same to its input, "
-            "and undo it in its output.",
+            help="Apply Moses' tokeniser to all text. `nmt translate` will do the same to its "
+            "input, and detokenise its output.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.moses_tokenize,
     character_coverage: Annotated[
         float,
         typer.Option(
-            help="Share of all characters that get a subword of their own; the others are written "
-            "in bytes. 0.9995 for Chinese or Japanese.",
+            help="Share of characters that become subwords. The others are written as bytes. Use "
+            "0.9995 for Chinese or Japanese.",
             rich_help_panel=_VOCABULARY,
         ),
     ] = Settings.character_coverage,
     min_length: Annotated[
         int,
-        typer.Option(help="Drop pairs with fewer subwords on a side.", rich_help_panel=_CLEANING),
+        typer.Option(help="Drop pairs if a side has fewer subwords.", rich_help_panel=_CLEANING),
     ] = Settings.min_length,
     max_length: Annotated[
         int,
-        typer.Option(help="Drop pairs with more subwords on a side.", rich_help_panel=_CLEANING),
+        typer.Option(help="Drop pairs if a side has more subwords.", rich_help_panel=_CLEANING),
     ] = Settings.max_length,
     max_ratio: Annotated[
         float,
         typer.Option(
-            help="Drop pairs where a side has so many times the characters of the other, and more "
+            help="Drop pairs if one side has more than X times the characters of the other, and "
+            "more "
             f"than {RATIO_FREE_CHARACTERS}.",
             rich_help_panel=_CLEANING,
         ),
@@ -177,8 +179,8 @@ def prepare(
     max_symbols: Annotated[
         float,
         typer.Option(
-            help="Drop pairs where a greater share of a side's characters, spaces not counted, is "
-            "no letters.",
+            help="Drop pairs if more than this share of a side's characters are not letters. "
+            "Spaces do not count.",
             rich_help_panel=_CLEANING,
         ),
     ] = Settings.max_symbols,
@@ -186,8 +188,8 @@ def prepare(
         str,
         typer.Option(
             metavar="pair|source",
-            help="What is compared to find duplicates. It takes 10.7 bytes of memory a line; "
-            "`--keep duplicate` takes none.",
+            help="Drop repeated pairs, or pairs with a repeated source. This takes 10.7 bytes of "
+            "memory a line.",
             rich_help_panel=_CLEANING,
         ),
     ] = Settings.duplicates_by,
@@ -195,21 +197,21 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help=f"Switch a rule off, and keep what it would drop. {_RULES}.",
+            help=f"Switch a cleaning rule off. You can repeat it. The rules: {_RULES}.",
             rich_help_panel=_CLEANING,
         ),
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            help="Draws the pairs that the vocabulary is learnt from, and those of --valid-lines.",
+            help="Seed of random pairs, for the vocabulary and --valid-lines.",
             rich_help_panel=_OTHER,
         ),
     ] = Settings.seed,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes that clean and encode. The result does not depend on them.",
+            help="Number of processes. The result does not depend on it.",
             show_default="all cores",
             rich_help_panel=_OTHER,
         ),
@@ -220,8 +222,8 @@ def prepare(
             "--dry-run",
             min=1,
             metavar="PAIRS",
-            help="Write nothing, but show what the rules would take of so many pairs, with "
-            "examples.",
+            help="Write nothing. Try the cleaning rules on this many pairs, and show what they "
+            "would drop.",
             rich_help_panel=_CLEANING,
         ),
     ] = None,
@@ -229,9 +231,9 @@ def prepare(
 ) -> None:
     """Clean parallel text, learn a vocabulary, and write shards that training reads.
 
-    OUT appears when it is complete. A run that was stopped or killed goes on when the same command
-    is run again; where OUT is complete it is left as it is. What the rules dropped stands in
-    OUT/rejects.txt, with examples.
+    OUT appears when it is complete. If the command is stopped or killed, run it again and it goes
+    on. If OUT is complete already, nothing happens. OUT/rejects.txt lists the dropped pairs by
+    rule, with examples.
     """
     from nmt.cpu import cores
     from nmt.prepare.options import PrepareOptions

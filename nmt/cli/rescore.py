@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from nmt.translate.output import Translation
     from nmt.translate.rescoring import Likelihood, Scorer
 
-EXAMPLE = (
-    "nmt rescore run test.de --source test.en\n\n"
-    "nmt rescore run test.de --source test.en --scores --length-penalty 0\n\n"
-    "nmt translate run --n-best 10 < test.en | nmt rescore big --source test.en --n-best -"
+EXAMPLES = (
+    "nmt rescore run output.de --source test.en",
+    "nmt rescore run output.de --source test.en --scores",
+    "nmt rescore big --n-best n-best.txt --source test.en > best.de",
 )
 
 _TEXT, _OUTPUT, _SCORES, _MACHINE = "Text", "Output", "Scores", "Machine"

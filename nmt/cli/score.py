@@ -15,10 +15,10 @@ from nmt.errors import UsageError
 if TYPE_CHECKING:
     from nmt.scoring.significance import Resampling
 
-EXAMPLE = (
-    "nmt score test.de output.de --metric bleu --metric chrf++\n\n"
-    "nmt score test.de new.de --baseline old.de --confidence 95\n\n"
-    "nmt score newstest2014-deen-ref.de.sgm output.de --card"
+EXAMPLES = (
+    "nmt score test.de output.de",
+    "nmt score test.de new.de --baseline old.de",
+    "nmt score newstest2014-deen-ref.de.sgm output.de --card",
 )
 
 _DEFAULT_METRICS = ("bleu", "chrf", "ter")

@@ -10,16 +10,16 @@ import typer
 _SEARCH, _SAMPLING = "Search", "Sampling"
 
 BeamSize = Annotated[
-    int, typer.Option(min=1, help="Beam size; 1 is greedy.", rich_help_panel=_SEARCH)
+    int, typer.Option(min=1, help="Beam size. 1 is greedy search.", rich_help_panel=_SEARCH)
 ]
 LengthPenalty = Annotated[
     float,
-    typer.Option(min=0.0, help="Length penalty alpha; 0: none.", rich_help_panel=_SEARCH),
+    typer.Option(min=0.0, help="Length penalty alpha. 0 switches it off.", rich_help_panel=_SEARCH),
 ]
 LengthPenaltyForm = Annotated[
     str | None,
     typer.Option(
-        help="wu: ((5 + len) / 6)^alpha; power: len^alpha.",
+        help="wu is ((5 + len) / 6)^alpha, power is len^alpha.",
         show_default="wu; power for a CTranslate2 export, which has no other",
         rich_help_panel=_SEARCH,
     ),
@@ -28,7 +28,7 @@ MaxExtraTokens = Annotated[
     int,
     typer.Option(
         min=0,
-        help="A translation has at most this many tokens more than its source.",
+        help="Limit translations to the length of the source plus this many tokens.",
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -36,23 +36,21 @@ MaxTokens = Annotated[
     int | None,
     typer.Option(
         min=0,
-        help="A translation has at most this many tokens.",
+        help="Limit translations to this many tokens.",
         show_default="no other limit",
         rich_help_panel=_SEARCH,
     ),
 ]
 MinTokens = Annotated[
     int,
-    typer.Option(
-        min=0, help="A translation has at least this many tokens.", rich_help_panel=_SEARCH
-    ),
+    typer.Option(min=0, help="Do not end translations with fewer tokens.", rich_help_panel=_SEARCH),
 ]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="MODEL_OR_RUN",
-        help="Another model that translates together with the first, of the same vocabularies: "
-        "the mean of their probabilities counts. May be repeated.",
+        help="Average the probabilities with those of this model, which has the same "
+        "vocabularies. You can repeat it.",
         show_default="none",
         rich_help_panel=_SEARCH,
     ),
@@ -61,7 +59,7 @@ Shortlist = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Make translations of the tokens on a shortlist alone, which is faster; `nmt export "
+        help="Use only the target tokens on a shortlist, which can be faster. `nmt export "
         "shortlist` writes one.",
         show_default="all tokens",
         rich_help_panel=_SEARCH,
@@ -71,15 +69,15 @@ Sample = Annotated[
     bool,
     typer.Option(
         "--sample",
-        help="Draw translations at random instead of searching for the best; --n-best N draws "
-        "N of each line.",
+        help="Sample translations instead of searching for the best. With --n-best N, sample N "
+        "for each line.",
         rich_help_panel=_SAMPLING,
     ),
 ]
 Temperature = Annotated[
     float | None,
     typer.Option(
-        help="Logits are divided by it: below 1, what is likely is drawn more often.",
+        help="Divide logits by this. Below 1, likely tokens are sampled more often.",
         show_default="1.0",
         rich_help_panel=_SAMPLING,
     ),
@@ -88,7 +86,7 @@ TopK = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Draw among the K likeliest tokens.",
+        help="Sample from the K most probable tokens.",
         show_default="all",
         rich_help_panel=_SAMPLING,
     ),
@@ -96,7 +94,7 @@ TopK = Annotated[
 TopP = Annotated[
     float | None,
     typer.Option(
-        help="Draw among the fewest tokens that have this probability together.",
+        help="Sample from the smallest set of tokens with at least this total probability.",
         show_default="1.0: all",
         rich_help_panel=_SAMPLING,
     ),
@@ -105,7 +103,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         min=0,
-        help="A line's samples follow from the seed and its text alone.",
+        help="Seed of sampling. A line's samples depend only on the seed and its text.",
         show_default="1",
         rich_help_panel=_SAMPLING,
     ),

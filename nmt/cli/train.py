@@ -16,12 +16,10 @@ import typer
 from nmt.cli.options import Quiet, preset_names
 from nmt.errors import UsageError
 
-EXAMPLE = (
-    "nmt train data --out run --model transformer_small --set dropout=0.3\n\n"
-    "nmt train news --out tuned --init-from run --model transformer_small --max-updates 2000 "
-    "--set learning_rate=1e-4 --set warmup_updates=100 --set 'freeze=encoder.*'\n\n"
-    "torchrun --nproc-per-node 8 -m nmt train data --out run --model transformer_big "
-    "--precision bf16"
+EXAMPLES = (
+    "nmt train data --out run --model transformer_small --set dropout=0.3",
+    "nmt train news --out tuned --init-from run --model transformer_small",
+    "torchrun --nproc-per-node 8 -m nmt train data --out run --precision bf16",
 )
 
 _SHORTHAND = "Shorthand for --set"
@@ -33,13 +31,13 @@ def train(
         Path, typer.Argument(metavar="DATA", help="A data folder that `nmt prepare` wrote.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="The run folder to make or to go on with.")
+        Path, typer.Option("--out", metavar="RUN", help="Run folder to create, or to go on with.")
     ],
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help="A preset of the registry (see `nmt models`).",
+            help="A preset. `nmt models` lists them.",
             autocompletion=preset_names,
             show_default="the run's, or what fits data and machine",
         ),
@@ -49,7 +47,7 @@ def train(
         typer.Option(
             "--config",
             metavar="FILE.toml",
-            help="Values under \\[model] and \\[training] that take the place of the preset's.",
+            help="Recipe with values under \\[model] and \\[training] that override the preset's.",
         ),
     ] = None,
     init_from: Annotated[
@@ -57,8 +55,8 @@ def train(
         typer.Option(
             "--init-from",
             metavar="MODEL_OR_RUN",
-            help="Take initial weights from a model file, or from a run folder's best, as far as "
-            "names and shapes are the same; embeddings piece by piece of the vocabulary.",
+            help="Start from the weights of a model file or of a run's best model. Parameters with "
+            "the same name and shape are copied, and embeddings of the subwords in common.",
         ),
     ] = None,
     assignments: Annotated[
@@ -66,13 +64,14 @@ def train(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="One value, over preset and file; may be repeated. `nmt models NAME` lists all.",
+            help="Set one value, over preset and recipe. You can repeat it. `nmt models NAME` "
+            "lists all keys.",
         ),
     ] = None,
     max_updates: Annotated[
         int | None,
         typer.Option(
-            help="Updates after which training ends; linear and cosine schedules reach 0 there.",
+            help="Stop after this many updates. Linear and cosine schedules reach 0 there.",
             show_default=_FROM_PRESET,
             rich_help_panel=_SHORTHAND,
         ),
@@ -80,7 +79,7 @@ def train(
     batch_tokens: Annotated[
         int | None,
         typer.Option(
-            help="Target tokens of an update.",
+            help="Target tokens in an update.",
             show_default=_FROM_PRESET,
             rich_help_panel=_SHORTHAND,
         ),
@@ -88,7 +87,7 @@ def train(
     micro_batch_tokens: Annotated[
         str | None,
         typer.Option(
-            help="Tokens that go through the model at once: a number, or auto for what fits.",
+            help="Tokens in a micro-batch: a number, or auto for as many as fit.",
             show_default=_FROM_PRESET,
             rich_help_panel=_SHORTHAND,
         ),
@@ -108,7 +107,7 @@ def train(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of weights, order and dropout.",
+            help="Seed of initial weights, order of pairs and dropout.",
             show_default=_FROM_PRESET,
             rich_help_panel=_SHORTHAND,
         ),
@@ -117,17 +116,17 @@ def train(
         bool,
         typer.Option(
             "--dry-run",
-            help="Write nothing, but show what the run would be: updates, memory, disk and time, "
-            "by some seconds of training in memory. Under torchrun all processes measure; without "
-            "it, WORLD_SIZE=8 in the environment estimates what eight would take.",
+            help="Write nothing. Train for some seconds in memory, and show how many updates, how "
+            "much memory and disk, and how long the run would take. To estimate eight processes "
+            "without torchrun, set WORLD_SIZE=8 in the environment.",
         ),
     ] = False,
     time_limit: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Stop by itself, as SIGTERM would, so long after the start: minutes, HH:MM or "
-            "H:MM:SS. Leave the 20 seconds that saving may take.",
+            help="Save and stop after this time: minutes, HH:MM or H:MM:SS. Saving may take 20 "
+            "seconds more.",
             show_default="none",
         ),
     ] = None,
@@ -135,27 +134,25 @@ def train(
         bool,
         typer.Option(
             "--verify-resume",
-            help="Train nothing: replay updates from a kept state and see whether they come out "
-            "as the run has recorded them, bit for bit. Writes nothing.",
+            help="Write nothing. Replay some updates of the run from a saved state, and check that "
+            "the result is the same bit for bit.",
         ),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model on a data folder.
 
-    The run folder holds checkpoints, the best and the last model, the configuration in full, a log,
-    metrics.jsonl and curves.svg. Stop it with Ctrl-C, SIGTERM or --time-limit: everything is saved,
-    the exit status is 75, and the same command goes on where it was, on a CPU bit for bit. A
-    finished run goes on with a larger --max-updates; a schedule that ended at 0, linear or cosine,
-    then rises at once to where the longer one is.
+    The run folder holds checkpoints, the best and the last model, the full configuration, a log,
+    metrics.jsonl and curves.svg. You can stop with Ctrl-C, SIGTERM or --time-limit: everything is
+    saved, the exit status is 75, and the same command goes on. To train a finished run for longer,
+    give a larger --max-updates. A linear or cosine schedule then jumps to the longer one's rate.
 
-    To fine-tune a model, give it with --init-from, and its preset with --model; --set
-    'freeze=encoder.*' keeps the encoder's weights as they are. Only a run that starts takes weights
-    from it, one that goes on has its own.
+    To fine-tune a model, name it with --init-from and its preset with --model. If you want to keep
+    the encoder's weights as they are, add --set 'freeze=encoder.*'. A run that goes on ignores
+    --init-from.
 
-    Under torchrun the same command uses many GPUs or machines; an update holds the same pairs on
-    any number of them. torchrun's own exit status is 1 where a process's is 75: RUN/status.json
-    tells.
+    Under torchrun the same command uses many GPUs or machines. An update holds the same pairs on
+    any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.
     """
     started = time.monotonic()
     from nmt.config import parse_overrides, read_toml, resolve_recipe

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from nmt.search.options import Sampling
     from nmt.translate.stream import Counts
 
-EXAMPLE = (
-    "nmt translate run < news.en > news.de\n\n"
-    "nmt translate averaged.safetensors --input news.en.gz --output news.de.gz --beam-size 5\n\n"
-    "nmt translate run --input incoming --output translated --lock nightly.lock --deadline 06:30"
+EXAMPLES = (
+    "nmt translate run < news.en > news.de",
+    "nmt translate run --input news.en.gz --output news.de.gz --beam-size 5",
+    "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )
 
 _TEXT, _MACHINE, _JOB = "Text", "Machine", "Unattended"
@@ -45,8 +45,7 @@ def translate(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="A model file, a run folder (its best model), or what `nmt export ctranslate2` "
-            "has written.",
+            help="A model file, a run folder (its best model is used), or a CTranslate2 export.",
         ),
     ],
     inputs: Annotated[
@@ -54,7 +53,8 @@ def translate(
         typer.Option(
             "--input",
             metavar="FILE|FOLDER|GLOB",
-            help="Text to translate, plain or compressed (.gz, .xz, .bz2, .zst); may be repeated.",
+            help="Text to translate, plain or compressed (.gz, .xz, .bz2, .zst). You can repeat "
+            "it.",
             show_default="stdin",
         ),
     ] = None,
@@ -62,8 +62,8 @@ def translate(
         str | None,
         typer.Option(
             metavar="FILE|FOLDER",
-            help="Where to write; a file appears when it is complete, compressed if its name says "
-            "so. For a folder, a glob or several inputs a folder, of files of the same names.",
+            help="Where to write. A file appears when it is complete, compressed if its name ends "
+            "so. If you give a folder, a glob or several inputs, name a folder.",
             show_default="stdout",
         ),
     ] = None,
@@ -85,7 +85,7 @@ def translate(
         typer.Option(
             "--format",
             metavar="text|jsonl",
-            help="jsonl: a JSON object for each line, with tokens and their log-probabilities.",
+            help="jsonl writes a JSON object for each line, with tokens and log-probabilities.",
             rich_help_panel=_TEXT,
         ),
     ] = "text",
@@ -93,8 +93,8 @@ def translate(
         int | None,
         typer.Option(
             min=1,
-            help="Write N lines for each input line: `LINE ||| TEXT ||| SCORE`, lines from 0, best "
-            "first (the Moses form). In jsonl they are `others`.",
+            help="Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the "
+            "Moses form). Lines count from 0. In jsonl they are under `others`.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -106,8 +106,8 @@ def translate(
         bool,
         typer.Option(
             "--alignment",
-            help="Write ` ||| 0-0 1-2` behind the text: pairs of source and target word, counted "
-            "from 0, by attention. In jsonl, with the attention itself.",
+            help="Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
+            "attention, and words count from 0. jsonl adds the attention.",
             rich_help_panel=_TEXT,
         ),
     ] = False,
@@ -115,8 +115,8 @@ def translate(
         str | None,
         typer.Option(
             metavar="FILE.svg",
-            help="Draw all attention of the first line with text and its translation; for output "
-            "to stdout.",
+            help="Draw the attention of the first line that is not blank. Only for output to "
+            "stdout.",
             show_default="none",
             rich_help_panel=_TEXT,
         ),
@@ -125,7 +125,7 @@ def translate(
         bool,
         typer.Option(
             "--split",
-            help="Lines are paragraphs: their sentences are translated one by one and joined.",
+            help="Split each line into sentences, translate them one by one, and join them.",
             rich_help_panel=_TEXT,
         ),
     ] = False,
@@ -133,14 +133,14 @@ def translate(
         bool,
         typer.Option(
             "--prefixes",
-            help="Input lines are `SOURCE<TAB>PREFIX`: the translation begins with PREFIX.",
+            help="Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX.",
             rich_help_panel=_TEXT,
         ),
     ] = False,
     encoding: Annotated[
         str,
         typer.Option(
-            help="Encoding of the input, unless a byte-order mark tells it; output is UTF-8.",
+            help="Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8.",
             rich_help_panel=_TEXT,
         ),
     ] = "utf-8",
@@ -156,7 +156,7 @@ def translate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Hold this file locked; if another process does, end at once with status 75.",
+            help="Lock this file while running. If it is locked already, stop with status 75.",
             show_default="none",
             rich_help_panel=_JOB,
         ),
@@ -165,7 +165,7 @@ def translate(
         str | None,
         typer.Option(
             metavar="HH:MM",
-            help="Stop at this time of day with status 75; needs --input and --output.",
+            help="Stop at this time of day with status 75. Needs --input and --output.",
             show_default="none",
             rich_help_panel=_JOB,
         ),
@@ -174,9 +174,9 @@ def translate(
         str,
         typer.Option(
             metavar="I/N",
-            help="Translate only the I-th of N parts of a file's lines, for job arrays; "
-            "concatenate the outputs in order. Needs --input FILE, since a pipe cannot be counted "
-            "first; without --output a part goes to stdout.",
+            help="Translate part I of N of a file's lines, for job arrays. Concatenate the "
+            "outputs in "
+            "order. Needs --input FILE, because the lines of a pipe cannot be counted first.",
             rich_help_panel=_JOB,
         ),
     ] = "1/1",
@@ -186,8 +186,8 @@ def translate(
     precision: Annotated[
         str | None,
         typer.Option(
-            help="Of matrix products. CPU: fp32, bf16 (fast where the CPU has it) or int8; GPU: "
-            "fp32, bf16 or fp16.",
+            help="Precision of matrix products. On a CPU: fp32, bf16 or int8. On a GPU: fp32, "
+            "bf16 or fp16.",
             show_default="fp32; an export's own",
             rich_help_panel=_MACHINE,
         ),
@@ -196,8 +196,7 @@ def translate(
         str,
         typer.Option(
             metavar="auto|N",
-            help="Processes side by side. auto: one for each core that this process "
-            "may use, or for each GPU.",
+            help="Number of processes. auto takes one for each available core, or for each GPU.",
             rich_help_panel=_MACHINE,
         ),
     ] = "auto",
@@ -216,8 +215,8 @@ def translate(
         typer.Option(
             min=1,
             max=1_000_000_000,
-            help="Source tokens at work at a time, padding counted; fewer with more than 4 "
-            "hypotheses (beam size or samples) of each line, and where memory is short.",
+            help="Source tokens in a batch, padding included. Fewer are taken if there are more "
+            "than 4 hypotheses for a line, or if memory is short.",
             show_default="4096 on a CPU, 16384 on a GPU; 2048 for each worker of an export",
             rich_help_panel=_MACHINE,
         ),
@@ -226,25 +225,24 @@ def translate(
         int,
         typer.Option(
             min=1,
-            help="Lines read and sorted by length at a time, at most: fewer if they would take "
-            "longer than some seconds. A pipe that falls silent is answered at once.",
+            help="Read and sort at most this many lines at a time. Fewer are taken if they would "
+            "take some seconds, or if a pipe pauses.",
             rich_help_panel=_MACHINE,
         ),
     ] = 4_096,
     quiet: Quiet = False,
 ) -> None:
-    """Translate text, one line out for each line in, in order. On a terminal, answer what is typed.
+    """Translate text. You get one line out for each line in, in the same order.
 
-    Lines end at the newline byte only, and the output ends its lines as the input does. Blank lines
-    stay blank, invalid bytes become U+FFFD with a notice, over-long lines are translated in pieces:
-    whatever comes in, no line is lost or shifted.
+    No line is lost or shifted, whatever you give it. Blank lines stay blank, invalid bytes become
+    U+FFFD with a notice, and long lines are translated in segments. Lines end at the newline byte
+    only. On a terminal, type a line to see its translation.
 
-    With --input and --output, what has been done is kept beside the output: a job that was stopped
-    or killed goes on where it was when the same command is run again, and one that was finished,
-    for the same input, model and options, ends at once. The last line on stderr is a summary in
-    JSON. A line that cannot be translated is left empty, and the exit status is 1. Of several
-    files, one that fails, such as a picture, is named and the others go on: exit status 1, or 75
-    if nothing failed but other jobs hold some of them.
+    With --input and --output, finished lines are recorded beside the output. If a job is stopped
+    or killed, run the same command again and it goes on. A finished job ends at once. The last
+    line on stderr is a summary in JSON. If a line cannot be translated, it is left empty and the
+    exit status is 1. If one of several files fails, the others go on and the exit status is 1. It
+    is 75 if other jobs hold some of the files.
     """
     from nmt.data.corpus import Encoding
     from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError

@@ -60,12 +60,11 @@ def test_a_reader_of_help_who_has_seen_enough_is_no_failure(words: tuple[str, ..
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_shows_an_example(command: str) -> None:
-    text = help_of(command)
-    assert "--quiet" in text
-    _, marker, example = text.partition("Example:")
-    assert marker, f"`nmt {command} --help` shows no example"
-    assert f"nmt {command}" in example
+def test_help_of_a_command_opens_with_examples(command: str) -> None:
+    before, _, options = help_of(command).partition("--quiet")
+    _, _, examples = before.partition("Examples:")
+    assert examples.count(f"nmt {command}") in (2, 3)
+    assert options
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -90,7 +90,7 @@ def test_unequal_sides_fail_with_both_counts_and_nothing_written(corpus: Path) -
 def test_help_names_every_rule_and_default() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for text in ("too_long", "duplicate", "default: 256", "default: 32000", "Example"):
+    for text in ("too_long", "duplicate", "default: 256", "default: 32000", "Examples"):
         assert text in done.stdout
 
 
