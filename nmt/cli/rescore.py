@@ -31,21 +31,25 @@ _TEXT, _OUTPUT, _SCORES, _MACHINE = "Text", "Output", "Scores", "Machine"
 def rescore(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="A model file, or a run folder: its best model."),
+        typer.Argument(
+            metavar="MODEL", help="A model file, or a run folder (its best model is used)."
+        ),
     ],
     source: Annotated[
         Path,
         typer.Option(
             metavar="FILE",
-            help="The text that was translated, one sentence a line; WMT's SGML (.sgm), or a "
-            "column of a .tsv file, such as test.tsv:1. .gz, .xz and .bz2 too.",
+            help="The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's "
+            "SGML (.sgm), or a column of a .tsv file, for example test.tsv:1.",
             rich_help_panel=_TEXT,
         ),
     ],
     target: Annotated[
         Path | None,
         typer.Argument(
-            metavar="TARGET", help="Its translation, likewise.", show_default="stdin, as for -"
+            metavar="TARGET",
+            help="Its translation, in one of the same forms.",
+            show_default="stdin, as for -",
         ),
     ] = None,
     n_best: Annotated[
@@ -53,15 +57,15 @@ def rescore(
         typer.Option(
             "--n-best",
             metavar="FILE",
-            help="Rerank an n-best list, `LINE ||| TEXT ||| SCORE`, from a file, or from stdin "
-            "for -: print it with the model's scores, each line's best first.",
+            help="Rerank an n-best list, `LINE ||| TEXT ||| SCORE`: print it with the model's "
+            "scores, best first for each line. - is stdin.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
     encoding: Annotated[
         str,
         typer.Option(
-            help="Character encoding of the files; stdin is UTF-8.", rich_help_panel=_TEXT
+            help="Character encoding of the files. Stdin is UTF-8.", rich_help_panel=_TEXT
         ),
     ] = "utf-8",
     scores: Annotated[
@@ -89,8 +93,8 @@ def rescore(
         list[Path] | None,
         typer.Option(
             metavar="MODEL_OR_RUN",
-            help="Another model of the same vocabularies: the mean of the models' probabilities "
-            "counts. May be repeated.",
+            help="Average the probabilities with those of this model, which has the same "
+            "vocabularies. You can repeat it.",
             show_default="none",
             rich_help_panel=_SCORES,
         ),
@@ -100,7 +104,7 @@ def rescore(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="With --n-best: weight W of the model's scores; those of the list have 1 - W.",
+            help="With --n-best: weight W of the model's scores. The list's own get 1 - W.",
             show_default="1.0",
             rich_help_panel=_SCORES,
         ),
@@ -109,7 +113,7 @@ def rescore(
         float | None,
         typer.Option(
             min=0.0,
-            help="Length penalty alpha of scores; 0: none, they are log-probabilities.",
+            help="Length penalty alpha. With 0, scores are log-probabilities.",
             show_default="0.6",
             rich_help_panel=_SCORES,
         ),
@@ -117,7 +121,7 @@ def rescore(
     length_penalty_form: Annotated[
         str | None,
         typer.Option(
-            help="wu: ((5 + len) / 6)^alpha; power: len^alpha.",
+            help="wu is ((5 + len) / 6)^alpha, power is len^alpha.",
             show_default="wu",
             rich_help_panel=_SCORES,
         ),
@@ -128,7 +132,8 @@ def rescore(
     precision: Annotated[
         str,
         typer.Option(
-            help="Of matrix products. CPU: fp32, bf16 or int8; GPU: fp32, bf16 or fp16.",
+            help="Precision of matrix products. On a CPU: fp32, bf16 or int8. On a GPU: fp32, bf16 or "
+            "fp16.",
             rich_help_panel=_MACHINE,
         ),
     ] = "fp32",
@@ -136,8 +141,8 @@ def rescore(
 ) -> None:
     """Score given translations by a model: perplexity, log-probabilities, reranking.
 
-    Perplexity is exp of the mean negative log-probability of a subword, end of sentence counted.
-    Lower is better. Compare it only between models with the same subwords.
+    Perplexity is exp of the mean negative log-probability of a subword. The end of a sentence
+    counts as one. Lower is better. You can compare it only between models with the same subwords.
     """
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory

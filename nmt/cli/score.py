@@ -1,4 +1,4 @@
-"""`nmt score`: how close a translation comes to its reference, with the figures' signatures."""
+"""`nmt score`: BLEU, chrF and TER of a translation, with their signatures."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ def score(
         Path,
         typer.Argument(
             metavar="REFERENCE",
-            help="The human translation, one sentence a line; WMT's SGML (.sgm), or a column of a "
-            ".tsv file, such as test.tsv:2. .gz, .xz and .bz2 too.",
+            help="The human translation, one sentence a line. It may be compressed (.gz, .xz, .bz2), "
+            "WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:2.",
         ),
     ],
     hypothesis: Annotated[
         Path | None,
         typer.Argument(
-            metavar="HYPOTHESIS", help="The machine translation, likewise; stdin without it."
+            metavar="HYPOTHESIS",
+            help="The machine translation, in one of the same forms. Default: stdin.",
         ),
     ] = None,
     more_references: Annotated[
@@ -45,7 +46,7 @@ def score(
         typer.Option(
             "--reference",
             metavar="FILE",
-            help="A further human translation; may be repeated.",
+            help="Another human translation. You can repeat it.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -53,8 +54,8 @@ def score(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Another machine translation, to tell whether HYPOTHESIS differs from it by more "
-            "than chance; may be repeated.",
+            help="Another machine translation. Tests tell you whether HYPOTHESIS differs from it by "
+            "more than chance. You can repeat it.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -62,7 +63,7 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What was translated: lines of HYPOTHESIS that were not are warned about.",
+            help="The source text. You get a warning if lines of HYPOTHESIS just repeat it.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -70,7 +71,7 @@ def score(
         str,
         typer.Option(
             "--encoding",
-            help="Character encoding of the files; stdin is UTF-8.",
+            help="Character encoding of the files. Stdin is UTF-8.",
             rich_help_panel=_TEXT,
         ),
     ] = "utf-8",
@@ -79,7 +80,7 @@ def score(
         typer.Option(
             "--metric",
             metavar="bleu|chrf|chrf++|ter",
-            help="What to measure; may be repeated.",
+            help="A metric. You can repeat it.",
             show_default=", ".join(_DEFAULT_METRICS),
             rich_help_panel=_FIGURES,
         ),
@@ -89,7 +90,7 @@ def score(
         typer.Option(
             "--tokenize",
             metavar="13a|intl|zh|char|none",
-            help="BLEU's tokenizer: zh for Chinese, char for Japanese.",
+            help="BLEU's tokenizer. Take zh for Chinese and char for Japanese.",
             show_default="13a",
             rich_help_panel=_FIGURES,
         ),
@@ -98,7 +99,7 @@ def score(
         bool,
         typer.Option(
             "--lowercase",
-            help="BLEU and chrF ignore case, as TER always does.",
+            help="Ignore case in BLEU and chrF. TER always does.",
             rich_help_panel=_FIGURES,
         ),
     ] = False,
@@ -106,7 +107,7 @@ def score(
         bool,
         typer.Option(
             "--card",
-            help="Every variant of BLEU instead, and which published figures it compares with.",
+            help="Print every variant of BLEU instead, and which published scores each compares with.",
             rich_help_panel=_FIGURES,
         ),
     ] = False,
@@ -114,7 +115,7 @@ def score(
         str | None,
         typer.Option(
             metavar="LANG",
-            help="With --card: the language of the translation, whose rules tokenise it.",
+            help="With --card: the target language, for its tokenisation rules.",
             show_default="the ending of REFERENCE",
             rich_help_panel=_FIGURES,
         ),
@@ -125,8 +126,7 @@ def score(
             metavar="PERCENT",
             min=50,
             max=99.9,
-            help="Add to each figure the interval that holds so many per cent of its bootstrap "
-            "samples, 95 most often.",
+            help="Add a confidence interval to each score, by bootstrap resampling. 95 is usual.",
             show_default="no interval; 95 for differences",
             rich_help_panel=_CHANCE,
         ),
@@ -135,7 +135,7 @@ def score(
         int | None,
         typer.Option(
             min=1,
-            help="Samples of the bootstrap.",
+            help="Number of bootstrap samples.",
             show_default="1000",
             rich_help_panel=_CHANCE,
         ),
@@ -144,7 +144,7 @@ def score(
         int | None,
         typer.Option(
             min=1,
-            help="Trials of approximate randomisation, with --baseline.",
+            help="Number of trials of approximate randomisation, with --baseline.",
             show_default="10000",
             rich_help_panel=_CHANCE,
         ),
@@ -153,7 +153,7 @@ def score(
         int | None,
         typer.Option(
             min=0,
-            help="Of what is drawn for both.",
+            help="Seed of both.",
             show_default="12345",
             rich_help_panel=_CHANCE,
         ),
@@ -162,7 +162,7 @@ def score(
         bool,
         typer.Option(
             "--sentences",
-            help="Print the figures of each line instead; with --json, as well.",
+            help="Print the scores of each line instead. With --json, print them as well.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -170,7 +170,7 @@ def score(
         bool,
         typer.Option(
             "--json",
-            help="Print one JSON object: metric to score, signature and all that was asked for.",
+            help="Print one JSON object: for each metric its score, signature and details.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -178,11 +178,11 @@ def score(
 ) -> None:
     """Compare a translation with its reference, line by line: BLEU, chrF, chrF++, TER.
 
-    The figures are sacreBLEU's, in percent, on text as it reads: detokenised.
-    Higher is better; only for TER, the edits still to be made, lower is.
+    The scores are sacreBLEU's, in percent. Give it detokenised text, as people read it. Higher is
+    better, except for TER.
 
-    Figures can be compared where their signatures are equal: report both.
-    Whatever makes them compare with no others, such as subword marks left in, is warned about.
+    You can compare scores only if their signatures are equal, so report both. You get a warning
+    about problems that make scores incomparable, for example subword marks.
     """
     from nmt.cli import score_report as report
     from nmt.data.corpus import Encoding
