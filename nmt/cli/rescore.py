@@ -39,8 +39,8 @@ def rescore(
         Path,
         typer.Option(
             metavar="FILE",
-            help="The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's "
-            "SGML (.sgm), or a column of a .tsv file, for example test.tsv:1.",
+            help="The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), "
+            "WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:1.",
             rich_help_panel=_TEXT,
         ),
     ],
@@ -132,8 +132,8 @@ def rescore(
     precision: Annotated[
         str,
         typer.Option(
-            help="Precision of matrix products. On a CPU: fp32, bf16 or int8. On a GPU: fp32, bf16 or "
-            "fp16.",
+            help="Precision of matrix products. On a CPU: fp32, bf16 or int8. On a GPU: fp32, "
+            "bf16 or fp16.",
             rich_help_panel=_MACHINE,
         ),
     ] = "fp32",

@@ -30,8 +30,8 @@ def score(
         Path,
         typer.Argument(
             metavar="REFERENCE",
-            help="The human translation, one sentence a line. It may be compressed (.gz, .xz, .bz2), "
-            "WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:2.",
+            help="The human translation, one sentence a line. It may be compressed (.gz, .xz, "
+            ".bz2), WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:2.",
         ),
     ],
     hypothesis: Annotated[
@@ -54,8 +54,8 @@ def score(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Another machine translation. Tests tell you whether HYPOTHESIS differs from it by "
-            "more than chance. You can repeat it.",
+            help="Another machine translation. Tests tell you whether HYPOTHESIS differs from it "
+            "by more than chance. You can repeat it.",
             rich_help_panel=_TEXT,
         ),
     ] = None,
@@ -107,7 +107,8 @@ def score(
         bool,
         typer.Option(
             "--card",
-            help="Print every variant of BLEU instead, and which published scores each compares with.",
+            help="Print every variant of BLEU instead, and which published scores each compares "
+            "with.",
             rich_help_panel=_FIGURES,
         ),
     ] = False,
