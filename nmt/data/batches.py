@@ -1,7 +1,7 @@
-"""The tensors of one forward pass, and how an update is cut into them.
+"""Batches: the tensors of one forward pass, and how an update is split into them.
 
-How an update is cut, first over ranks and then into micro-batches, is a matter of hardware and
-never changes which pairs belong to it. Lengths here count the closing eos that both sides get.
+An update is split over ranks, then into micro-batches. The split depends on the hardware and never
+changes which pairs belong to the update. Lengths here include the eos of both sides.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Packed:
-    """Sentences one after the other, with no padding between them."""
+    """Sentences one after the other, without padding between them."""
 
     tokens: Tensor  # (n,) int64
-    sentences: Tensor  # (n,) int64: the number of each token's sentence
-    positions: Tensor  # (n,) int64: where each token stands in its sentence
-    starts: Tensor  # (B + 1,) int32: where each sentence begins, and where the last one ends
+    sentences: Tensor  # (n,) int64: each token's sentence
+    positions: Tensor  # (n,) int64: each token's position in its sentence
+    starts: Tensor  # (B + 1,) int32: the start of each sentence, and the end of the last one
     longest: int
-    """Tokens of the longest sentence, or more."""
+    """An upper bound on the tokens of a sentence."""
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
@@ -48,12 +48,12 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """Real target tokens, eos counted."""
+        """Real target tokens, including eos."""
         return len(self.targets)
 
     @property
     def padded_tokens(self) -> int:
-        """Tokens of both sides with what `FixedShape` has added."""
+        """Tokens of both sides, including the padding of `FixedShape`."""
         return len(self.src.tokens) + len(self.tgt_in.tokens)
 
     def to(self, device: torch.device) -> Batch:
@@ -62,30 +62,32 @@ class Batch:
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    if device.type == "cuda" and not tensor.is_cuda:  # copies only from memory that stays put
+    if (
+        device.type == "cuda" and not tensor.is_cuda
+    ):  # only pinned memory is copied in the background
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
 class FixedShape:
-    """Makes every batch one of so many tokens a side, by pairs of padding behind the real ones.
+    """Pads every batch to the same number of tokens per side, with pairs of padding at its end.
 
-    What is compiled for one shape is compiled once.
+    All batches then have one shape, so that the model is compiled only once.
     """
 
     tokens: int
-    longest: int  # tokens that a sentence may have
+    longest: int  # maximum tokens of a sentence
 
     @classmethod
     def for_up_to(cls, tokens: int, longest: int) -> FixedShape:
-        """Return the shape that takes up to so many real tokens on either side."""
-        # One token in `longest` more, so that each pair of padding has one on both sides.
+        """Return the shape for up to this many real tokens on either side."""
+        # One extra token per `longest`, so that each pair of padding has tokens on both sides.
         roomy = (tokens + 1) * longest // (longest - 1) + 1
         return cls(-(-roomy // 64) * 64, longest)  # GPUs like multiples of 64
 
     def padding(self, src_tokens: int, tgt_tokens: int) -> tuple[Indices, Indices]:
-        """Return the lengths of the pairs of padding beside so many real tokens."""
+        """Return the lengths of the pairs of padding, given the numbers of real tokens."""
         missing = [self.tokens - tokens for tokens in (src_tokens, tgt_tokens)]
         pairs = -(-max(missing) // self.longest)
         src, tgt = (np.diff(np.arange(pairs + 1) * tokens // max(1, pairs)) for tokens in missing)
@@ -106,10 +108,10 @@ def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> 
 
 @dataclass(frozen=True)
 class LengthSums:
-    """Sums over pairs of S and T, the source's and the target's tokens with their eos.
+    """Sums over pairs of the source length S, the target length T, and their products, with eos.
 
-    They are all that the work of a model depends on: what it does to each token goes by the first
-    two, attention by the products.
+    A model's FLOPs follow from them: `src` and `tgt` count the work per token, the products the
+    work of attention.
     """
 
     src: int = 0
@@ -120,7 +122,7 @@ class LengthSums:
 
     @classmethod
     def of(cls, src_lengths: Lengths, tgt_lengths: Lengths) -> LengthSums:
-        """Sum over pairs of these lengths (pairs,), eos not counted."""
+        """Sum over pairs of these lengths (pairs,), without eos."""
         src, tgt = (lengths.astype(np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
         return cls(int(src.sum()), int(tgt.sum()), int(src @ src), int(tgt @ tgt), int(src @ tgt))
 
@@ -132,18 +134,18 @@ class LengthSums:
 
 
 def pack_sources(sources: Sequence[Sequence[int]]) -> Packed:
-    """Return encoded source lines as `encode` takes them, each closed by eos."""
+    """Pack encoded source lines for the model's `encode`, each followed by eos."""
     return _packed(TokenRows.of(sources, token_bytes=4), EOS_ID, _NONE, 0)
 
 
 def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed:
-    """Pack rows with bos before or eos behind each, then sentences of padding.
+    """Pack rows with bos before or eos after each, followed by sentences of padding.
 
     Args:
         rows: token ids.
-        end: the bos or eos.
+        end: bos or eos.
         padding: lengths of the sentences of padding.
-        longest: at least so much is what the result calls longest.
+        longest: lower bound for the result's `longest`.
     """
     lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
     starts = np.concatenate(([0], np.cumsum(lengths)))
@@ -160,18 +162,18 @@ def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed
 
 
 def _with_ends(rows: TokenRows, end: int) -> Indices:
-    """Return all ids with a bos before or an eos behind each row: (tokens + rows,)."""
-    closing = np.cumsum(rows.lengths, dtype=np.int64)  # where each row ends among the ids
+    """Return all ids with bos before or eos after each row: (tokens + rows,)."""
+    closing = np.cumsum(rows.lengths, dtype=np.int64)  # the end of each row
     return np.insert(
         rows.ids.astype(np.int64), closing - rows.lengths if end == BOS_ID else closing, end
     )
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
-    """Share an update's pairs among ranks: neighbours stay together, tokens are about equal.
+    """Split an update's pairs over ranks, in consecutive runs with about equal tokens.
 
-    Returns the places in the update that each rank gets, and none where there are fewer pairs than
-    ranks.
+    Returns the indices into the update for each rank. If there are fewer pairs than ranks, some
+    ranks get none.
     """
     costs = (src_lengths + tgt_lengths).astype(np.int64) + 2
     middles = np.cumsum(costs) - costs / 2
@@ -184,29 +186,29 @@ def micro_batches(
     tgt_lengths: Lengths,
     micro_batch_tokens: int,
     *,
-    in_tables: bool = True,
+    padded_layout: bool = True,
 ) -> list[Indices]:
-    """Cut pairs into runs of at most so many tokens on either side; a longer pair stands alone.
+    """Split pairs into runs of at most `micro_batch_tokens` on either side.
 
-    There are as few runs as can be, and they are about equal: products over a small rest would be
-    slow.
+    A longer pair is a run by itself. The runs are as few as possible and about equal, because a
+    small last one would be slow.
 
     Args:
-        src_lengths, tgt_lengths: (pairs,), eos not counted.
+        src_lengths, tgt_lengths: (pairs,), without eos.
         micro_batch_tokens: the bound.
-        in_tables: whether attention lays sentences out in tables; padding there may take a run
-            above the bound by a quarter.
+        padded_layout: whether attention pads sentences; a run with that padding may exceed the
+            bound by a quarter.
 
     Returns:
-        The places that each run holds.
+        The indices of the pairs in each run.
     """
     lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens, in_tables)
-    # Find the smallest bound that takes no more runs: too_small < bound <= enough.
+    cuts = _cut(lengths, micro_batch_tokens, padded_layout)
+    # Bisect for the smallest bound that needs no more runs: too_small < bound <= enough.
     too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound, in_tables)
+        tried = _cut(lengths, bound, padded_layout)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -214,13 +216,13 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut(lengths: list[tuple[int, int]], bound: int, in_tables: bool) -> list[int]:
-    """Return the places where a run of pairs has to end, because one more would exceed a bound."""
+def _cut(lengths: list[tuple[int, int]], bound: int, padded_layout: bool) -> list[int]:
+    """Return the indices at which runs must end, because one more pair would exceed the bound."""
     cuts: list[int] = []
     start = src_tokens = tgt_tokens = longest = 0
     for index, (src, tgt) in enumerate(lengths):
         src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
-        too_wide = in_tables and longest * (index - start + 1) > 1.25 * bound
+        too_wide = padded_layout and longest * (index - start + 1) > 1.25 * bound
         if index > start and (too_wide or max(src_tokens, tgt_tokens) > bound):
             cuts.append(index)
             start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
@@ -228,7 +230,7 @@ def _cut(lengths: list[tuple[int, int]], bound: int, in_tables: bool) -> list[in
 
 
 def parts_by_length(pairs: Pairs, micro_batch_tokens: int) -> list[Indices]:
-    """Cut all pairs into micro-batches, without randomness: for validation."""
+    """Split all pairs into micro-batches, always in the same way, for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
     order = order_by_length(src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1)
     parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)

@@ -1,4 +1,4 @@
-"""Compressed text: read as it comes, and written whole."""
+"""Compressed text: streaming decompression, and compression of whole files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import IO, Any
 from nmt.errors import DataError, UsageError
 
 _SLICE = 1 << 12  # bytes decompressed at a time: a megabyte may become gigabytes of text
-_PIECE = 1 << 20  # bytes of text after which it is passed on
+_PIECE = 1 << 20  # bytes of text passed on at a time
 
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
-"""What reading raises where the bytes are not what they should be."""
+"""The errors that damaged files raise."""
 
 
 def _gzip(file: IO[bytes]) -> Any:
-    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # the same for the same text
+    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # equal text gives equal bytes
 
 
 def _zstd(file: IO[bytes]) -> Any:
@@ -51,32 +51,32 @@ def _read_zstd() -> Any:
 
 
 _READERS: dict[str, Callable[[], Any]] = {
-    ".gz": partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS),  # of gzip, checked by its sums
+    ".gz": partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS),  # gzip, with its checksums
     ".xz": lzma.LZMADecompressor,
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _read_zstd,
 }
 
 SUFFIXES = tuple(_READERS)
-"""Of names of compressed files."""
+"""File name suffixes of compressed files."""
 
 MAGIC = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"} | {
     b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)
 }
-"""What compressed files begin with."""
+"""The first bytes of compressed files."""
 
 
 class Decompressor:
-    """Makes text of a compressed file, which may be several one behind the other."""
+    """Decompresses a file, which may be several compressed files concatenated."""
 
     def __init__(self, suffix: str) -> None:
-        """Begin one that is compressed as those are whose name ends so."""
+        """Start with the compression that belongs to a suffix."""
         self._open = _READERS[suffix]
-        self._file: Any = None  # that has begun and not ended
+        self._file: Any = None  # the decompressor of the current file
         self._is_empty = True
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """Take bytes, and yield the text that can be made of them so far; see `DAMAGE`."""
+        """Take bytes and yield the text decompressed so far; raises `DAMAGE`."""
         parts: list[bytes] = []
         for start in range(0, len(block), _SLICE):
             rest = block[start : start + _SLICE]
@@ -100,11 +100,11 @@ class Decompressor:
             return bytes(self._file.decompress(block))
         except DAMAGE:
             raise
-        except Exception as error:  # zstandard's own kind, which is known only where it is there
+        except Exception as error:  # zstandard's own error; the package may not be installed
             raise EOFError(str(error)) from None
 
     def finish(self) -> None:
-        """See that all has been read; see `DAMAGE`."""
+        """Check that the file is complete; raises `DAMAGE`."""
         if self._is_empty:
             raise EOFError("it is empty")
         if self._file is not None:
@@ -112,15 +112,15 @@ class Decompressor:
 
 
 def is_compressed(path: Path) -> bool:
-    """Tell whether a file of this name is to be compressed."""
+    """Return whether a file of this name must be compressed."""
     return path.suffix in _WRITERS
 
 
 def compress(source: Path, target: Path, suffix: str) -> None:
-    """Write a file again in the form of a suffix, and flush it to the disk.
+    """Compress a file in the format of a suffix, and flush it to disk.
 
     Raises:
-        UsageError: if a package is missing for it.
+        UsageError: if a package is missing.
     """
     with target.open("wb") as file:
         with source.open("rb") as content, _WRITERS[suffix](file) as writer:

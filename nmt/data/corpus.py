@@ -1,8 +1,8 @@
 """Parallel text on disk: `PREFIX.en` and `PREFIX.de`, plain or compressed, as pairs of lines.
 
-Lines end at `\\n` and nowhere else, because every other tool that counts lines does the same: one
-`\\r` before it belongs to the line end, and U+2028, U+0085 or a lone `\\r` are text. Lines are
-bytes until they are decoded one by one, so that a bad one is a line with a number and not the end.
+Lines end only at `\\n`, as in every other tool that counts lines. One `\\r` before it belongs to
+the line end; U+2028, U+0085 and a lone `\\r` are text. Lines stay bytes until each is decoded by
+itself, so that an invalid line can be reported by its number.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from nmt.errors import DataError, UsageError
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
-# Codecs of Python's for other purposes, some of which cannot replace what is invalid.
+# Python codecs that are not text encodings; some cannot replace invalid bytes.
 _NOT_OF_TEXT = {"idna", "punycode", "unicode-escape", "raw-unicode-escape"}
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BOMS = {
-    # The longer ones first: one of them begins as one of UTF-16 does.
+    # UTF-32 first: its little-endian BOM begins with that of UTF-16.
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-# Bytes that are not valid become half a surrogate pair, which is not valid in UTF-8 either.
+# Invalid bytes become a lone surrogate, which is not valid in UTF-8 either.
 _MARK_INVALID = "nmt-mark-invalid"
 codecs.register_error(_MARK_INVALID, lambda error: ("\ud800", error.end))  # type: ignore[attr-defined]
 
@@ -40,21 +40,23 @@ class Encoding:
 
     name: str
     by_line: bool
-    """Whether its bytes can be cut into lines at `\\n`; UTF-16 is made UTF-8 first."""
+    """Whether its bytes can be split into lines at `\\n`; UTF-16 is converted to UTF-8 first."""
 
     @classmethod
     def find(cls, name: str) -> Encoding:
-        """Return the encoding of a name; UsageError when there is none."""
+        """Return the encoding of a name; UsageError if it is unknown."""
         try:
             found = codecs.lookup(name).name
             if found in _NOT_OF_TEXT:
                 raise LookupError(name)
             line_feed = "\n".encode(found)
-            b"\xff".decode(found, "backslashreplace")  # not in idna, which is no text encoding
+            b"\xff".decode(
+                found, "backslashreplace"
+            )  # fails for idna, which is not a text encoding
         except (LookupError, ValueError):
             raise UsageError(
-                f"--encoding {name}: unknown; some that are known: utf-8, windows-1252, "
-                "iso-8859-1, utf-16, gb18030, shift_jis, koi8-r"
+                f"--encoding {name}: unknown; use for example utf-8, windows-1252, iso-8859-1, "
+                "utf-16, gb18030, shift_jis or koi8-r"
             ) from None
         if found == "utf-8-sig":  # it would look for a BOM on every line
             return cls("utf-8", by_line=True)
@@ -62,15 +64,15 @@ class Encoding:
 
     @property
     def line_codec(self) -> str:
-        """What its lines are in once they have been cut."""
+        """The codec of single lines, after splitting."""
         return self.name if self.by_line else "utf-8"
 
     def decode(self, line: bytes, *, number: int) -> str | None:
-        """Return the text of line `number`, or None where its bytes are not valid."""
+        """Return the text of line `number`, or None if its bytes are not valid."""
         try:
             text = line.decode(self.line_codec)
             if self.line_codec != "utf-8":
-                text.encode()  # a few codecs decode to what is no text: half a surrogate pair
+                text.encode()  # a few codecs decode to lone surrogates, which are not text
         except UnicodeError:
             return None
         return text.removeprefix("\ufeff") if number == 1 else text
@@ -86,12 +88,12 @@ class ParallelText:
 
     @classmethod
     def find(cls, prefix: str, src_lang: str, tgt_lang: str) -> ParallelText:
-        """Return the files of a prefix; DataError when there is none, or more than one."""
+        """Return the files of a prefix; DataError if a side has none, or more than one."""
         return cls(prefix, _find_side(prefix, src_lang), _find_side(prefix, tgt_lang))
 
 
 def read_lines(path: Path, encoding: Encoding) -> Iterator[bytes]:
-    """Yield the lines of a file, without their ends: in UTF-8 where `encoding` is not by line."""
+    """Yield the lines of a file, without line ends; in UTF-8 if `encoding` is not by line."""
     return split_lines(read_chunks(path, encoding))
 
 
@@ -102,13 +104,13 @@ def read_chunks(
     watch: Callable[[bytes], object] = bytes,
     any_bytes: bool = False,
 ) -> Iterator[bytes]:
-    """Yield the text of a file in pieces of any size: UTF-8 where `encoding` is not by line.
+    """Yield the text of a file in pieces of any size; in UTF-8 if `encoding` is not by line.
 
     Args:
         path: plain or compressed.
         encoding: of the text.
-        watch: called with all bytes of the file itself, compressed as they may be.
-        any_bytes: take also what is most likely no text of this encoding.
+        watch: called with the raw bytes of the file, before decompression.
+        any_bytes: also read files that do not look like text in this encoding.
     """
     chunks = _read(path, encoding, watch, any_bytes)
     return chunks if any_bytes else _check_start(path, chunks, encoding)
@@ -126,8 +128,8 @@ def _read(
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines that a stream of bytes holds, without `\\n` or `\\r\\n` at their ends."""
-    unfinished: list[bytes] = []  # parts of a line that goes on in the next chunk
+    """Yield the lines of a stream of bytes, without `\\n` or `\\r\\n` at their ends."""
+    unfinished: list[bytes] = []  # parts of a line that continues in the next chunk
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         unfinished.append(first)
@@ -147,14 +149,16 @@ def _find_side(prefix: str, lang: str) -> Path:
     found = [candidate for candidate in candidates if candidate.exists()]
     if len(found) > 1:
         names = " and ".join(map(str, found))
-        raise DataError(f"both {names} exist; remove one, or rename it, so that it is plain which")
+        raise DataError(f"{names} both exist; remove or rename one of them")
     if not found:
         suffixes = " ".join(SUFFIXES)
         if Path(prefix).is_file():
-            raise DataError(f"{plain}: no such file; {prefix} is one, so leave out its ending")
-        raise DataError(f"{plain}: no such file, nor with {suffixes} at its end{_near(plain)}")
+            raise DataError(
+                f"{plain}: no such file; {prefix} exists: give the prefix without the language"
+            )
+        raise DataError(f"{plain}: no such file, plain or compressed ({suffixes}){_near(plain)}")
     if not found[0].is_file():
-        raise DataError(f"{found[0]}: no regular file, and it is read more than once")
+        raise DataError(f"{found[0]}: not a regular file; it must be readable more than once")
     return found[0]
 
 
@@ -167,16 +171,16 @@ def _near(path: Path) -> str:
 
 
 class _Start:
-    """The first bytes of a stream, held back until they tell what it is."""
+    """The first bytes of a stream, held back until they show its kind."""
 
     def __init__(self, marks: Mapping[bytes, str], kind: str | None = None) -> None:
-        """Look for marks, unless it is known already what kind the stream is of: "" for none."""
+        """Look for marks, unless the kind is already known ("" for none)."""
         self.kind = kind
         self._marks = marks
         self._held = b""
 
     def feed(self, block: bytes, *, final: bool) -> bytes:
-        """Take bytes, and return what need not be held back."""
+        """Take bytes and return those that need not be held back."""
         if self.kind is not None:
             return block
         self._held += block
@@ -189,23 +193,23 @@ class _Start:
 
 
 class TextStream:
-    """Makes text of the bytes of a file or pipe as they come.
+    """Turns the bytes of a file or pipe into text as they arrive.
 
-    Compressed text is recognised by its first bytes, where no name tells it, and a byte-order mark
-    of UTF-16 or UTF-32 where UTF-8 is expected. Text comes out in UTF-8, or in its own encoding if
-    that can be cut into lines.
+    Compression is recognised by the file's suffix or its first bytes. If UTF-8 is expected, a
+    byte-order mark of UTF-16 or UTF-32 is recognised too. The text comes out in UTF-8, or in its
+    own encoding if that can be split into lines.
     """
 
     def __init__(
         self, name: str, encoding: Encoding, *, suffix: str = "", any_bytes: bool = False
     ) -> None:
-        """Begin a stream.
+        """Start a stream.
 
         Args:
-            name: what to call it in errors.
+            name: its name in errors.
             encoding: of the text.
-            suffix: of a file's name, which may tell how it is compressed.
-            any_bytes: make what is not valid UTF-16 invalid UTF-8, instead of an error.
+            suffix: of the file's name, which may show its compression.
+            any_bytes: turn invalid UTF-16 into invalid UTF-8 instead of raising an error.
         """
         self._name = name
         self._any_bytes = any_bytes
@@ -216,9 +220,9 @@ class TextStream:
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def feed(self, block: bytes, *, final: bool = False) -> Iterator[bytes]:
-        """Take bytes, the last ones with `final`, and yield the text that can be made so far.
+        """Take bytes, the last ones with `final`, and yield the text decoded so far.
 
-        It comes in pieces, none of them empty, because a few bytes may become much text.
+        The text comes in pieces that are not empty, because a few bytes may become much text.
 
         Raises:
             DataError: if the compressed file is damaged, or the text not valid.
@@ -244,7 +248,7 @@ class TextStream:
                 self._decompressor.finish()
         except DAMAGE as error:
             raise DataError(
-                f"{self._name}: cut short or damaged ({error}); fetch or compress it again"
+                f"{self._name}: cut short or damaged ({error}); download or compress it again"
             ) from None
 
     def _transcoded(self, text: bytes, codec: str, *, final: bool) -> bytes:
@@ -260,8 +264,8 @@ class TextStream:
             ) from None
 
 
-# What files that are no text begin with.
-_NO_TEXT = {
+# First bytes of files that are not text.
+_NOT_TEXT = {
     b"PK\x03\x04": "a zip archive, or a document that is one inside",
     b"%PDF-": "a PDF",
     b"\x89PNG\r\n\x1a\n": "a PNG picture",
@@ -275,23 +279,23 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 
 
 def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Pass the text of a file on, unless its start shows that it is none.
+    """Pass on the text of a file, unless its start shows that it is not text.
 
     Raises:
-        DataError: saying what it is, or seems to be.
+        DataError: naming what it seems to be.
     """
     first = next(chunks, b"")
     start = first[:_START_BYTES]
-    found = next((kind for magic, kind in _NO_TEXT.items() if start.startswith(magic)), None)
-    if start[8:10] == b'{"' and start[4:8] == bytes(4):  # behind the length of that JSON
-        found = "safetensors, such as a model"
+    found = next((kind for magic, kind in _NOT_TEXT.items() if start.startswith(magic)), None)
+    if start[8:10] == b'{"' and start[4:8] == bytes(4):  # JSON after its length
+        found = "safetensors, for example a model"
     if found:
-        raise DataError(f"{path}: not text but {found}")
+        raise DataError(f"{path}: not text but {found}; give a text file")
     if encoding.by_line and start.startswith(_UTF16_BOMS):
         raise DataError(f"{path}: not {encoding.name} text but UTF-16; pass --encoding utf-16")
-    # Not text: more than 30 %, and more than 64, of the first 65,536 bytes are invalid or control
-    # characters, such as NUL. Of models and pictures about 45 % are. Of Czech in ISO 8859-2 that is
-    # read as UTF-8 12 % are: that is translated, and so is text with some NULs in it.
+    # We refuse a file if more than 30 % (and more than 64) of its first 65,536 bytes are invalid or
+    # control characters such as NUL. In models and pictures about 45 % are. Czech in ISO 8859-2,
+    # read as UTF-8, has 12 % and is translated, like text with some NULs.
     strange = len(start) - len(start.translate(None, _CONTROLS))
     strange += start.decode(encoding.line_codec, "replace").count("\ufffd")
     if strange > max(64, 0.3 * len(start)):
@@ -304,13 +308,13 @@ def refuse_binary(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> It
 
 
 def _check_start(path: Path, chunks: Iterator[bytes], encoding: Encoding) -> Iterator[bytes]:
-    """Pass the chunks on, unless the first shows that this is UTF-16 read as something else."""
+    """Pass on the chunks, unless the first one shows that this is UTF-16."""
     first = next(chunks, b"")
     start = first[:4096]
     if encoding.by_line and (start.startswith(_UTF16_BOMS) or start.count(0) * 4 > len(start)):
         raise DataError(
-            f"{path}: this is not {encoding.name} text but looks like UTF-16; pass --encoding "
-            "utf-16 (or utf-16-le, utf-16-be where it has no byte order mark)"
+            f"{path}: not {encoding.name} text; it looks like UTF-16: pass --encoding utf-16 (or "
+            "utf-16-le or utf-16-be if it has no byte-order mark)"
         )
     yield first
     yield from chunks

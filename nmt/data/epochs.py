@@ -1,17 +1,15 @@
-"""The order in which an epoch visits the pairs, and what of them makes up each update.
+"""Epochs: the order in which training visits the pairs, and the pairs of each update.
 
-An epoch is a permutation of all pairs, computed from (seed, epoch) and never stored. It is gone
-through in pools of about a million pairs; only the plan of one pool is in memory, and any pool can
-be planned without those before it. So neither opening a large corpus nor going on in the middle of
-an epoch costs anything that grows with its size.
+An epoch is a permutation of all pairs, computed from (seed, epoch) and never stored. Training goes
+through it in pools of about a million pairs. Only the plan of one pool is in memory, and any pool
+can be planned without the ones before it. So opening a large corpus and resuming in the middle of
+an epoch cost the same for any size.
 
-Lengths here count the closing eos that both sides get.
+`Permutation` is a Feistel network over the bits of an index, which permutes the numbers below a
+power of four (Luby and Rackoff 1988). A result that is too large is permuted again until it fits
+("cycle walking", Black and Rogaway 2002). This takes fewer than four rounds on average.
 
-Permutations that are computed and not stored: any part of a shuffled order in constant memory.
-
-A Feistel network over the bits of an index permutes the numbers below a power of four (Luby and
-Rackoff 1988); an image that is too large is permuted again until it fits ("cycle walking", Black
-and Rogaway 2002), which is a permutation again and takes less than four rounds on average.
+Lengths here include the eos of both sides.
 """
 
 from __future__ import annotations
@@ -29,10 +27,11 @@ from nmt.errors import UsageError
 Indices = npt.NDArray[np.int64]
 
 _ROUNDS = 8
+POOL_PAIRS = 1 << 20
 
 
 class Permutation:
-    """A permutation of 0 .. size - 1, decided by the numbers of a seed."""
+    """A permutation of 0 .. size - 1, decided by a seed."""
 
     def __init__(self, size: int, seed: tuple[int, ...]) -> None:
         self._size = size
@@ -44,7 +43,7 @@ class Permutation:
         return self._size
 
     def take(self, positions: Indices) -> Indices:
-        """Return what stands at each of the positions: the same shape."""
+        """Return the numbers at these positions, in the same shape."""
         images = self._encrypt(positions.astype(np.uint64))
         outside = np.flatnonzero(images >= self._size)
         while len(outside):
@@ -60,25 +59,22 @@ class Permutation:
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return well mixed bits for each value, by the end of splitmix64 (Steele et al. 2014)."""
+    """Return well-mixed bits for each value: the finaliser of splitmix64 (Steele et al. 2014)."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return values ^ values >> np.uint64(31)
 
 
-POOL_PAIRS = 1 << 20
-
-
 class Pairs(Protocol):
-    """Encoded pairs, as data folders give them."""
+    """Encoded pairs, as data folders provide them."""
 
     @property
     def shares(self) -> Sequence[tuple[int, float]]:
-        """How many pairs follow each other with one weight, and that weight."""
+        """Runs of pairs with the same weight, as (number of pairs, weight)."""
 
     def __len__(self) -> int: ...
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
-        """Source and target tokens of some pairs, eos not counted."""
+        """Source and target lengths of some pairs, without eos."""
 
     def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
         """Source and target ids of some pairs, without eos."""
@@ -87,14 +83,14 @@ class Pairs(Protocol):
 class Epochs:
     """The order of every epoch.
 
-    A weight of 2 visits the pairs of a share twice an epoch; one of 0.5 visits half of them, and
-    other ones in each epoch.
+    With a weight of 2 an epoch visits each pair of a share twice. With 0.5 it visits half of them,
+    a different half in each epoch.
     """
 
     def __init__(self, shares: Sequence[tuple[int, float]], *, seed: int) -> None:
         self._seed = seed
         self._shares = [(count, round(count * weight)) for count, weight in shares]
-        self._ends = np.cumsum([visits for _, visits in self._shares])  # of the visits of a share
+        self._ends = np.cumsum([visits for _, visits in self._shares])  # end of each share's visits
         self.visits = int(self._ends[-1])
         """How many pairs an epoch visits."""
         self.pools = max(1, round(self.visits / POOL_PAIRS))
@@ -107,7 +103,7 @@ class Epochs:
         return self.pairs_of(order.take(np.arange(*bounds)), epoch)
 
     def pairs_of(self, visits: Indices, epoch: int) -> Indices:
-        """Return which pair each of the numbered visits of an epoch is to."""
+        """Return the pair of each of these visits of an epoch."""
         pairs = np.empty_like(visits)
         share_of = np.searchsorted(self._ends, visits, side="right")
         first_pair = 0
@@ -115,7 +111,7 @@ class Epochs:
             mine = np.flatnonzero(share_of == number)
             within = visits[mine] - (int(self._ends[number]) - share_visits)
             round_, place = np.divmod(within, max(1, count))
-            # The last round does not reach all pairs: which ones, each epoch decides anew.
+            # The last round visits only some of the pairs, chosen anew in each epoch.
             partial = round_ == share_visits // max(1, count)
             if partial.any():
                 chosen = Permutation(count, (self._seed, epoch, number))
@@ -127,11 +123,11 @@ class Epochs:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """The updates that a pool of pairs is cut into."""
+    """The updates of a pool of pairs."""
 
-    order: Indices  # (pairs,) the pairs of the pool, those of similar length together
-    bounds: Indices  # (updates + 1,) where each cut of `order` begins, and the end
-    sequence: Indices  # (updates,) in what order the cuts are visited
+    order: Indices  # (pairs,) the pairs of the pool, similar lengths together
+    bounds: Indices  # (updates + 1,) the start of each cut of `order`, and the end
+    sequence: Indices  # (updates,) the order in which the cuts are visited
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -147,16 +143,16 @@ def plan_pool(
 ) -> PoolPlan:
     """Compute the updates of a pool.
 
-    Its pairs, which come shuffled, are ordered by classes of target length and, inside a class, by
-    source length, ascending and descending in turn: neighbours are then of similar length on both
-    sides, also where one class meets the next. The order is cut greedily wherever the budget is
-    full, and the cuts are shuffled.
+    The shuffled pairs are sorted by classes of target length and, inside a class, by source length,
+    ascending and descending in turn. Neighbours then have similar lengths on both sides, also at
+    the border of two classes. The order is cut wherever the budget is full, and the cuts are
+    shuffled.
 
     For example, (source, target) lengths (3,4) (9,5) (8,6) (2,7) (7,9) (4,8) fall into target
     classes 4-7 and 8-11 and are ordered (2,7) (3,4) (8,6) (9,5) | (7,9) (4,8).
 
     Raises:
-        UsageError: if one pair alone is above the budget.
+        UsageError: if a single pair exceeds the budget.
     """
     shuffled = epochs.pool(epoch, pool)
     src_lengths, tgt_lengths = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
@@ -168,7 +164,7 @@ def plan_pool(
 
 
 def padding(pairs: Pairs, plan: PoolPlan) -> float:
-    """Return the share of both sides' tokens that is padding where no update is cut further."""
+    """Return the share of padding, over both sides, if each update were one padded batch."""
     real = padded = 0
     for index in range(len(plan)):
         for lengths in pairs.lengths(plan.update(index)):
@@ -178,11 +174,11 @@ def padding(pairs: Pairs, plan: PoolPlan) -> float:
 
 
 def check_budget(batch_tokens: int, longest: int) -> None:
-    """UsageError when a sentence of `longest` tokens is above the budget of an update."""
+    """Raise UsageError if a sentence of `longest` tokens exceeds the budget of an update."""
     if longest > batch_tokens:
         raise UsageError(
             f"batch_tokens is {batch_tokens}, but the longest sentence has {longest} tokens; "
-            "raise batch_tokens, or prepare the data with a smaller --max-length"
+            "raise batch_tokens or prepare the data with a smaller --max-length"
         )
 
 
@@ -194,7 +190,7 @@ def order_by_length(src_lengths: Indices, tgt_lengths: Indices) -> Indices:
 
 
 def _cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> Indices:
-    """Cut a sequence wherever the real tokens of either side would exceed the budget."""
+    """Return the bounds of cuts in which neither side's real tokens exceed the budget."""
     sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]
     bounds = [0]
     while bounds[-1] < len(src_lengths):

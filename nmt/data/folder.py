@@ -1,8 +1,7 @@
-"""The data folder: what `prepare` has written, opened for training and for people.
+"""The data folder that `prepare` writes, opened for training and for `nmt data`.
 
-Nothing is believed before it is checked: the version, that every file is there with its recorded
-size, and that shards agree with `dataset.json`. With `verify` every checksum is
-computed too, and every offset and token id looked at.
+Opening checks the version, that every file is there with its recorded size, and that the shards
+agree with `dataset.json`. With `verify` it also checks every checksum, offset and token id.
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
+_AGAIN = "run `nmt prepare` again into a new folder"
+
 
 class PairDataset:
     """The pairs of several shards as one sequence, in the order of the text.
 
-    shares: how many pairs follow each other with one weight, and that weight; all of them with
-    weight 1 where it is not given.
+    shares: runs of pairs with the same weight, as (number of pairs, weight); by default all pairs
+    have weight 1.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class PairDataset:
         return self._length
 
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
-        """Return the source and target tokens of some pairs, without end: (len(indices),) each."""
+        """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (np.empty(len(indices), np.int32) for _ in range(2))
         for shard, chosen, within in self._by_shard(indices):
             src[chosen], tgt[chosen] = shard.lengths(within)
@@ -73,9 +74,9 @@ class PairDataset:
         return src, tgt
 
     def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
-        """Yield each shard that holds some of the pairs, which of them, and their place in it."""
+        """Yield each shard with some of the pairs, which ones, and their indices in the shard."""
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
-        # An empty shard starts where the next one does, and searchsorted finds the last of them.
+        # An empty shard has the same start as the next one; searchsorted finds the last of them.
         order = np.argsort(shard_of, kind="stable")
         for chosen in np.split(order, np.flatnonzero(np.diff(shard_of[order])) + 1):
             if len(chosen):
@@ -93,9 +94,9 @@ class PairDataset:
         return shard.tgt(within)
 
     def origin(self, index: int) -> tuple[int, int]:
-        """Return where a pair comes from: number of the corpus (from 0) and of the line (from 1).
+        """Return a pair's corpus (from 0) and its line number there (from 1).
 
-        The corpus is one of its split's, as `dataset.json` lists them.
+        Corpora are numbered within the split, as in `dataset.json`.
         """
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
@@ -119,7 +120,7 @@ class DataFolder:
     path: Path
     info: DatasetInfo
     fingerprint: str
-    """SHA-256 of `dataset.json`, which holds the checksums of everything else."""
+    """SHA-256 of `dataset.json`, which contains the checksums of all other files."""
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
     train: PairDataset
@@ -129,14 +130,16 @@ class DataFolder:
 
     @classmethod
     def open(cls, path: Path, *, verify: bool = False) -> DataFolder:
-        """Open a folder; DataError names what is missing, damaged, or of another version."""
+        """Open a folder; DataError names a file that is missing, damaged or of another format."""
         info = manifest.read_info(path)
         _check_shape(path, info)
         check_files(path, info, verify=verify)
         vocabularies = _load_vocabularies(path, info)
         sizes = info.vocabulary.sizes
         if [len(vocabulary) for vocabulary in vocabularies] != [sizes[0], sizes[-1]]:
-            raise DataError(f"{path}: its vocabulary is not the one that dataset.json describes")
+            raise DataError(
+                f"{path}: its vocabulary is not the one that dataset.json describes; {_AGAIN}"
+            )
         tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
             path=path,
@@ -164,12 +167,12 @@ class DataFolder:
 
     @property
     def valid_text(self) -> tuple[Path, Path]:
-        """Raw text of valid, source and target: UTF-8, one line each, ending in `\\n`."""
+        """Files with the raw text of valid, source and target: UTF-8, lines end in `\\n`."""
         return self._text(self.info.valid)
 
     @property
     def test_text(self) -> Mapping[str, tuple[Path, Path]]:
-        """Raw text of each test set by its name."""
+        """Files with the raw text of each test set, by name."""
         return {split.name: self._text(split) for split in self.info.tests}
 
     def _text(self, split: SplitRecord) -> tuple[Path, Path]:
@@ -178,7 +181,7 @@ class DataFolder:
 
 
 def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
-    """Check that every file is there with its recorded size, and its checksum with `verify`."""
+    """Check that every file has its recorded size and, with `verify`, its checksum."""
     for record in info.files:
         file = path / record.name
         if Path(record.name).name != record.name:
@@ -189,18 +192,17 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
             raise DataError(f"{file}: missing; {_AGAIN}") from None
         if size != record.size:
             raise DataError(
-                f"{file}: {size:,} bytes, and {record.size:,} were written; it was cut short or "
+                f"{file}: {size:,} bytes, but {record.size:,} were written; it was cut short or "
                 f"altered; {_AGAIN}"
             )
         if verify and sha256_file(file) != record.sha256:
-            raise DataError(f"{file}: its SHA-256 differs from dataset.json's: altered; {_AGAIN}")
-
-
-_AGAIN = "run `nmt prepare` again into a new folder"
+            raise DataError(
+                f"{file}: altered: its SHA-256 differs from that in dataset.json; {_AGAIN}"
+            )
 
 
 def _load_vocabularies(path: Path, info: DatasetInfo) -> list[Vocabulary]:
-    """Return the source's and the target's: one object where nothing tells them apart."""
+    """Return the source and target vocabularies; one object if they are the same."""
     files, moses = info.vocabulary.files, moses_rules(info.settings)
     src = Vocabulary.load(path / files[0].name, moses[0])
     if len(files) == 1 and moses == (None, None):
@@ -209,7 +211,7 @@ def _load_vocabularies(path: Path, info: DatasetInfo) -> list[Vocabulary]:
 
 
 def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:
-    """Return how many pairs of each corpus follow each other, and its weight."""
+    """Return the number of pairs and the weight of each corpus; None if all weights are 1."""
     if all(corpus.weight == 1 for corpus in split.corpora):
         return None
     pairs = [0] * len(split.corpora)
@@ -227,7 +229,7 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has no such corpus")
     for split in (info.valid, *info.tests):
         if len(split.text) != 2:
-            raise DataError(f"{path}: dataset.json is damaged: {split.name} has two text files")
+            raise DataError(f"{path}: dataset.json is damaged: {split.name} needs two text files")
 
 
 def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool) -> list[Shard]:
@@ -238,10 +240,12 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
         found = (shard.corpus, len(shard), shard.src_tokens, shard.tgt_tokens, shard.token_bytes)
         said = (record.corpus, record.pairs, record.src_tokens, record.tgt_tokens, token_bytes)
         if found != said:
-            raise DataError(f"{shard.path}: not the shard that dataset.json describes; {_AGAIN}")
+            raise DataError(f"{shard.path} is not the shard that dataset.json describes; {_AGAIN}")
         if verify:
             shard.check_content(info.vocabulary.sizes[0], info.vocabulary.sizes[-1])
         shards.append(shard)
     if sum(map(len, shards)) != split.pairs or not shards:
-        raise DataError(f"{path}: the shards of {split.name} do not hold its {split.pairs} pairs")
+        raise DataError(
+            f"{path}: the shards of {split.name} do not have its {split.pairs} pairs; {_AGAIN}"
+        )
     return shards

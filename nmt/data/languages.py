@@ -1,7 +1,7 @@
-"""Language codes: the only door to langcodes.
+"""Language codes: the only module that uses langcodes.
 
-A code is of BCP 47 (de, pt-BR, zh-Hans), ISO 639 (deu, cmn) or with a script as NLLB has it
-(rus_Cyrl). What follows a dot or an at sign, as in de.tok, says nothing of the language.
+Codes may be BCP 47 (de, pt-BR, zh-Hans), ISO 639 (deu, cmn) or NLLB's form with a script
+(rus_Cyrl). Anything after a dot or an at sign, as in de.tok, is ignored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TWO_SCRIPTS = {
     "crh": ("Cyrl", "Latn"),
     "lad": ("Hebr", "Latn"),
 }
-"""CLDR knows only one likely script of each language."""
+"""Languages with two scripts; CLDR lists only one likely script for each language."""
 
 
 @cache
 def primary_language(code: str) -> str:
-    """Return a language without script or country, in two letters if it has them.
+    """Return a language without script or country, as two letters if there is such a code.
 
     For example pt of pt_BR, de of deu and zh of cmn_Hans.
     """
@@ -42,9 +42,9 @@ def primary_language(code: str) -> str:
 
 @cache
 def scripts_of(code: str) -> tuple[str, ...]:
-    """Return the ISO 15924 codes of a language's scripts, such as Latn; none if not known.
+    """Return the ISO 15924 codes of a language's scripts, such as Latn; empty if unknown.
 
-    It is the one that the code names, else what the language is mostly written in, by CLDR.
+    A script in the code wins; otherwise CLDR gives the likely one.
     """
     from langcodes import Language
     from langcodes.data_dicts import LIKELY_SUBTAGS

@@ -1,7 +1,7 @@
-"""Translations of tokens, learnt from pairs: IBM Model 1 (Brown et al. 1993, section 4.2).
+"""A token lexicon learnt from pairs: IBM Model 1 (Brown et al. 1993, section 4.2).
 
-Each target token comes from one token of its source, or from none, whatever stands around them; by
-which probabilities t(target | source), expectation maximisation finds out.
+The model generates each target token from one source token or from none, independently of its
+context. Expectation maximisation learns the probabilities t(target | source).
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Integers = NDArray[np.int64]
 
 _ITERATIONS = 5
 LEXICON_STEPS = 2 + _ITERATIONS
-_MOST_LINKS = 100_000_000  # pairs of tokens that face each other: 4 bytes each, entries more
-_CHUNK = 4_000_000  # links worked on at a time
+_MOST_LINKS = 100_000_000  # a link is a source and a target token of one pair: at least 4 bytes
+_CHUNK = 4_000_000  # links processed at a time
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """t(target | source) of the tokens that have faced each other, ordered by source token."""
+    """t(target | source) of tokens that occur in the same pair, sorted by source token."""
 
     sources: Integers  # (entries,)
     targets: Integers  # (entries,)
-    probs: NDArray[np.float64]  # (entries,); those of a source token sum to 1
-    target_counts: Integers  # (target vocabulary,): how often each was seen
+    probs: NDArray[np.float64]  # (entries,); sum to 1 for each source token
+    target_counts: Integers  # (target vocabulary,): occurrences of each token
 
     def best(self, count: int, src_vocab_size: int) -> Integers:
         """Return the likeliest targets (src_vocab_size, count) of each source token, -1 for none.
 
-        Equal ones by their ids.
+        Ties go by id.
         """
         order = np.lexsort((self.targets, -self.probs, self.sources))
         sources = self.sources[order]
-        first = np.searchsorted(sources, np.arange(src_vocab_size))  # where each one's begin
+        first = np.searchsorted(sources, np.arange(src_vocab_size))  # first entry of each
         rank = np.arange(len(sources)) - first[sources]
         kept = rank < count
         best = np.full((src_vocab_size, count), -1)
@@ -57,19 +57,19 @@ def learn_lexicon(
     most_links: int = _MOST_LINKS,
     on_progress: Callable[[int], object] | None = None,
 ) -> Lexicon:
-    """Learn from pairs, or from as many of them, evenly spaced, as memory has room for.
+    """Learn from all pairs, or from evenly spaced ones if memory is too small for all.
 
     Args:
         pairs: token ids of both sides.
-        src_vocab_size, tgt_vocab_size: the numbers of ids.
-        most_links: bounds the sum over pairs of source tokens times target tokens.
+        src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
+        most_links: bound on the sum over pairs of source tokens times target tokens.
         on_progress: called with 1 after each of `LEXICON_STEPS` steps.
     """
     step = max(1, -(-_links(pairs) // most_links))
     src, tgt = pairs.rows(np.arange(0, len(pairs), step))
     tell = on_progress or (lambda _: None)
-    # Of each chunk its entries' keys, the number of each link's among them, and where the links of
-    # each target token begin.
+    # For each chunk: the keys of its entries, the entry of each link, and the first link of each
+    # target token.
     found: list[tuple[Integers, NDArray[np.int32], Integers]] = []
     for sources, targets, begins in _facing(src, tgt, src_vocab_size):
         own, entries = np.unique(sources * tgt_vocab_size + targets, return_inverse=True)
@@ -82,7 +82,7 @@ def learn_lexicon(
     ]
     del found  # as large as the chunks
     of_source = torch.from_numpy(keys // tgt_vocab_size)  # (entries,)
-    probs = torch.ones(len(keys), dtype=torch.float64)  # at first all alike
+    probs = torch.ones(len(keys), dtype=torch.float64)  # uniform at first
     tell(1)
     for _ in range(_ITERATIONS):
         expected = torch.zeros_like(probs)
@@ -109,15 +109,15 @@ def _links(pairs: PairDataset) -> int:
 def _facing(
     src: TokenRows, tgt: TokenRows, nothing: int
 ) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Yield links of some pairs after the others: each target token with each of its source's.
+    """Yield the links of some pairs at a time: each target token with each of its source tokens.
 
     Args:
         src, tgt: the pairs' tokens.
-        nothing: the id of the token that every source has besides its own.
+        nothing: id of the empty token that is added to every source.
 
     Yields:
-        The source and the target token of each link, those of a target token together, and where
-        each target token's begin.
+        The source and target token of each link, grouped by target token, and the first link of
+        each target token.
     """
     links = np.cumsum((src.lengths.astype(np.int64) + 1) * tgt.lengths)
     bounds = np.searchsorted(links, np.arange(_CHUNK, int(links[-1]) + _CHUNK, _CHUNK), "right")
@@ -125,7 +125,7 @@ def _facing(
         if not len(rows):
             continue
         theirs, ours = src.take(rows), tgt.take(rows)
-        # Sources with the token for nothing in front.
+        # Put the empty token at the start of each source.
         first = np.cumsum(theirs.lengths) - theirs.lengths
         sources = np.insert(theirs.ids.astype(np.int64), first, nothing)
         lengths = theirs.lengths.astype(np.int64) + 1

@@ -1,8 +1,7 @@
-"""`dataset.json`: what a data folder holds and how it was made, as dataclasses.
+"""`dataset.json`: the contents of a data folder and how it was made, as dataclasses.
 
-It holds no times, hosts or absolute places of its own, so that the same text and settings give the
-same bytes. It is read back field by field: a missing, additional or mistyped value is a damaged
-file, not a surprise later.
+It records no times, hosts or absolute paths, so that the same text and settings give the same
+bytes. Reading checks every field: a missing, unknown or mistyped value means a damaged file.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ REJECTS_TEXT_NAME = "rejects.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values that decide, with the text, what `prepare` writes."""
+    """The options that, with the text, decide the bytes that `prepare` writes."""
 
     src_lang: str
     tgt_lang: str
     encoding: str = "utf-8"
     """Character encoding of the text files."""
     vocab_size: int = 32_000
-    """Pieces of the vocabulary, special tokens and the 256 bytes among them."""
+    """Size of the vocabulary, including special tokens and the 256 bytes."""
     separate_vocab: bool = False
     """One vocabulary for each language instead of one for both."""
     normalization: str = "identity"
-    """SentencePiece's rule for characters, such as nfkc."""
+    """SentencePiece's normalisation rule, such as nfkc."""
     moses_normalize: bool = False
-    """Moses punctuation normalisation of both sides, before anything else is done to the text."""
+    """Moses punctuation normalisation of both sides, before everything else."""
     moses_tokenize: bool = False
     """Moses tokenisation of both sides."""
     character_coverage: float = 1.0
-    """Share of the characters that get a piece of their own; the others become bytes."""
+    """Share of the text's characters that get their own piece; the others become bytes."""
     sample_size: int = 1_000_000
-    """Pairs drawn to learn the vocabulary from; what the rules drop of them is left out."""
+    """Pairs drawn to learn the vocabulary from, before cleaning."""
     min_length: int = 1
     """Tokens of a side below which a training pair is dropped."""
     max_length: int = 256
@@ -52,22 +51,22 @@ class Settings:
     max_ratio: float = 9.0
     """Ratio of the sides' characters above which a training pair is dropped."""
     max_symbols: float = 0.5
-    """Share of a side's characters, spaces not counted, that may be no letters."""
+    """Share of a side's characters, without spaces, that may be other than letters."""
     duplicates_by: str = "pair"
-    """What is compared to find duplicates: the pair, or the source alone."""
+    """How duplicates are found: by the pair, or only by the source."""
     keep: tuple[str, ...] = ()
     """Cleaning rules that are switched off."""
     seed: int = 1
-    """Draws the pairs that the vocabulary is learnt from."""
+    """Seed for drawing the pairs that the vocabulary is learnt from."""
     valid_lines: int = field(default=0, metadata={"omit_default": True})
-    """Pairs that are drawn from the training text for valid; 0 where valid is a text of its own."""
+    """Pairs drawn from the training text for valid; 0 if valid is a text of its own."""
     shard_pairs: int = 500_000
-    """Pairs of a training shard, and up to a block of lines more."""
+    """Pairs in a training shard; the last block may add some."""
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file, to recognise it by."""
+    """Name, size and checksum of a file."""
 
     name: str
     size: int
@@ -82,7 +81,7 @@ class ShardRecord:
     size: int
     sha256: str
     corpus: int
-    """Number of the corpus, among those of the split, that all its pairs are of."""
+    """Index of the split's corpus that all its pairs come from."""
     pairs: int
     src_tokens: int
     tgt_tokens: int
@@ -90,7 +89,7 @@ class ShardRecord:
 
 @dataclass(frozen=True)
 class CorpusRecord:
-    """A parallel text that was read: where it came from, and what became of its lines."""
+    """A parallel text that was read, and how many of its pairs were kept."""
 
     prefix: str
     src: FileRecord
@@ -101,12 +100,12 @@ class CorpusRecord:
     weight: float
     """How often an epoch visits each of its pairs."""
     tag: str
-    """What stands before each of its source lines."""
+    """The tag put before each of its source lines."""
 
 
 @dataclass(frozen=True)
 class LengthRecord:
-    """Tokens of one side of a split, without end."""
+    """Token counts of one side of a split, without eos."""
 
     tokens: int
     mean: float
@@ -125,7 +124,7 @@ class SplitRecord:
     corpora: tuple[CorpusRecord, ...]
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...]
-    """The raw text, source and target, of what is not train."""
+    """The raw text, source and target; empty for train."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class VocabularyRecord:
     files: tuple[FileRecord, ...]
     sizes: tuple[int, ...]
     given: bool
-    """Whether it was given with --vocab, and not learnt from this text."""
+    """Whether it was given with --vocab instead of learnt from this text."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class DatasetInfo:
 
     @property
     def files(self) -> tuple[FileRecord | ShardRecord, ...]:
-        """Every file of the folder but `dataset.json` itself."""
+        """Every file of the folder except `dataset.json` itself."""
         files: list[FileRecord | ShardRecord] = [
             *self.vocabulary.files,
             self.rejects,
@@ -178,26 +177,26 @@ def to_json(info: DatasetInfo) -> str:
 
 
 def _omissible(kind: Any) -> set[str]:
-    """Return the fields that came later: folders without them have the default."""
+    """Return the fields added later; folders without them have the default."""
     return {f.name for f in dataclasses.fields(kind) if f.metadata.get("omit_default")}
 
 
 def read_info(folder: Path) -> DatasetInfo:
-    """Read a folder's `dataset.json`; DataError says what is wrong with it."""
+    """Read a folder's `dataset.json`; raise DataError if it is missing or damaged."""
     path = folder / FILE_NAME
     try:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
-            f"{folder}: this is no data folder: it has no {FILE_NAME}; make one with `nmt prepare`"
+            f"{folder} is not a data folder: it has no {FILE_NAME}; make one with `nmt prepare`"
         ) from None
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != FORMAT_VERSION:
         raise DataError(
-            f"{folder}: the folder has format version {version}, and this nmt reads version "
-            f"{FORMAT_VERSION}; run `nmt prepare` again into a new folder"
+            f"{folder} has format version {version}, but this nmt reads version {FORMAT_VERSION}; "
+            "run `nmt prepare` again into a new folder"
         )
     try:
         return build_value(DatasetInfo, content, "")
@@ -209,7 +208,7 @@ _Built = TypeVar("_Built")
 
 
 def build_value(kind: type[_Built], value: object, where: str) -> _Built:
-    """Make a `kind` of a JSON value; ValueError names the place that does not fit."""
+    """Convert a JSON value to a `kind`; ValueError names the field that does not fit."""
     built: Any = _convert(kind, value, where)
     return typing.cast(_Built, built)
 
@@ -238,7 +237,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
 
 
 def _typed(kind: type[_Built], value: object, where: str) -> _Built:
-    # bool is an int to Python, and not to us.
+    # In Python a bool is an int; here it is not.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{where or 'top level'}: {value!r} is no {kind.__name__}")
+        raise ValueError(f"{where or 'top level'}: {value!r} is not of type {kind.__name__}")
     return value

@@ -1,7 +1,7 @@
-"""Moses punctuation normalisation, tokenisation, abbreviations: the only door to sacremoses.
+"""Moses punctuation normalisation, tokenisation and abbreviations: uses sacremoses.
 
-What is done to text before it is cut into subwords belongs to the vocabulary, and so to data
-folders and model files: `translate` does the same without being told, and undoes what can be.
+Preprocessing before the split into subwords belongs to the vocabulary, so data folders and model
+files record it. `translate` repeats it by itself, and undoes the tokenisation in its output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nmt.data.manifest import Settings
 if TYPE_CHECKING:
     import sacremoses
 
-# A tag such as <2de> is one word to everybody.
+# A tag such as <2de> must stay one word.
 _PROTECTED = [r"<[^\s<>]+>"]
 
 
@@ -27,9 +27,9 @@ class Moses:
 
     lang: str
     normalize: bool
-    """Quotes, dashes and spaces to the forms that Moses knows, for good."""
+    """Normalise quotes, dashes and spaces; not undone."""
     tokenize: bool
-    """Punctuation apart from words; undone in what is translated."""
+    """Separate punctuation from words; undone in translations."""
 
     def apply(self, line: str) -> str:
         """Return a line as the vocabulary sees it."""
@@ -68,17 +68,17 @@ class Moses:
 
 @dataclass(frozen=True)
 class PlainMoses:
-    """Moses' `tokenizer.perl -l LANG` without further options: on its tokens many papers score."""
+    """Moses' `tokenizer.perl -l LANG` without other options; many papers score on its tokens."""
 
     lang: str
 
     @property
     def name(self) -> str:
-        """What tokenises, its version and the language: all that its tokens depend on."""
+        """The tokeniser, its version and the language, which decide the tokens."""
         return f"sacremoses-{version('sacremoses')}-{self.lang}"
 
     def tokenize(self, line: str) -> str:
-        """Return the tokens with spaces between, none of them written as an entity."""
+        """Return the tokens with spaces between them, without escaping."""
         tokens: str = self._tokenizer.tokenize(line, return_str=True, escape=False)
         return tokens
 
@@ -90,14 +90,14 @@ class PlainMoses:
 
 
 def has_moses_rules(lang: str) -> bool:
-    """Return whether Moses knows the language by its code."""
+    """Return whether Moses has rules for the language."""
     from sacremoses import NonbreakingPrefixes
 
     return primary_language(lang) in NonbreakingPrefixes().available_langs.values()
 
 
 def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
-    """Return what is done to source and target lines before they are cut into subwords."""
+    """Return the Moses rules for source and target lines, None for none."""
     if not (settings.moses_normalize or settings.moses_tokenize):
         return None, None
     src, tgt = (
@@ -109,18 +109,18 @@ def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
 
 @dataclass(frozen=True)
 class Abbreviations:
-    """Words behind which a dot ends no sentence."""
+    """Words after which a dot does not end a sentence."""
 
     always: frozenset[str]
     before_digit: frozenset[str]
-    """Only where a digit follows: No. 5."""
+    """Only if a digit follows, as in No. 5."""
 
 
 @cache
 def abbreviations(lang: str) -> Abbreviations:
-    """Return Moses' non-breaking prefixes of a language, and the English ones with them.
+    """Return Moses' non-breaking prefixes of a language, together with the English ones.
 
-    English titles and names occur in every language; where Moses has no list, they are all.
+    English titles and names occur in every language. If Moses has no list, only these are returned.
     """
     from sacremoses import NonbreakingPrefixes
 

@@ -3,17 +3,16 @@
     header          64 bytes, little-endian: see `_HEADER`, then the CRC
     src offsets     uint32, pairs + 1 of them: pair i is src[offsets[i] : offsets[i + 1]]
     tgt offsets     uint32, pairs + 1
-    line numbers    uint32, one a pair: where it stood in its corpus, from 1
-    src token ids   uint16 where the vocabulary fits, else uint32; without begin and end
+    line numbers    uint32, one per pair: its line in the corpus, from 1
+    src token ids   uint16 if the vocabulary fits, else uint32; without bos and eos
     tgt token ids   the same
 
-All pairs of a shard are of one corpus, whose number the header has. A shard is written once and
-opened with mmap: ranks share its pages, any pair is reached at once, and opening costs no copy. The
-header carries a CRC of itself, the offsets and the line numbers, because they are believed
-afterwards; the token ids are covered by the SHA-256 in `dataset.json`.
+All pairs of a shard come from one corpus, whose index is in the header. Shards are written once and
+opened with mmap, so ranks share their pages and access is random and without copies. The CRC covers
+the header, the offsets and the line numbers. The SHA-256 in `dataset.json` covers the token ids.
 
-Python's own `mmap` keeps a file descriptor for each map, and a process may have about a thousand:
-the system's `mmap` needs none, so a folder can have any number of shards.
+We call the system's `mmap`, because Python's keeps a file descriptor for each map, and a process
+may have only about a thousand.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from nmt.errors import DataError
 from nmt.files import atomic_writer
 
 FORMAT_VERSION = 2
-# Offsets are 32 bits wide, and one side of a shard can hold no more tokens than they can count.
+# Offsets have 32 bits, which limits the tokens of one side of a shard.
 MAX_TOKENS = 2**32 - 1
 
 _MAGIC = b"NMTSHARD"
-# magic, format version, bytes a token id, pairs, src tokens, tgt tokens, corpus, room for later
+# magic, format version, bytes per token id, pairs, src tokens, tgt tokens, corpus, reserved
 _HEADER = struct.Struct("<8sII QQQ I 16x")
 _CRC = struct.Struct("<I")
 _BODY_AT = _HEADER.size + _CRC.size
@@ -52,9 +51,11 @@ _IDS: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]
 
+_AGAIN = "run `nmt prepare` again into a new folder"
+
 
 def token_bytes_for(vocab_size: int) -> int:
-    """Return how many bytes an id below `vocab_size` takes in a shard."""
+    """Return the bytes of a token id in a shard, for this size of vocabulary."""
     return 2 if vocab_size <= 1 << 16 else 4
 
 
@@ -84,18 +85,18 @@ class TokenRows:
 
     @classmethod
     def gather(cls, ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
-        """Copy rows out of `ids`, each from its start on."""
-        first = np.cumsum(lengths) - lengths  # where each row begins in the copy
+        """Copy rows out of `ids`, given their starts and lengths."""
+        first = np.cumsum(lengths) - lengths  # start of each row in the copy
         places = np.repeat(starts - first, lengths) + np.arange(int(lengths.sum()))
         return cls(ids.take(places), lengths)
 
     def take(self, rows: npt.NDArray[np.int64]) -> TokenRows:
-        """Return the rows of these numbers, in this order."""
+        """Return the rows with these indices, in this order."""
         starts = np.cumsum(self.lengths) - self.lengths
         return TokenRows.gather(self.ids, starts[rows], self.lengths[rows])
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> TokenRows:
-        """Return the rows that `chosen` (rows,) is True for."""
+        """Return the rows for which `chosen` (rows,) is True."""
         if chosen.all():
             return self
         return TokenRows(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen])
@@ -118,14 +119,14 @@ class ShardBuilder:
         return max(sums) <= MAX_TOKENS
 
     def extend(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
-        """Append pairs, with the number of the line that each one stood in."""
+        """Append pairs, with their line numbers."""
         self._parts.append((src, tgt, lines))
         self._pairs += len(lines)
         self._src_tokens += len(src.ids)
         self._tgt_tokens += len(tgt.ids)
 
     def write(self, path: Path, *, corpus: int = 0) -> None:
-        """Write the shard, whole or not at all; its pairs are of corpus number `corpus`."""
+        """Write the shard, whole or not at all; all pairs come from corpus `corpus`."""
         src_offsets = _offsets([src.lengths for src, _, _ in self._parts])
         tgt_offsets = _offsets([tgt.lengths for _, tgt, _ in self._parts])
         lines = np.concatenate([np.zeros(0, _LINE), *(lines for _, _, lines in self._parts)])
@@ -176,15 +177,15 @@ class Shard:
         self._tgt_offsets = take(_OFFSET, header.pairs + 1)
         self._lines = take(_LINE, header.pairs)
         if _checksum(header.raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
-            raise DataError(f"{path}: this shard has been altered or damaged; {_AGAIN}")
+            raise DataError(f"{path}: this shard is altered or damaged; {_AGAIN}")
         self._src: Ids = take(_IDS[self._token_bytes], header.src_tokens)
         self._tgt: Ids = take(_IDS[self._token_bytes], header.tgt_tokens)
-        # The checksum has touched them all; what is used comes back from the page cache.
+        # The checksum has touched all pages; used ones come back from the page cache.
         _forget_pages(content)
 
     @classmethod
     def open(cls, path: Path) -> Shard:
-        """Map a shard; DataError with its name when it is not one, or not whole."""
+        """Map a shard; DataError names the file if it is not a shard or not complete."""
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -193,8 +194,8 @@ class Shard:
             size = os.fstat(file.fileno()).st_size
             if size < _BODY_AT:
                 raise DataError(
-                    f"{path}: {size} bytes are too few for a shard, whose header alone has "
-                    f"{_BODY_AT}; {_AGAIN}"
+                    f"{path}: {size} bytes are too few for a shard, whose header has {_BODY_AT}; "
+                    f"{_AGAIN}"
                 )
             content = _map(path, file.fileno(), size)
         return cls(path, content)
@@ -216,16 +217,16 @@ class Shard:
 
     @property
     def src_lengths(self) -> Lengths:
-        """Tokens of each pair's source side, without end: (pairs,)."""
+        """Source tokens of each pair, without eos: (pairs,)."""
         return np.diff(self._src_offsets).astype(np.int32)
 
     @property
     def tgt_lengths(self) -> Lengths:
-        """Tokens of each pair's target side, without end: (pairs,)."""
+        """Target tokens of each pair, without eos: (pairs,)."""
         return np.diff(self._tgt_offsets).astype(np.int32)
 
     def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[Lengths, Lengths]:
-        """Return the source and target tokens of some pairs, without end: (len(indices),) each."""
+        """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (
             (offsets[indices + 1] - offsets[indices]).astype(np.int32)
             for offsets in (self._src_offsets, self._tgt_offsets)
@@ -252,12 +253,12 @@ class Shard:
         return self._view(self._tgt, self._tgt_offsets, index)
 
     def line(self, index: int) -> int:
-        """Return the number of the line that a pair stood in, from 1."""
+        """Return the line number of a pair in its corpus, from 1."""
         self._check(index)
         return int(self._lines[index])
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
-        """DataError where an offset or a token id cannot be what `prepare` wrote."""
+        """Raise DataError if an offset or a token id is impossible."""
         for ids, offsets, size in (
             (self._src, self._src_offsets, src_vocab_size),
             (self._tgt, self._tgt_offsets, tgt_vocab_size),
@@ -274,10 +275,8 @@ class Shard:
 
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self):
-            raise IndexError(f"{self.path} has {len(self)} pairs, and {index} was asked for")
+            raise IndexError(f"{self.path}: pair {index} of {len(self)}")
 
-
-_AGAIN = "run `nmt prepare` again into a new folder"
 
 _C = ctypes.CDLL(None, use_errno=True)
 _C.mmap.restype = ctypes.c_void_p
@@ -291,14 +290,14 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 def _map(path: Path, descriptor: int, size: int) -> memoryview:
-    """Map a file for reading while anything refers to it; the descriptor may be closed."""
+    """Map a file read-only until nothing refers to it; the descriptor may be closed."""
     address = _C.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     if address == _MAP_FAILED:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))
     content = (ctypes.c_ubyte * size).from_address(address)
     unmap = weakref.finalize(content, _C.munmap, address, size)
-    unmap.atexit = False  # the system does it, and threads may still be reading
+    unmap.atexit = False  # the system unmaps at exit; threads may still be reading
     return memoryview(content).cast("B").toreadonly()
 
 
@@ -318,20 +317,20 @@ class _Header:
 
 
 def _parse(path: Path, content: memoryview) -> tuple[_Header, int]:
-    """Return the header and the CRC, once they make sense."""
+    """Return the header and the CRC, after checking them."""
     raw = bytes(content[: _HEADER.size])
     magic, version, token_bytes, pairs, src_tokens, tgt_tokens, corpus = _HEADER.unpack(raw)
     (crc,) = _CRC.unpack_from(content, _HEADER.size)
     if magic != _MAGIC:
-        raise DataError(f"{path}: this is no shard of nmt: it starts with {magic!r}")
+        raise DataError(f"{path} is not a shard of nmt: it starts with {magic!r}; {_AGAIN}")
     if version != FORMAT_VERSION:
         raise DataError(
-            f"{path}: this shard has format {version}, and this nmt reads {FORMAT_VERSION}; "
+            f"{path}: this shard has format {version}, but this nmt reads {FORMAT_VERSION}; "
             f"{_AGAIN}"
         )
     if token_bytes not in _IDS:
         raise DataError(f"{path}: its header is damaged: {token_bytes} bytes a token; {_AGAIN}")
-    # In Python's integers, so that no absurd count can overflow into a believable size.
+    # Python integers do not overflow, so that absurd counts cannot give a plausible size.
     offsets = 2 * (pairs + 1) * _OFFSET.itemsize
     tokens = (src_tokens + tgt_tokens) * int(token_bytes)
     expected = _BODY_AT + offsets + pairs * _LINE.itemsize + tokens

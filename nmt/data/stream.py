@@ -1,7 +1,7 @@
-"""The updates of a training run, ready to be used: planned and collated ahead, in threads.
+"""The stream of updates of a training run, planned and collated ahead in threads.
 
-The stream is a function of (data, budget, seed) and a position; a run that goes on asks for the
-position behind its last update, which costs the plan of one pool and no more.
+The stream depends only on (data, batch_tokens, seed) and a position. A resumed run starts at the
+position after its last update, which costs only the plan of one pool.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """Where an update stands in the run."""
+    """The position of an update in the run."""
 
     epoch: int = 0
     pool: int = 0
     index: int = 0
-    """Of the update in its pool."""
+    """Index of the update in its pool."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Update:
 
     pairs: Indices  # (pairs,) of all ranks
     batches: list[Batch]  # micro-batches of this rank
-    lengths: LengthSums  # of the pairs of all ranks
-    own_tokens: int  # both sides, of this rank
+    lengths: LengthSums  # over the pairs of all ranks
+    own_tokens: int  # tokens of both sides on this rank
     position: Position
     following: Position
     epoch: float
@@ -48,30 +48,30 @@ class Update:
 
     @property
     def tgt_tokens(self) -> int:
-        """Target tokens of all ranks, eos counted."""
+        """Target tokens of all ranks, including eos."""
         return self.lengths.tgt
 
     @property
     def padded_tokens(self) -> int:
-        """Tokens of this rank's micro-batches, both sides, with their padding."""
+        """Tokens of both sides of this rank's micro-batches, including padding."""
         return sum(batch.padded_tokens for batch in self.batches)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of an update a rank gets, in what parts, and of what shape if of one."""
+    """How updates are split: over ranks, into micro-batches, and to which fixed shape if any."""
 
     micro_batch_tokens: int
     rank: int = 0
     world_size: int = 1
-    in_tables: bool = True
-    """Whether attention lays sentences out in tables, so that padding there counts."""
+    padded_layout: bool = True
+    """Whether attention pads sentences, so that this padding counts."""
     shape: FixedShape | None = None
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
         return micro_batches(
-            src_lengths, tgt_lengths, self.micro_batch_tokens, in_tables=self.in_tables
+            src_lengths, tgt_lengths, self.micro_batch_tokens, padded_layout=self.padded_layout
         )
 
 
@@ -85,11 +85,11 @@ def updates_from(
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
     passed_over: Collection[Position] = (),
 ) -> Iterator[Update]:
-    """Yield the updates of a run from a position on, without end.
+    """Yield the updates of a run from a position on, endlessly.
 
-    dropouts: what takes source and target tokens apart, anew in each epoch. Tokens are counted
-    before it when pairs are put together, and after it when an update is cut.
-    passed_over: the updates at these positions are left out.
+    dropouts: subword dropout for source and target, drawn anew in each epoch. Updates are planned
+    by the tokens before it, and split by the tokens after it.
+    passed_over: positions of updates to leave out.
     """
     epochs = Epochs(pairs.shares, seed=seed)
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens, seed=seed)
@@ -123,7 +123,7 @@ def updates_from(
 
 
 def pairs_at(position: Position, pairs: Pairs, *, batch_tokens: int, seed: int) -> Indices:
-    """Return the pairs (pairs,) of the update at a position, of all ranks."""
+    """Return the pairs (pairs,) of all ranks in the update at a position."""
     epochs = Epochs(pairs.shares, seed=seed)
     epoch, pool = position.epoch, position.pool
     plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool)
@@ -133,7 +133,7 @@ def pairs_at(position: Position, pairs: Pairs, *, batch_tokens: int, seed: int) 
 def _plans_from(
     position: Position, pairs: Pairs, epochs: Epochs, *, batch_tokens: int, seed: int
 ) -> Iterator[tuple[Position, PoolPlan]]:
-    """Yield the plans of pools, each with the position at which it is begun."""
+    """Yield the plans of pools, each with its first position."""
     while True:
         epoch, pool = position.epoch, position.pool
         yield (
@@ -144,19 +144,19 @@ def _plans_from(
 
 
 def _next_pool(position: Position, epochs: Epochs) -> Position:
-    """Return where the pool behind the position's begins."""
+    """Return the start of the pool after this one."""
     if position.pool + 1 < epochs.pools:
         return Position(position.epoch, position.pool + 1)
     return Position(position.epoch + 1)
 
 
 def _tokens(rows: TokenRows) -> int:
-    """Return the tokens of some lines, eos counted."""
+    """Return the number of tokens of some lines, including eos."""
     return len(rows.ids) + len(rows)
 
 
 def prefetched(items: Iterator[Item], *, ahead: int) -> Iterator[Item]:
-    """Yield the items, of which a thread keeps the next few ready; its errors come through."""
+    """Yield the items while a thread prepares the next few; raise the thread's errors here."""
     ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
     closed = threading.Event()
 

@@ -1,13 +1,12 @@
 """BPE dropout (Provilkov et al. 2020) on encoded text: other segmentations of the same words.
 
-Each merge that made a token is undone with probability p, independently; a token of which any merge
-is undone falls apart there, and into what the remaining merges hold together. Nothing but ids is
-needed: shards stay as they are, and a resume draws what it would have drawn.
+Each merge that made a token is undone with probability p, independently. A token splits where a
+merge is undone. This works on ids, so shards stay as they are, and a resumed run draws the same.
 
-It is stronger than the paper's algorithm at the same p, which gives a dropped merge another chance
-in its next step, and lets characters that are left apart join in other ways. On Multi30k with 4,000
-subwords, a token becomes 1.57 tokens at p = 0.1 and 1.29 at 0.05, and 1.37 and 1.19 by the paper's
-algorithm as SentencePiece has it.
+At the same p it splits more than the paper's algorithm, which gives a dropped merge another chance
+in its next step and lets the characters join in other ways. On Multi30k with 4,000 subwords, a
+token becomes 1.57 tokens at p = 0.1 and 1.29 at p = 0.05. With SentencePiece's version of the
+paper's algorithm it becomes 1.37 and 1.19.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ class SubwordDropout:
         )
         self._p = p
         merges = self._count_merges()
-        self._whole = (1 - p) ** merges  # chance that no merge of a token is undone: (vocabulary,)
+        self._whole = (1 - p) ** merges  # (V,) probability that no merge of a token is undone
 
     def __call__(self, rows: TokenRows, random: np.random.Generator) -> TokenRows:
-        """Return the rows with some of their tokens in parts."""
+        """Return the rows with some of their tokens split."""
         ids = rows.ids.astype(np.int64)
         owners = np.repeat(np.arange(len(rows)), rows.lengths)
         broken = random.random(len(ids)) >= self._whole[ids]
@@ -46,18 +45,18 @@ class SubwordDropout:
     def _split(
         self, ids: Halves, broken: npt.NDArray[np.bool_], random: np.random.Generator
     ) -> tuple[Halves, npt.NDArray[np.bool_], Halves]:
-        """Take the last merge of each broken token apart.
+        """Split each broken token at its last merge.
 
         Returns:
-            The ids, which of them are broken in turn, and into how many each old one has become.
+            The new ids, which of them are broken too, and the number of parts of each old token.
         """
         at = np.flatnonzero(broken)
         left, right = self._left[ids[at]], self._right[ids[at]]
         whole_left, whole_right = self._whole[left], self._whole[right]
-        # The last merge is undone, or one on the left, or one on the right: any but none of them.
+        # A broken token has at least one merge undone: its last one, one on the left or the right.
         intact = (1 - self._p) * whole_left * whole_right
         left_broken = random.random(len(at)) * (1 - intact) < 1 - whole_left
-        # Where the left is whole, the reason is the last merge or the right.
+        # If the left part is whole, the last merge or one on the right is undone.
         chance = (1 - whole_right) / np.where(left_broken, 1.0, 1 - (1 - self._p) * whole_right)
         right_broken = random.random(len(at)) < chance
         parts = 1 + broken.astype(np.int64)
@@ -68,7 +67,7 @@ class SubwordDropout:
         return ids, flags, parts
 
     def _count_merges(self) -> Halves:
-        """Return how many merges made each token: (vocabulary,), 0 for a character."""
+        """Return how many merges made each token, 0 for a character: (V,)."""
         merged = np.flatnonzero(self._left >= 0)
         merges = np.zeros(len(self._left), np.int64)
         while True:

@@ -1,8 +1,8 @@
-"""Subword vocabularies: the only door to SentencePiece.
+"""Subword vocabularies: the only module that uses SentencePiece.
 
-BPE with fixed special ids and byte fallback: every line has ids, none needs `<unk>`, and ids to
-text gives the line back up to runs of spaces, edge spaces and U+2581. The serialised model is the
-vocabulary; data folders and model files carry its bytes.
+We use BPE with fixed special ids and byte fallback. No line needs `<unk>`, and decoding gives the
+line back, up to runs of spaces, edge spaces and U+2581. The vocabulary is the serialised
+SentencePiece model; data folders and model files contain its bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
 NORMALIZATIONS = ("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf")
 
-# A translated line must stay one line, and NUL ends strings in other people's programs.
+# A translated line must stay one line, and NUL ends strings in other programs.
 _LINE_BREAKERS = "\n\r\0"
-# The trainer's positions inside a word are 16 bits wide in some releases; a longer line is learnt
-# from in parts.
+# In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
 _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
@@ -35,10 +34,10 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 class Vocabulary:
     """Lines to token ids and back.
 
-    `barred_ids` are what search must never produce: padding, unknown, begin, other control pieces,
-    and every piece that holds a line feed, a carriage return or NUL.
+    Search must never produce `barred_ids`: pad, unk, bos, other control pieces, and every piece
+    with a line feed, a carriage return or NUL.
 
-    moses: what is done to a line before it is cut into pieces, and undone afterwards.
+    moses: preprocessing of lines before they are split into pieces, undone after decoding.
     """
 
     def __init__(self, model: bytes, moses: Moses | None = None) -> None:
@@ -48,12 +47,12 @@ class Vocabulary:
         except RuntimeError:
             loaded = False
         if not loaded or processor.get_piece_size() == 0:
-            raise DataError("this is no SentencePiece model")
+            raise DataError("not a SentencePiece model")
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise DataError(
-                "this SentencePiece model has the special ids pad, unk, bos, eos = "
-                f"{', '.join(map(str, found))}, and nmt needs {PAD_ID}, {UNK_ID}, {BOS_ID}, "
+                "the special ids pad, unk, bos, eos of this SentencePiece model are "
+                f"{', '.join(map(str, found))}, but nmt needs {PAD_ID}, {UNK_ID}, {BOS_ID}, "
                 f"{EOS_ID}; learn it again with --pad_id={PAD_ID} --unk_id={UNK_ID} "
                 f"--bos_id={BOS_ID} --eos_id={EOS_ID}"
             )
@@ -69,7 +68,7 @@ class Vocabulary:
         try:
             model = path.read_bytes()
         except FileNotFoundError:
-            raise DataError(f"{path}: there is no such file") from None
+            raise DataError(f"{path}: no such file") from None
         try:
             return cls(model, moses)
         except DataError as error:
@@ -80,11 +79,11 @@ class Vocabulary:
 
     @property
     def covers_all_text(self) -> bool:
-        """Whether bytes stand in for characters that no piece holds, so that none is unknown."""
+        """Whether the vocabulary has byte fallback, so that no character is unknown."""
         return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
-        """Return the ids of each line, without begin and end."""
+        """Return the ids of each line, without bos and eos."""
         prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
         ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         return ids
@@ -97,19 +96,19 @@ class Vocabulary:
         return list(map(self.moses.undo, lines)) if self.moses else lines
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id as SentencePiece writes it, `▁` for a space."""
+        """Return the piece of each id in SentencePiece's form, with `▁` for a space."""
         return [self._tokens[i] for i in ids]
 
     def has_symbol(self, symbol: str) -> bool:
-        """Whether a word of its own, such as a tag, is one piece."""
+        """Whether a separate word, such as a tag, is one piece."""
         pieces = self.tokens(self.encode([symbol])[0])
         return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
 
     def merges(self) -> list[tuple[int, int]]:
-        """Return which two tokens each token was merged of last: (-1, -1) for those that were not.
+        """Return the two tokens of each token's last merge, (-1, -1) for tokens without one.
 
-        Merges are what byte-pair encoding does to the token's own text: the pair that was learnt
-        first is joined first.
+        The merges are those of byte-pair encoding on the token's own text: the pair that was
+        learnt first is joined first.
         """
         processor = self._processor
         scores = {
@@ -129,7 +128,7 @@ class Vocabulary:
 
 
 def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int, int]:
-    """Return the ids of the two parts of a piece; ranks: when a piece was learnt, and its id."""
+    """Return the ids of the two parts of a piece; ranks: the rank and id of each piece."""
     parts = list(piece) if piece in ranks else []
     while len(parts) > 2:
         joined = [left + right for left, right in pairwise(parts)]
@@ -151,12 +150,13 @@ def learn_vocabulary(
     character_coverage: float = 1.0,
     symbols: Sequence[str] = (),
 ) -> Vocabulary:
-    """Learn a BPE vocabulary of `vocab_size` pieces, special and byte pieces among them.
+    """Learn a BPE vocabulary of `vocab_size` pieces, including special and byte pieces.
 
-    symbols: what is always one piece, and is learnt from no text.
+    symbols: words, such as tags, that are always one piece.
 
-    One thread, always: the trainer writes the number into the model, whose bytes would then depend
-    on the machine, and more threads were not faster (1.6 s with 1, 2 and 16 on 150,000 lines).
+    We always use one thread. The trainer writes the number of threads into the model, so its bytes
+    would depend on the machine, and more threads were not faster (1.6 s for 150,000 lines with 1, 2
+    and 16).
     """
     model = io.BytesIO()
     source = _Source(lines)
@@ -174,7 +174,7 @@ def learn_vocabulary(
             user_defined_symbols=list(symbols),
             character_coverage=character_coverage,
             normalization_rule_name=normalization,
-            max_sentence_length=1 << 30,  # the default drops lines above 4,192 bytes in silence
+            max_sentence_length=1 << 30,  # the default silently drops lines above 4,192 bytes
             num_threads=1,
             minloglevel=_SILENT,
         )
@@ -186,7 +186,7 @@ def learn_vocabulary(
 
 
 class _Source:
-    """The lines for the trainer, with the error that ended them, which the trainer would hide."""
+    """The lines for the trainer; keeps the error that ended them, which the trainer would hide."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
@@ -205,14 +205,14 @@ class _Source:
 def _explain(message: str, vocab_size: int) -> Exception:
     if found := _TOO_LARGE.search(message):
         return UsageError(
-            f"a vocabulary of {vocab_size} is more than this text can fill; the largest it can "
-            f"have is {found[2]}, so pass --vocab-size {found[2]} or less"
+            f"a vocabulary of {vocab_size} is too large for this text; pass --vocab-size "
+            f"{found[2]} or less"
         )
     if found := _TOO_SMALL.search(message):
         return UsageError(
-            f"a vocabulary of {vocab_size} is too small: the characters of this text, 256 bytes "
-            f"and 4 special tokens need {found[2]}, so pass --vocab-size {found[2]} or more, or "
-            "lower --character-coverage"
+            f"a vocabulary of {vocab_size} is too small for the characters of this text, 256 bytes "
+            f"and 4 special tokens; pass --vocab-size {found[2]} or more, or lower "
+            "--character-coverage"
         )
     if "!sentences_.empty()" in message:
         return DataError("there is no text to learn a vocabulary from")

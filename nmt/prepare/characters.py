@@ -1,9 +1,9 @@
-"""What each character is, as a table that whole texts are looked up in at once.
+"""Character classes, as a table with one byte for each code point.
 
-One byte for a code point: whether it is white space, no letter, a control, or a letter of a script
-that the language is not written in. Scripts have their codes of ISO 15924 and are told by Unicode
-block, to which `unicodedata` adds
-what is a letter at all.
+A lookup in numpy classifies a whole text at once. The bits say whether a character is white space,
+a sign, a control character, a number, or a letter of a script that the language does not use.
+Scripts are named by their ISO 15924 codes and recognised by Unicode block. `unicodedata` decides
+which characters are letters.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nmt.data.languages import scripts_of
 Classes = npt.NDArray[np.uint8]
 
 SPACE, SIGN, CONTROL, FOREIGN, NUMBER = 1, 2, 4, 8, 16
-"""White space; visible and no letter (digits, punctuation, symbols); a control character; a letter
-of another script; a digit or another number. A character has some of these bits."""
+"""White space; visible but not a letter (digits, punctuation, symbols); a control character; a
+letter of another script; a digit or another number. A character may have several of these bits."""
 
 _TABLE_SIZE = 0x110000
-LETTERS_END = 0x32400  # no letter has been given a code point above
+LETTERS_END = 0x32400  # Unicode has no letters from here on
 
 _BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
     "Latn": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),
@@ -69,7 +69,7 @@ _PARTS = {
 
 
 def known_scripts(language: str) -> tuple[str, ...]:
-    """Return the scripts that a language is written in: none if we do not know its letters."""
+    """Return the scripts that a language is written in; empty if we do not know its letters."""
     scripts = [part for script in scripts_of(language) for part in _PARTS.get(script, (script,))]
     return tuple(scripts) if all(script in _BLOCKS for script in scripts) else ()
 
@@ -81,7 +81,7 @@ def letters_of(script: str) -> tuple[tuple[int, int], ...]:
 
 @functools.cache
 def classes_for(language: str) -> Classes:
-    """Return the bits of every code point as text of a language: (0x110000,)."""
+    """Return the bits of every code point in text of a language: (0x110000,)."""
     scripts = known_scripts(language)
     table = plain_classes()
     if not scripts:
@@ -97,7 +97,7 @@ def classes_for(language: str) -> Classes:
 
 @functools.cache
 def plain_classes() -> Classes:
-    """Return the bits that no language decides."""
+    """Return the bits that are the same for every language: (0x110000,)."""
     table = np.full(_TABLE_SIZE, SIGN, np.uint8)
     for code in range(LETTERS_END):
         character = chr(code)

@@ -1,8 +1,7 @@
-"""Cleaning: the rules that reject a pair of training text, a whole block at a time.
+"""Cleaning: the rules that reject training pairs, a whole block at a time.
 
-A rule is there because what it rejects teaches nothing or the wrong thing; each counts what it
-takes and can be switched off. The first rule that fits, in the order of `RULES`, is the one that
-counts. Rules read the text as it is and change nothing.
+Rejected pairs would teach the model nothing, or the wrong thing. Rules never change the text. Most
+of them can be switched off. If several rules fit a pair, the first in the order of `RULES` counts.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nmt.prepare.options import RATIO_FREE_CHARACTERS, RULES
 from nmt.prepare.text import Block, Mask, Rows, TextSide
 
 Verdicts = npt.NDArray[np.uint8]
-"""What became of each pair: `KEPT`, or the code of the rule that rejected it."""
+"""One code for each pair: `KEPT`, or the code of the rule that rejected it."""
 
 KEPT = 0
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
@@ -30,7 +29,7 @@ RULE_OF = {code: rule for rule, code in CODES.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaner:
-    """The rules as they were asked for."""
+    """The cleaning rules with the bounds that the user chose."""
 
     max_ratio: float
     max_symbols: float
@@ -38,9 +37,9 @@ class Cleaner:
     max_length: int
     off: frozenset[str]
     held_out: tuple[OverlapKeys, OverlapKeys]
-    """The sources and the targets of valid and test that rule out the same line in train."""
+    """Source and target lines of valid and test, which train must not repeat."""
     drawn: tuple[Rows, ...] = ()
-    """Of each training text, the lines that were drawn for valid; none of any where it is empty."""
+    """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
 
     @classmethod
     def of(
@@ -64,7 +63,7 @@ class Cleaner:
         return rule not in self.off
 
     def judge_block(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
-        """Judge the pairs of a block by where they stand and by their text: (pairs,)."""
+        """Judge the pairs of a block by their line numbers and their text: (pairs,)."""
         verdicts = self.judge_text(src, tgt)
         if self.drawn:
             numbers = block.numbers or range(block.number, block.number + block.lines)
@@ -72,14 +71,14 @@ class Cleaner:
         return verdicts
 
     def judge_text(self, src: TextSide, tgt: TextSide) -> Verdicts:
-        """Judge the pairs of a block by what can be told without their tokens: (pairs,)."""
+        """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
         verdicts = np.zeros(len(src.lines), np.uint8)
         for rule, rejected in self._text_rules(src, tgt):
             verdicts[rejected & (verdicts == KEPT)] = CODES[rule]
         return verdicts
 
     def judge_lengths(self, src_tokens: Lengths, tgt_tokens: Lengths) -> Verdicts:
-        """Judge pairs by the number of their tokens, end not counted: (pairs,)."""
+        """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
         shorter, longer = np.minimum(src_tokens, tgt_tokens), np.maximum(src_tokens, tgt_tokens)
         verdicts = np.zeros(len(shorter), np.uint8)
         if self.applies("too_long"):
@@ -90,7 +89,7 @@ class Cleaner:
         return verdicts
 
     def _text_rules(self, src: TextSide, tgt: TextSide) -> Iterator[tuple[str, Mask]]:
-        """Yield the rules in their order, each with the pairs that it rejects."""
+        """Yield each rule, in order, with the pairs that it rejects."""
         yield "encoding", src.is_bad | tgt.is_bad
         visible = [side.visible for side in (src, tgt)]
         shorter, longer = np.minimum(*visible), np.maximum(*visible)
@@ -117,6 +116,6 @@ class Cleaner:
 
 
 def _are_equal(src: list[str], tgt: list[str]) -> Mask:
-    """Whether both sides are equal, but for white space at the edges: (pairs,)."""
+    """Whether both sides are equal, except for white space at the edges: (pairs,)."""
     equal = (s == t or s.strip() == t.strip() for s, t in zip(src, tgt, strict=True))
     return np.fromiter(equal, np.bool_, len(src))

@@ -1,17 +1,15 @@
-"""Which pairs have been seen before, in little memory.
+"""Repeated text: duplicates within train, and lines of train that overlap with valid or test.
 
-A table of 64-bit hashes with open addressing, in numpy and filled a block at a time, of a size that
-is settled before: 10.7 bytes for a line of the training text where a Python set takes about 70, so
-36 million pairs take 0.4 GB. Two different pairs are taken for one with a chance of n^2 / 2^65:
-once in 28,000 such corpora.
+`SeenHashes` finds duplicates. It is a table of 64-bit hashes with open addressing, in numpy, and
+takes 10.7 bytes per pair (a Python set takes about 70), so 36 million pairs take 0.4 GB. The chance
+that any two different pairs among n collide is n^2 / 2^65: one in 28,000 for that corpus.
 
-Training text that repeats valid or test, whatever its case, punctuation and spacing.
-
-Two lines are the same if their letters, marks and digits are, by Unicode's compatibility
-decomposition (that of NFKC) and case folding. Doing that to every line of train would cost more
-than all other rules together. So each character has a number, which is the sum of those that it
-folds to, and a line is folded only if its sum is that of a line of valid or test: equal lines have
-equal sums, and others hardly ever, unless they have the same letters in another order.
+`OverlapKeys` finds lines of valid and test, whatever their case, punctuation and spacing. Two lines
+are the same if they have the same letters, marks and digits after Unicode's compatibility
+decomposition (NFKD) and case folding. Folding every line of train would cost more than all other
+rules together, so a cheap filter comes first. Each character has a number, the sum of the numbers
+of the characters that it folds to. Equal lines have equal sums, so only lines whose sum occurs in
+valid or test are folded.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from nmt.prepare.options import OVERLAP_FREE_LETTERS, WIDE_LETTER
 from nmt.prepare.text import Mask, TextSide
 
 Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.uint32]
 
 _EMPTY = np.uint64(0)
 _SLOTS_PER_HASH = 4 / 3
@@ -39,9 +38,9 @@ _SRC_FACTOR, _TGT_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885
 
 
 def hash_lines(lines: Sequence[str]) -> Hashes:
-    """Return 64 bits that stand for each line, but for white space at its edges: never 0.
+    """Return a 64-bit hash of each line without white space at its edges; never 0: (lines,).
 
-    They are the same on every machine: BLAKE2b with a digest of 8 bytes, read little-endian.
+    The hashes are the same on every machine: 8 bytes of BLAKE2b, read little-endian.
     """
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(s.strip().encode(), digest_size=8).digest() for s in lines])
@@ -49,12 +48,12 @@ def hash_lines(lines: Sequence[str]) -> Hashes:
 
 
 def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
-    """Return 64 bits that stand for each pair, from the hashes of its sides: never 0."""
+    """Return a 64-bit hash of each pair from the hashes of its sides; never 0: (pairs,)."""
     return np.maximum(src * _SRC_FACTOR + tgt * _TGT_FACTOR, np.uint64(1))
 
 
 class SeenHashes:
-    """The set of hashes seen so far, of which there are at most `capacity`."""
+    """The set of hashes seen so far, at most `capacity` of them."""
 
     def __init__(self, capacity: int) -> None:
         self._table: Hashes = np.zeros(int(capacity * _SLOTS_PER_HASH) + 2, np.uint64)
@@ -67,7 +66,7 @@ class SeenHashes:
         return is_new
 
     def _insert(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Put distinct hashes into the table; return which of them were not there."""
+        """Insert distinct hashes; return which of them were new."""
         size = np.uint64(len(self._table))
         is_new = np.zeros(len(hashes), np.bool_)
         waiting = np.arange(len(hashes))  # those that have not found their slot yet
@@ -75,7 +74,7 @@ class SeenHashes:
         while len(waiting):
             mine = hashes[waiting]
             free = self._table[slots] == _EMPTY
-            # Where several want one free slot the last one written has it, the others look on.
+            # If several hashes want the same free slot, the last one gets it and the others go on.
             self._table[slots[free]] = mine[free]
             at_home = self._table[slots] == mine
             is_new[waiting[free & at_home]] = True
@@ -84,31 +83,28 @@ class SeenHashes:
         return is_new
 
 
-Numbers = npt.NDArray[np.uint32]
-
-
 @dataclass(frozen=True)
 class OverlapKeys:
-    """What one side of valid and test is recognised by."""
+    """The keys that recognise lines of one side of valid and test."""
 
-    sums: Numbers  # (lines,) of their characters' numbers: sorted
+    sums: Numbers  # (lines,) sums of their characters' numbers, sorted
     keys: frozenset[bytes]
 
     @classmethod
     def of(cls, side: TextSide) -> OverlapKeys:
-        """Return those of the lines that are long enough to count."""
+        """Return the keys of the lines that are long enough to count."""
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
         keys = frozenset(_key(side.lines[at]) for at in long_enough)
         return cls(np.unique(side.sums(_numbers())[long_enough]), keys)
 
     @classmethod
     def join(cls, parts: Sequence[OverlapKeys]) -> OverlapKeys:
-        """Return the keys of all parts; none of no parts."""
+        """Return the keys of all parts, of which there may be none."""
         sums = np.concatenate([np.zeros(0, np.uint32), *(part.sums for part in parts)])
         return cls(np.unique(sums), frozenset().union(*(part.keys for part in parts)))
 
     def found_in(self, side: TextSide) -> Mask:
-        """Return which lines are among those that the keys are of: (lines,)."""
+        """Return which lines match a key: (lines,)."""
         if not len(self.sums):
             return np.zeros(len(side.lines), np.bool_)
         sums = side.sums(_numbers())
@@ -138,7 +134,7 @@ def _counts() -> Mask:
 
 @functools.cache
 def _weights() -> Numbers:
-    """Return how much each code point adds to the length of a line: (0x110000,)."""
+    """Return the letters that each code point counts as: (0x110000,)."""
     weights = _counts().astype(np.uint32)
     for script in ("Hani", "Kana", "Hang"):
         for first, last in letters_of(script):
@@ -154,7 +150,7 @@ def _numbers() -> Numbers:
     numbers = own.copy()
     characters = np.arange(LETTERS_END, dtype="<u4")
     characters[ord("\n")] = characters[0xD800:0xE000] = ord(" ")  # surrogates are no text
-    # All at once, which is quick: a line feed keeps each apart from its neighbours.
+    # Fold all characters in one call, which is fast; line feeds keep them apart.
     text = characters.tobytes().decode("utf-32-le")
     folded = _fold("\n".join(text)).split("\n")
     numbers[:LETTERS_END] = TextSide(folded, np.zeros(LETTERS_END, np.bool_), plain_classes()).sums(

@@ -1,4 +1,4 @@
-"""What happens to a block of training text: decoded, judged, encoded. The work of a worker."""
+"""The work of a worker: decode, clean and encode one block of training text."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from nmt.prepare.text import Block, BlockDecoder
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block after the work, without its text."""
+    """The result for one block, without its text."""
 
     verdicts: Verdicts  # (lines,)
-    hashes: Hashes  # (kept,) to find duplicates by; none where they are kept
+    hashes: Hashes  # (kept,) to find duplicates; zeros if duplicates are allowed
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
     shift: int
-    """How many lines later targets seem to stand than their sources."""
+    """By how many lines the targets seem to lag their sources."""
 
 
 @dataclass(frozen=True)
 class BlockEncoder:
-    """The function that workers call, and all that it needs; it travels to them once."""
+    """The function that workers call, with everything that it needs; sent to each worker once."""
 
     decode: BlockDecoder
     cleaner: Cleaner
@@ -42,7 +42,7 @@ class BlockEncoder:
     moses: tuple[Moses | None, Moses | None]
     duplicates_by: str
     tags: tuple[str, ...]
-    """What is put before the source lines of each corpus; empty where it is nothing."""
+    """The tag put before the source lines of each corpus; may be empty."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()

@@ -1,7 +1,7 @@
-"""Signs that a parallel text is not what its name says: shifted, swapped, or cut into subwords.
+"""Checks for broken parallel text: shifted lines, swapped sides, wrong language, subwords.
 
-They are statistics of a few thousand pairs, and lead to warnings only: each bound is far from what
-clean text has (Multi30k, Tatoeba, Europarl, news), so that a warning is worth reading.
+The checks use statistics of a few thousand pairs and only warn. Clean text (Multi30k, Tatoeba,
+Europarl, news) stays far from every bound, so that a warning is worth reading.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nmt.data.languages import primary_language
 from nmt.prepare.characters import FOREIGN, SIGN
 from nmt.prepare.text import TextSide
 
-_FEWEST_PAIRS = 200  # below, chance could do it
+_FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
 _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
-_WORD_LINES = 400  # in which words are counted
+_WORD_LINES = 400  # lines whose words are counted
 _WORD = re.compile(r"[^\W\d_]+")
 
 _FREQUENT_WORDS = {
@@ -49,11 +49,11 @@ _FREQUENT_WORDS = {
 
 
 def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, str]) -> list[str]:
-    """Return a warning for each thing that seems wrong with some consecutive pairs of a text."""
+    """Return a warning for each fault found in some consecutive pairs of a text."""
     sides = ((text.src, src, langs[0]), (text.tgt, tgt, langs[1]))
     found = [
-        f"{path} seems to be cut into subwords already ({mark} is in many of its words); "
-        "`nmt prepare` needs text as people write it"
+        f"{path} seems to be split into subwords already (many of its words contain {mark}); "
+        "give `nmt prepare` plain text"
         for path, side, _ in sides
         for mark in _subword_marks(side)
     ]
@@ -65,7 +65,7 @@ def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, s
         found.append(f"{both}: the two sides seem to be swapped")
     else:
         found += [
-            f"{path} looks like {look or 'another language'}, and is to be {lang}"
+            f"{path} looks like {look or 'another language'}, but should be {lang}"
             for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
@@ -73,16 +73,16 @@ def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, s
         found.append(f"{both}: {told_shift(shift)}")
     elif _lengths_disagree(src, tgt):
         found.append(
-            f"{both}: the lengths of the two sides do not agree; check that line n of one is the "
-            "translation of line n of the other"
+            f"{both}: the line lengths of the two sides do not match; check that line n of one is "
+            "the translation of line n of the other"
         )
     return found
 
 
 def line_shift(src: TextSide, tgt: TextSide) -> int:
-    """Return how many lines later each target stands than its source, by their lengths.
+    """Return by how many lines the targets lag their sources, judged by line lengths.
 
-    0 where they agree best as they stand, or where it cannot be told.
+    0 if the lengths match best without a shift, or if there is too little text to tell.
     """
     lengths = _log_lengths(src, tgt)
     if lengths is None:
@@ -98,16 +98,16 @@ def line_shift(src: TextSide, tgt: TextSide) -> int:
 
 
 def told_shift(shift: int) -> str:
-    """Return the words for a shift."""
+    """Describe a shift."""
     lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
     when = "later" if shift > 0 else "earlier"
-    return f"the targets seem to stand {lines} {when} than their sources, by their lengths"
+    return f"judging by line lengths, the targets come {lines} {when} than their sources"
 
 
 def _log_lengths(
     src: TextSide, tgt: TextSide
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """Return the logarithms of the sides' lengths; None where they tell nothing."""
+    """Return the logarithms of the sides' lengths; None if they are too few or too alike."""
     x, y = np.log1p(src.visible), np.log1p(tgt.visible)
     return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None
 
@@ -124,13 +124,13 @@ def _lengths_disagree(src: TextSide, tgt: TextSide) -> bool:
 
 
 def _is_foreign(side: TextSide) -> bool:
-    """Whether most letters are of another script than the language's."""
+    """Whether most letters belong to a script that the language does not use."""
     letters = int(side.visible.sum() - side.count(SIGN).sum())
     return len(side.lines) >= _FEWEST_PAIRS and 2 * int(side.count(FOREIGN).sum()) > letters
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:
-    """Yield the marks of subword-nmt and of SentencePiece that many words have."""
+    """Yield the marks of subword-nmt and SentencePiece that many words contain."""
     text = "\n".join(side.lines)
     words = text.count(" ") + 1
     for mark, found in (("@@", "@@ "), ("\u2581", "\u2581")):
@@ -145,7 +145,7 @@ def _language(lang: str) -> str:
 
 
 def _other_language(side: TextSide, lang: str) -> str:
-    """Return the language that a side's frequent words are of; empty if it may be its own."""
+    """Return the language that a side's words belong to; empty if it may be the expected one."""
     own = _language(lang)
     if own not in _FREQUENT_WORDS:
         return ""

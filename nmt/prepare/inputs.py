@@ -1,4 +1,4 @@
-"""What `prepare` is given, read once and found in order, before anything is written."""
+"""The inputs of `prepare`, read once and checked before anything is written."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ class Inputs:
     sources: Sources
     decode: BlockDecoder
     drawn: tuple[Rows, ...] = ()
-    """Of each training text, the lines that were drawn for valid."""
+    """Line numbers drawn for valid, for each training text."""
 
     @classmethod
     def read(cls, options: PrepareOptions) -> Inputs:
-        """Read every file once; DataError or UsageError says what cannot be used."""
+        """Read every file once; raise DataError or UsageError if one cannot be used."""
         given = tuple(Vocabulary.load(path) for path in options.vocab)
         for path, vocabulary in zip(options.vocab, given, strict=True):
             if not vocabulary.covers_all_text:
-                console.warning(
-                    f"{path} has no byte fallback: characters that it does not know become <unk>"
-                )
+                console.warning(f"{path} has no byte fallback: unknown characters become <unk>")
         settings = settle(options.settings, given)
         langs = (settings.src_lang, settings.tgt_lang)
         decode = BlockDecoder(Encoding.find(settings.encoding), langs)
@@ -61,24 +59,26 @@ class Inputs:
             prefixes = ", ".join(text.text.prefix for text in sources.train)
             raise DataError(f"the training text is empty: {prefixes}")
         if not any(round(text.lines * text.weight) for text in sources.train):
-            raise UsageError("--weight: with weights so small an epoch would visit no pair")
+            raise UsageError(
+                "--weight: the weights are so small that an epoch has no pairs; raise them"
+            )
         inputs = cls(settings, given, sources, decode)
         for tag in inputs.tags if given else ():
             if not given[0].has_symbol(tag):
                 raise UsageError(
-                    f"--tag {tag}: no piece of the vocabulary that was given, so that it would be "
-                    f"taken apart; learn one with --user_defined_symbols={tag}"
+                    f"--tag {tag} is not in the vocabulary and would be split; learn the "
+                    f"vocabulary with --user_defined_symbols={tag}"
                 )
         return inputs
 
     @property
     def tags(self) -> list[str]:
-        """What stands before source lines of any text, in alphabetical order."""
+        """The tags of all texts, in alphabetical order."""
         texts = (*self.sources.train, *self.sources.held_out)
         return sorted({text.tag for text in texts if text.tag})
 
     def warn_of_faults(self) -> None:
-        """Warn of what the first pairs of each text, and equal files, say is wrong."""
+        """Warn of faults in the first pairs of each text, and of equal files."""
         held_out = self.sources.held_out
         for text in (*self.sources.train, *held_out):
             for block in islice(text.read(self.decode.encoding), 1):
@@ -88,12 +88,12 @@ class Inputs:
             for other in held_out:
                 if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
                     console.warning(
-                        f"--train {text.text.prefix} is the same text as {other.text.prefix}, "
-                        "which is to be held out"
+                        f"--train {text.text.prefix} is the same text as {other.text.prefix}; "
+                        "do not train on valid or test"
                     )
 
     def with_valid(self, workers: int) -> Inputs:
-        """Return the inputs with a text for valid: drawn from train where none was given."""
+        """Return the inputs with a text for valid, drawn from train if none was given."""
         if self.sources.valid is not None:
             return self
         drawn = draw_pairs(
@@ -108,22 +108,22 @@ class Inputs:
         return replace(self, sources=sources, drawn=drawn.numbers)
 
     def check_held_out(self) -> list[HeldOutText]:
-        """Read valid and the test sets; DataError names the first line that cannot be used."""
+        """Read valid and the test sets; DataError names the first unusable line."""
         return [HeldOutText.check(text, self.decode) for text in self.sources.held_out]
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
-        """Return the rules for the training text."""
+        """Return the cleaning rules for the training text."""
         settings = self.settings
         for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang)):
             if "script" not in settings.keep and not known_scripts(lang):
                 console.notice(
-                    f"--{side} {lang}: the script of this language is not known, so the rule "
-                    "`script` does not judge that side"
+                    f"--{side} {lang}: the script of this language is unknown, so the rule "
+                    "`script` skips this side"
                 )
         return Cleaner.of(self.settings, held_out=_joined(held_out), drawn=self.drawn)
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
-        """Return what workers do to the training text, with these SentencePiece models."""
+        """Return the function that workers apply to training text, for these vocabularies."""
         return BlockEncoder(
             decode=self.decode,
             cleaner=cleaner,

@@ -1,8 +1,6 @@
-"""What `prepare` can be asked for, and what of it makes no sense.
+"""The options of `prepare`, their checks, and the names of the cleaning rules.
 
-The names of the cleaning rules, what each one rejects, and the bounds that nobody sets.
-
-Free of numpy, because the command line shows them in its help.
+This module does not import numpy, because `nmt prepare --help` shows the rules.
 """
 
 from __future__ import annotations
@@ -18,39 +16,39 @@ from nmt.data.manifest import Settings
 from nmt.data.vocabulary import NORMALIZATIONS, Vocabulary
 from nmt.errors import UsageError, did_you_mean
 
-# "Nein." may well be the translation of a sentence ten times its length.
+# Short pairs have free ratios: "Nein." may translate a sentence ten times its length.
 RATIO_FREE_CHARACTERS = 50
-# "Thank you." in valid is no reason to teach nobody how to say thank you.
+# Short lines may repeat: "Thank you." in valid should not remove it from train.
 OVERLAP_FREE_LETTERS = 30
 WIDE_LETTER = 3
-"""A letter of Chinese, Japanese or Korean says about as much as so many of an alphabet."""
+"""A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
 RULES = {
     "valid": "the pair was drawn for valid (--valid-lines)",
     "encoding": "a side is not valid text in its encoding",
     "empty": "a side is blank, or has no tokens",
-    "control": "a side holds control characters (other than tab) or U+FFFD",
+    "control": "a side contains control characters (other than tab) or U+FFFD",
     "identical": "both sides are equal",
     "ratio": "one side has more than --max-ratio times the characters of the other",
     "symbols": "more than --max-symbols of a side's characters are digits, punctuation or signs",
-    "script": "most letters of a side are of another script than its language's",
-    "overlap": "a side is one of valid or test, but for case, punctuation and spaces, and has "
-    f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese, Korean ones count "
-    f"{WIDE_LETTER} times)",
+    "script": "most letters of a side belong to a script that its language does not use",
+    "overlap": "a side repeats a line of valid or test (case, punctuation and spaces ignored) of "
+    f"at least {OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters "
+    f"count {WIDE_LETTER} times)",
     "too_short": "a side has fewer than --min-length tokens",
     "too_long": "a side has more than --max-length tokens",
-    "duplicate": "the pair, or its source (--duplicates-by), stood earlier in the text",
+    "duplicate": "the pair, or its source (--duplicates-by), came earlier in the text",
 }
-"""In the order in which they judge: the first that fits is the one that counts."""
+"""In the order in which they are applied: the first rule that fits counts."""
 
-# Without them valid would be learnt from, or there would be no text or no tokens.
+# Without these, train would include valid, or pairs without text or tokens.
 _ALWAYS_ON = ("valid", "encoding", "empty")
 
 DUPLICATES_BY = ("pair", "source")
 
 
 def check_keep(keep: Sequence[str]) -> list[str]:
-    """Return what is wrong with a list of rules to switch off."""
+    """Return the problems of a list of rules to switch off."""
     problems = [
         f"--keep {rule}: there is no such rule{did_you_mean(rule, RULES)}"
         for rule in keep
@@ -71,30 +69,30 @@ _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """What `prepare` is asked for."""
+    """The options of `prepare`."""
 
     out: Path
     train: tuple[str, ...]
     """Prefixes of training text."""
     valid: str | None = None
-    """Prefix; None where `settings.valid_lines` are drawn from train."""
+    """Prefix; None if `settings.valid_lines` pairs are drawn from train."""
     test: tuple[str, ...] = ()
     vocab: tuple[Path, ...] = ()
-    """SentencePiece models to use: none to learn, one for both languages, or source and target."""
+    """SentencePiece models: one for both languages, or source and target; empty to learn them."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """By prefix of train: how often an epoch visits each pair, where it is not once."""
+    """By prefix of train: how often an epoch visits each pair, if not once."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """By prefix: what is put before each source line."""
+    """By prefix: the tag put before each source line."""
     settings: Settings
     workers: int = 1
-    """For encoding; they change nothing in what is written."""
+    """Encoding processes; their number never changes the files."""
 
 
 def check_options(options: PrepareOptions) -> None:
-    """UsageError with every problem of the options at once."""
+    """Raise UsageError with all problems of the options at once."""
     settings, default = options.settings, Settings(src_lang="", tgt_lang="")
     problems = [
-        f"--{side} {lang!r}: a language is letters, digits, _ @ . - as in PREFIX.en, and not bin"
+        f"--{side} {lang!r}: use letters, digits and _ @ . - as in PREFIX.en, but not bin"
         for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang))
         if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
     ]
@@ -140,7 +138,7 @@ def check_options(options: PrepareOptions) -> None:
         if not fits
     ]
     if settings.duplicates_by not in DUPLICATES_BY:
-        problems.append(f"--duplicates-by {settings.duplicates_by}: pair or source")
+        problems.append(f"--duplicates-by {settings.duplicates_by}: must be pair or source")
     problems += check_keep(settings.keep)
     for name, given, prefixes in (
         ("weight", options.weights, options.train),
@@ -167,12 +165,14 @@ def check_options(options: PrepareOptions) -> None:
         if settings.moses_tokenize and not _MOSES_TAG.fullmatch(tag)
     ]
     if len(options.vocab) > 2:
-        problems.append(f"--vocab was given {len(options.vocab)} times; once, or for each language")
+        problems.append(
+            f"--vocab was given {len(options.vocab)} times; give it once, or once for each language"
+        )
     if len(options.vocab) == 1 and settings.separate_vocab:
         problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
     if options.vocab:
         problems += [
-            f"--{name.replace('_', '-')} has no effect with --vocab, where nothing is learnt"
+            f"--{name.replace('_', '-')} has no effect with --vocab; remove one of them"
             for name in ("vocab_size", "normalization", "character_coverage", "sample_size")
             if getattr(settings, name) != getattr(default, name)
         ]
@@ -181,7 +181,7 @@ def check_options(options: PrepareOptions) -> None:
 
 
 def settle(settings: Settings, given: Sequence[Vocabulary]) -> Settings:
-    """Return the settings with what the options imply, in the one way they are compared in."""
+    """Return the settings in canonical form, with the sizes of given vocabularies."""
     settings = replace(
         settings,
         keep=tuple(sorted(set(settings.keep))),

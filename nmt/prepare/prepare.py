@@ -1,12 +1,14 @@
-"""The stage that turns parallel text into a data folder: whole, or not at all.
+"""`nmt prepare`: turn parallel text into a data folder, whole or not at all.
 
-Every file is read once to count its lines and take its checksum, which tells whether there is
-anything to do, and compared with its other side before anything is written. Then a vocabulary is
-learnt from a sample, and the text goes block by block through the workers into shards. No pass
-holds the text. All is written to `OUT.partial`, which becomes `OUT` in one rename; a run that was
-stopped or killed is taken up from the last shard that was complete.
+1. Read every file once: count its lines, take its checksum, compare the two sides. The checksums
+   tell whether the data folder is already there.
+2. Learn a vocabulary from a sample.
+3. Send the text block by block through the workers into shards.
 
-The cleaning rules tried on a sample, before the long run.
+No pass holds the whole text in memory. Everything is written to `OUT.partial`, which becomes `OUT`
+in one rename. A run that was killed resumes after its last complete shard.
+
+`dry_run` tries the cleaning rules on a sample and writes nothing.
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ from nmt.prepare.text import Block
 from nmt.workers import map_in_order
 
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
-"""What a data folder takes, while it is built, for each byte of text (a token takes two and stands
-for about four) and for each pair (two offsets, a line number and a hash)."""
+"""Disk space while a data folder is built: for each byte of text (a token takes two bytes and
+covers about four), and for each pair (two offsets, a line number and a hash)."""
 
 
 def prepare(options: PrepareOptions) -> DataFolder:
-    """Make the data folder, or open it where it is already there, made of the same."""
+    """Make the data folder, or open it if it was already made from the same text and options."""
     check_options(options)
     out = resolved(options.out)
     check_target(out)
@@ -88,21 +90,23 @@ class _Builder:
     workers: int
 
     def take_up(self) -> Progress:
-        """Return how far an earlier run has come, or begin: with the vocabulary."""
+        """Return the progress of an earlier run, or start afresh with the vocabulary."""
         given = self.inputs.given
         key = progress_key(self.inputs.settings, self.inputs.sources, given)
         progress = read_progress(self.folder)
         if progress is not None and progress.key == key:
             pairs = sum(shard.pairs for shard in progress.shards)
             console.notice(
-                f"going on with {self.folder}: {len(progress.shards):,} shards with {pairs:,} "
-                "pairs are complete"
+                f"resuming {self.folder}: {len(progress.shards):,} shards with {pairs:,} pairs "
+                "are complete"
             )
             return progress
         if progress is not None:
-            console.notice(f"{self.folder} is of other text, options or version; starting afresh")
+            console.notice(
+                f"{self.folder} was made from other text, options or version; starting afresh"
+            )
         elif any(path.is_file() for path in self.folder.iterdir()):
-            console.notice(f"{self.folder} is damaged or has hardly begun; starting afresh")
+            console.notice(f"{self.folder} is damaged or almost empty; starting afresh")
         empty_folder(self.folder)
         vocabularies = given or self._learn()
         progress = Progress(
@@ -118,7 +122,7 @@ class _Builder:
         return progress
 
     def build(self, progress: Progress, held_out: Sequence[HeldOutText]) -> None:
-        """Write everything that is not there yet."""
+        """Write everything that is missing."""
         models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
         encoder = self.inputs.encoder(models, self.cleaner)
         split = TrainSplit(
@@ -149,7 +153,7 @@ class _Builder:
         write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
 
     def _learn(self) -> list[Vocabulary]:
-        """Return the vocabulary of both languages, or that of the source and that of the target."""
+        """Learn one vocabulary for both languages, or one for each."""
         settings = self.inputs.settings
         langs = (settings.src_lang, settings.tgt_lang)
         train = self.inputs.sources.train
@@ -224,13 +228,13 @@ def _check_any_left(rejects: Sequence[CorpusRejects]) -> None:
 def _nothing_left(rejected: Mapping[str, int]) -> DataError:
     spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
     return DataError(
-        f"nothing is left of {sum(rejected.values()):,} training pairs; rejected: {spelt}; see "
-        "`nmt prepare --help` for the rules and --keep"
+        f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
+        "--keep in `nmt prepare --help`"
     )
 
 
 def _space_needed(sources: Sources) -> int:
-    """Return about how many bytes a data folder takes while it is built: rather too many."""
+    """Return an upper estimate of the bytes that a data folder takes while it is built."""
     train_bytes = sum(text.text_bytes for text in sources.train)
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
@@ -238,10 +242,10 @@ def _space_needed(sources: Sources) -> int:
 
 
 def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
-    """Return what the rules take from `pairs` of the training pairs; nothing is written.
+    """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
 
-    Duplicates are not looked for, since a sample has few of them. Tokens are counted where a
-    vocabulary is given; else `too_long` takes only what must have too many.
+    Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
+    vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
     check_options(options)
     inputs = Inputs.read(options)
@@ -254,7 +258,7 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
     else:
         judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
         console.notice(
-            "without --vocab, too_short is not judged, nor is too_long where it is close"
+            "without --vocab, too_short is not counted, and too_long only if it is certain"
         )
     rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
     encoding = inputs.decode.encoding

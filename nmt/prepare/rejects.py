@@ -1,4 +1,4 @@
-"""What the rules took, by rule and corpus, with examples: for people, and for programs."""
+"""The report of rejected pairs, by corpus and rule, with examples: as text and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Example:
 
 @dataclass
 class CorpusRejects:
-    """What the rules took from one parallel text."""
+    """The rejected pairs of one parallel text."""
 
     prefix: str
     src: str
@@ -40,13 +40,13 @@ class CorpusRejects:
     lines: int = 0
     """Lines that have been judged."""
     rejected: dict[str, int] = field(default_factory=dict)
-    """Pairs by rule."""
+    """Number of pairs by rule."""
     examples: dict[str, list[Example]] = field(default_factory=dict)
-    """The first pairs that each rule took."""
+    """The first pairs that each rule rejected."""
 
     @classmethod
     def of(cls, source: SourceText) -> CorpusRejects:
-        """Return the report of a text of which nothing has been judged."""
+        """Return the empty report of a text."""
         text = source.text
         return cls(text.prefix, text.src.name, text.tgt.name)
 
@@ -56,7 +56,7 @@ class CorpusRejects:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rejected pairs by rule, in the order of the rules, without those that took none."""
+        """Rejected pairs by rule, in the order of the rules, without rules that rejected none."""
         return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
 
     def add(self, block: Block, verdicts: Verdicts, encoding: Encoding) -> None:
@@ -75,7 +75,7 @@ class CorpusRejects:
 
 
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
-    """Return the report for programs."""
+    """Return the report as JSON."""
     report = {
         "rules": RULES,
         "corpora": [
@@ -98,7 +98,7 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
 
 
 def report_text(corpora: Sequence[CorpusRejects]) -> str:
-    """Return the report for people: what each rule took, and the first pairs of it."""
+    """Return the report for people: how many pairs each rule rejected, and the first of them."""
     parts = []
     for corpus in corpora:
         parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
@@ -113,12 +113,12 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
 
 
 def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
-    """Warn of each text that has lost more than half of its pairs, with the rule to look at."""
+    """Warn of each text that loses more than half of its pairs, and name the main rule."""
     for corpus in corpora:
         if 2 * corpus.kept < corpus.lines:
             rule, count = max(corpus.counts.items(), key=lambda item: item[1])
             warning(
-                f"{corpus.prefix}: more than half of the pairs are rejected, {count:,} of "
+                f"{corpus.prefix}: more than half of the pairs were rejected, {count:,} of "
                 f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
             )
 

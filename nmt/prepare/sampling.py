@@ -1,6 +1,7 @@
-"""A sample of the training text, uniform or by weight, and what of it the rules let through.
+"""Random samples of the training text, to learn a vocabulary from or to draw valid from.
 
-A validation set drawn from the training text (`--valid-lines`).
+`sample_blocks` draws lines, uniformly or by weight. `SampleCleaner` applies the cleaning rules to
+them. `draw_pairs` draws a validation set (`--valid-lines`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
+_OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
 
 
 def sample_blocks(
@@ -34,18 +36,18 @@ def sample_blocks(
     seed: int,
     by_weight: bool = False,
 ) -> Iterator[Block]:
-    """Yield `size` lines of the texts, or all, in their order.
+    """Yield `size` lines of the texts, or all of them if there are fewer, in their order.
 
-    Each set of lines is as likely as any other: they are the first that a permutation of all lines
-    begins with. `by_weight` draws from what an epoch visits instead of from all lines: with a
-    weight of 2 a line is twice as likely, and may be drawn twice.
+    The lines are the first of a permutation of all lines, so every set is equally likely.
+    `by_weight` draws from the visits of an epoch instead: with a weight of 2 a line is twice as
+    likely, and may be drawn twice.
     """
     epoch = Epochs([(text.lines, text.weight if by_weight else 1.0) for text in texts], seed=seed)
     chosen = np.arange(min(size, epoch.visits))
     if size < epoch.visits:
         chosen = Permutation(epoch.visits, (seed,)).take(chosen)
     chosen = np.sort(epoch.pairs_of(chosen, 0))
-    first = 0  # of the block, among all lines
+    first = 0  # index of the block's first line among all lines
     for corpus, text in enumerate(texts):
         for block in text.read(encoding, corpus=corpus):
             begin, end = np.searchsorted(chosen, [first, first + block.lines])
@@ -59,7 +61,7 @@ def sample_blocks(
 
 @dataclass(frozen=True)
 class CleanSample:
-    """What the rules let through of a block, as the vocabulary is to see it."""
+    """The pairs of a block that passed the rules, as the vocabulary sees them."""
 
     pairs: list[tuple[str, str]]
     verdicts: Verdicts  # of all pairs of the block
@@ -67,7 +69,7 @@ class CleanSample:
 
 @dataclass(frozen=True)
 class SampleCleaner:
-    """Judges the pairs of a block by their text, and by the tokens that they must have at least."""
+    """Judges the pairs of a block by their text, and by a lower bound on their tokens."""
 
     decode: BlockDecoder
     cleaner: Cleaner
@@ -88,9 +90,6 @@ class SampleCleaner:
         return CleanSample(list(zip(*sides, strict=True)), verdicts)
 
 
-_OTHER_DRAW = 1 << 32  # added to the seed: the vocabulary is learnt from another sample
-
-
 @dataclass(frozen=True)
 class DrawnPairs:
     """Pairs of the training text that become valid."""
@@ -98,7 +97,7 @@ class DrawnPairs:
     source: SourceText
     """Their text."""
     numbers: tuple[Rows, ...]
-    """Of each training text, the lines that were drawn (from 1)."""
+    """Line numbers (from 1) that were drawn, for each training text."""
 
 
 def draw_pairs(
@@ -110,12 +109,12 @@ def draw_pairs(
     seed: int,
     workers: int,
 ) -> DrawnPairs:
-    """Draw `size` different pairs that the rules let through.
+    """Draw `size` different pairs that pass the rules.
 
-    Each line is as likely as any other, so a pair that stands there twice is likelier.
+    Every line is equally likely, so a pair that occurs twice is likelier.
 
     Raises:
-        DataError: there are not so many.
+        DataError: there are fewer such pairs.
     """
     total = sum(text.lines for text in texts)
     candidates = 2 * size
@@ -131,7 +130,7 @@ def draw_pairs(
             break
         if candidates >= total:
             raise DataError(
-                f"--valid-lines {size}: of {total:,} training pairs only {len(found):,} are "
+                f"--valid-lines {size}: only {len(found):,} of {total:,} training pairs are "
                 "different and pass the rules; ask for fewer"
             )
         candidates *= 4

@@ -1,4 +1,4 @@
-"""The text files of every split: found, counted and fingerprinted before anything is written."""
+"""The text files of all splits: found, counted and checksummed before anything is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmt.errors import DataError
 from nmt.files import sha256_file
 from nmt.prepare.text import Block, read_blocks
 
-# More bad lines than this share is another encoding, not a few accidents.
+# A larger share of bad lines means another encoding, not a few accidents.
 _MAX_BAD_SHARE = 0.1
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
@@ -30,30 +30,30 @@ class FileSurvey:
     record: FileRecord
     lines: int
     text_bytes: int
-    """Of the text itself, where the file is compressed."""
+    """Size of the text, uncompressed."""
     bad_lines: int
-    """How many are no valid text in the encoding."""
+    """Lines that are not valid in the encoding."""
     first_bad: int
-    """Number of the first of them, from 1; 0 where there is none."""
+    """Number of the first of them, from 1; 0 if there is none."""
     looks_utf8: bool
     """Whether it is valid UTF-8 with characters that are not ASCII."""
     stamp: tuple[int, int]
-    """Size and time, to notice when it changes under our hands."""
+    """Size and modification time, to notice changes while we read."""
 
 
 @dataclass(frozen=True)
 class DrawnLines:
-    """Lines that are in no file, but were drawn from other texts."""
+    """Lines that were drawn from other texts and have no file of their own."""
 
     src: bytes
     tgt: bytes
     tags: tuple[str, ...]
-    """Of the text that each line was drawn from."""
+    """The tag of each line, from the text that it was drawn from."""
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A parallel text whose two sides have as many lines as each other."""
+    """A parallel text whose two sides have the same number of lines."""
 
     text: ParallelText
     src: FileSurvey
@@ -61,9 +61,9 @@ class SourceText:
     weight: float = 1.0
     """How often an epoch visits each of its pairs."""
     tag: str = ""
-    """What is put before each of its source lines."""
+    """The tag put before each of its source lines."""
     drawn: DrawnLines | None = None
-    """All of its lines, if it is in no file."""
+    """All of its lines, if it has no file."""
 
     @property
     def lines(self) -> int:
@@ -78,11 +78,11 @@ class SourceText:
         return self.src.record, self.tgt.record
 
     def tags(self, block: Block) -> Sequence[str]:
-        """Return what is put before each source line of a block that was read."""
+        """Return the tag of each source line of a block that was read."""
         return self.drawn.tags if self.drawn is not None else [self.tag] * block.lines
 
     def read(self, encoding: Encoding, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
-        """Yield the lines from `start` on; DataError where they are not what they were before."""
+        """Yield the lines from `start` on; DataError if a file has changed."""
         if self.drawn is not None:
             yield Block(corpus, 1, self.lines, self.drawn.src, self.drawn.tgt)
             return
@@ -95,7 +95,7 @@ class SourceText:
             self.tgt.stamp,
         ):
             raise DataError(
-                f"{self.text.src} or {self.text.tgt} has changed while it was read; run it again"
+                f"{self.text.src} or {self.text.tgt} changed while it was read; run again"
             )
 
 
@@ -105,7 +105,7 @@ class Sources:
 
     train: tuple[SourceText, ...]
     valid: SourceText | None
-    """None where it has still to be drawn from train."""
+    """None until it is drawn from train."""
     tests: Mapping[str, SourceText]
     """By the name of the split: `test-` and the last part of the prefix."""
 
@@ -128,11 +128,11 @@ class Sources:
     ) -> Sources:
         """Find the files of all prefixes and read each of them once.
 
-        weights, tags: by prefix, where they are not 1 and nothing.
+        weights, tags: by prefix; defaults are 1 and the empty tag.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
-                text have not as many lines as each other.
+                text differ in their number of lines.
         """
         names: dict[str, str] = {}
         for prefix in test:  # a/test and b/test become test-test and test-test+2
@@ -160,7 +160,7 @@ class Sources:
 
 
 def record_file(path: Path) -> FileRecord:
-    """Return name, size and SHA-256 of a file."""
+    """Return the name, size and SHA-256 of a file."""
     return FileRecord(path.name, path.stat().st_size, sha256_file(path))
 
 
@@ -180,7 +180,7 @@ def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> l
         try:
             return list(pool.map(lambda path: _survey(path, encoding, advance), paths))
         finally:
-            interrupted.set()  # the pool waits for its threads, which may have gigabytes to read
+            interrupted.set()  # else the pool would wait for threads with gigabytes still to read
 
 
 def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) -> FileSurvey:
@@ -204,7 +204,7 @@ def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) ->
             utf8.look_at(chunk)
         advance(size - told)
         told = size
-    lines += last not in (b"", b"\n")  # a last line that does not end is a line too
+    lines += last not in (b"", b"\n")  # a last line without a line feed counts
     if lines > _MOST_LINES:
         raise DataError(f"{path}: {lines:,} lines are more than {_MOST_LINES:,}; split the file")
     bad = [] if own.ends_well() else _bad_lines(path, encoding)
@@ -220,7 +220,7 @@ def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) ->
 
 
 class _Validity:
-    """Whether a stream of bytes is valid text in an encoding, told without cutting lines."""
+    """Checks whether a stream of bytes is valid in an encoding, without splitting lines."""
 
     def __init__(self, name: str) -> None:
         self._decoder = codecs.getincrementaldecoder(name)()
@@ -242,7 +242,7 @@ class _Validity:
 
 
 def _bad_lines(path: Path, encoding: Encoding) -> list[int]:
-    """Return the numbers of the lines that are no valid text."""
+    """Return the numbers of the lines that are not valid text."""
     lines = enumerate(read_lines(path, encoding), start=1)
     return [number for number, line in lines if encoding.decode(line, number=number) is None]
 
@@ -250,24 +250,24 @@ def _bad_lines(path: Path, encoding: Encoding) -> list[int]:
 def _pair_up(text: ParallelText, src: FileSurvey, tgt: FileSurvey) -> SourceText:
     if src.lines != tgt.lines:
         raise DataError(
-            f"{text.src} has {src.lines:,} lines and {text.tgt} has {tgt.lines:,}; the two "
-            "sides of a parallel text have one line each for every pair"
+            f"{text.src} has {src.lines:,} lines and {text.tgt} has {tgt.lines:,}; both sides of "
+            "a parallel text need one line for each pair"
         )
     return SourceText(text, src, tgt)
 
 
 def _tell_of_encoding(path: Path, survey: FileSurvey, encoding: Encoding) -> None:
-    """Warn of what is odd about the bytes of a file, or refuse it when they are too odd."""
+    """Warn if the bytes of a file do not fit the encoding; refuse it if too many do not."""
     if survey.bad_lines:
         found = (
             f"{path} line {survey.first_bad:,} is not valid {encoding.name} "
             f"({survey.bad_lines:,} of {survey.lines:,} lines are not)"
         )
         if survey.bad_lines > _MAX_BAD_SHARE * survey.lines:
-            raise DataError(f"{found}; pass --encoding, such as --encoding windows-1252")
+            raise DataError(f"{found}; pass --encoding, for example --encoding windows-1252")
         console.warning(found)
     if survey.looks_utf8:
-        console.warning(f"{path} is valid UTF-8 and is read as {encoding.name}, as --encoding says")
+        console.warning(f"{path} is valid UTF-8 but is read as {encoding.name}; check --encoding")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

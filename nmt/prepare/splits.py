@@ -1,12 +1,10 @@
-"""The training shards: blocks go out to workers, come back in order, and are written.
+"""Writing the splits of a data folder: shards, and their records for `dataset.json`.
 
-Only what must be done in the order of the text is done here: duplicates are found, rejects are
-counted, shards are filled. A shard ends with the first block that makes it full, so that a run that
-was killed can go on with the block behind it.
-
-The shards of a split, written one after the other, with their records for `dataset.json`.
-
-valid and the test sets: checked, not cleaned; every line is kept or refused by its number.
+- `SplitWriter` collects the pairs of any split and writes its shards.
+- `HeldOutText` is valid or a test set. It is checked, not cleaned: an unusable line is an error.
+- `TrainSplit` sends blocks to the workers and takes the results back in order. It does only what
+  depends on the order: find duplicates, count rejects, fill shards. A shard ends with the block
+  that fills it, so that a killed run can resume with the next block.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class SplitWriter:
         self, folder: Path, name: str, *, token_bytes: int, shards: Sequence[ShardRecord] = ()
     ) -> None:
         self.shards = list(shards)
-        """The records of what has been written; at first, of what an earlier run has written."""
+        """Records of the shards written so far, by this run or an earlier one."""
         self._folder = folder
         self._name = name
         self._token_bytes = token_bytes
@@ -51,7 +49,7 @@ class SplitWriter:
 
     @property
     def waiting(self) -> int:
-        """Pairs that are in no shard yet."""
+        """Number of pairs that are not in a shard yet."""
         return len(self._builder)
 
     def has_room_for(self, src: TokenRows, tgt: TokenRows) -> bool:
@@ -59,11 +57,11 @@ class SplitWriter:
         return self._builder.has_room_for(src, tgt)
 
     def add(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
-        """Append pairs, with the number of the line that each one stood in."""
+        """Append pairs, with their line numbers."""
         self._builder.extend(src, tgt, lines)
 
     def flush(self, *, corpus: int = 0) -> None:
-        """Write what is waiting, all of it pairs of one corpus, as a shard."""
+        """Write the waiting pairs, all from one corpus, as a shard."""
         number = f"-{len(self.shards):05d}" if self._name == "train" else ""
         path = self._folder / f"{self._name}{number}.bin"
         self._builder.write(path, corpus=corpus)
@@ -83,7 +81,7 @@ class SplitWriter:
         )
 
     def record(self, corpora: Sequence[CorpusRecord], text: Sequence[FileRecord]) -> SplitRecord:
-        """Return the record of the split, all of whose shards have been written."""
+        """Return the record of the split, after all of its shards are written."""
         pairs = PairDataset([Shard.open(self._folder / shard.name) for shard in self.shards])
         src_counts, tgt_counts = pairs.length_counts()
         return SplitRecord(
@@ -98,7 +96,7 @@ class SplitWriter:
 
 
 def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
-    """Return what is said of the lengths; counts: how many sides have 0, 1, 2 ... tokens."""
+    """Return the length statistics; counts: how many sides have 0, 1, 2 ... tokens."""
     pairs = int(counts.sum())
     tokens = int(counts @ np.arange(len(counts)))
     return LengthRecord(
@@ -112,30 +110,30 @@ def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """A text of which every line can be used."""
+    """A text for valid or test, every line of which can be used."""
 
     source: SourceText
     keys: tuple[OverlapKeys, OverlapKeys]
-    """The sources and the targets that rule out the same line in train."""
+    """Source and target lines, which train must not repeat."""
 
     @classmethod
     def check(cls, source: SourceText, decode: BlockDecoder) -> HeldOutText:
-        """Read the text; DataError names the first line that cannot be used."""
+        """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         for block, src, tgt in _read(source, decode):
             for path, side, found in zip(
                 (source.text.src, source.text.tgt), (src, tgt), keys, strict=True
             ):
                 name = decode.encoding.name
-                _refuse(path, block, side.is_bad, f"is not valid {name}", "mend it")
-                _refuse(path, block, side.visible == 0, "is blank", "take the pair out")
+                _refuse(path, block, side.is_bad, f"is not valid {name}", "fix it")
+                _refuse(path, block, side.visible == 0, "is blank", "remove the pair")
                 found.append(OverlapKeys.of(side))
         if not source.lines:
             raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
         return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
 
     def record(self) -> CorpusRecord:
-        """Return the record of the text, of which nothing is rejected."""
+        """Return the record of the text."""
         source = self.source
         return CorpusRecord(
             prefix=source.text.prefix,
@@ -158,7 +156,7 @@ class HeldOutText:
                 for path, side in zip(
                     (self.source.text.src, self.source.text.tgt), rows, strict=True
                 ):
-                    _refuse(path, block, side.lengths == 0, "has no tokens", "take the pair out")
+                    _refuse(path, block, side.lengths == 0, "has no tokens", "remove the pair")
                 writer.add(*rows, np.arange(block.number, block.number + block.lines))
                 for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
@@ -178,7 +176,7 @@ def _refuse(path: Path, block: Block, bad: Mask, what: str, advice: str) -> None
 
 
 class TrainSplit:
-    """Makes the training shards of a folder, from where `progress` says that it has come to."""
+    """Writes the training shards of a folder, starting from `progress`."""
 
     def __init__(
         self,
@@ -200,18 +198,18 @@ class TrainSplit:
         )
         self._finds_duplicates = encoder.cleaner.applies("duplicate")
         self._seen = SeenHashes(self._lines if self._finds_duplicates else 0)
-        self._new_hashes: list[Hashes] = []  # of the pairs that are in no shard yet
+        self._new_hashes: list[Hashes] = []  # of the pairs that are not in a shard yet
         for file in progress.hashes:
             self._seen.add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
-        self._shifted: set[int] = set()  # texts that have been warned of
+        self._shifted: set[int] = set()  # texts that we have warned of
 
     @property
     def _lines(self) -> int:
         return sum(text.lines for text in self._texts)
 
     def write(self, *, workers: int) -> None:
-        """Write all shards that are not there yet."""
+        """Write all missing shards."""
         done = sum(corpus.lines for corpus in self.rejects)
         corpus = self._progress.corpus
         began = time.process_time()
@@ -280,7 +278,7 @@ class TrainSplit:
         if not shift or block.corpus in self._shifted:
             return
         self._shifted.add(block.corpus)
-        if block.number > 1:  # the first lines were looked at before the vocabulary was learnt
+        if block.number > 1:  # `warn_of_faults` has checked the first lines
             text = self._texts[block.corpus].text
             console.warning(
                 f"{text.src} and {text.tgt}, lines {block.number:,} to "

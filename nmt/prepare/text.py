@@ -1,9 +1,8 @@
-"""Blocks of bytes to lines of text, with every character looked up once.
+"""Parallel text in blocks: read as bytes, decoded to lines in the workers.
 
-Parallel text in blocks: the same few thousand lines of both sides, still as bytes.
-
-A block is what a worker is given. Its lines are found by looking for `\n` in whole chunks of the
-file, which costs a small part of what a Python loop over lines does.
+A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes. Reading
+looks for line feeds in large chunks of the file, which is far faster than a Python loop over lines.
+A `TextSide` is one side of a decoded block. It classifies all of its characters in one lookup.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from nmt.errors import DataError
 from nmt.prepare.characters import SPACE, Classes, classes_for
 
 BLOCK_LINES = 4096
-# Lines of several megabytes do occur, and a block of 4,096 of them would not fit.
+# Lines of several megabytes occur, and 4,096 of them would not fit into memory.
 BLOCK_BYTES = 1 << 24
 LONGEST_LINE = 1 << 26
 
 _LINE_FEED = ord("\n")
 
 Rows = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -36,24 +37,24 @@ class Block:
     """Consecutive lines of a parallel text, or some of them."""
 
     corpus: int
-    """Number of the parallel text among those of its split, from 0."""
+    """Index of the parallel text in its split, from 0."""
     number: int
-    """Line number of the first, from 1."""
+    """Line number of the first line, from 1."""
     lines: int
     src: bytes
-    """The source lines as they stand in the file, UTF-8 where the encoding is not by line."""
+    """The source lines as in the file; in UTF-8 if the encoding is not by line."""
     tgt: bytes
     numbers: tuple[int, ...] = ()
-    """Line numbers, where the lines do not follow each other."""
+    """Line numbers, if the lines are not consecutive."""
 
     def line_number(self, row: int) -> int:
-        """Return the number (from 1) that a line of the block (from 0) has in the text."""
+        """Return the line number in the text (from 1) of a row of the block (from 0)."""
         return self.numbers[row] if self.numbers else self.number + row
 
     def select(self, rows: Rows) -> Block:
-        """Return the lines at `rows` (from 0, ascending, at least one) as a block of their own.
+        """Return the lines at `rows` (from 0, ascending, at least one) as a block.
 
-        A row may be there several times.
+        A row may occur several times.
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
@@ -71,9 +72,9 @@ def _select(raw: bytes, rows: Rows) -> bytes:
 def read_blocks(
     text: ParallelText, encoding: Encoding, *, corpus: int = 0, start: int = 1
 ) -> Iterator[Block]:
-    """Yield the lines from `start` on; DataError where one side ends before the other.
+    """Yield the lines from `start` on; DataError if one side ends before the other.
 
-    Where a block ends depends on the bytes of the text alone.
+    The ends of blocks depend only on the bytes of the text and on `start`.
     """
     sides = [_Side(text.src, encoding), _Side(text.tgt, encoding)]
     number = 1
@@ -87,8 +88,8 @@ def read_blocks(
     if any(side.ready() for side in sides):
         shorter = text.tgt if sides[0].ready() else text.src
         raise DataError(
-            f"{shorter} ends after line {number - 1:,}, and its other side does not; the two sides "
-            "of a parallel text have one line each for every pair"
+            f"{shorter} ends after line {number - 1:,}, but its other side does not; both sides of "
+            "a parallel text need one line for each pair"
         )
 
 
@@ -99,8 +100,8 @@ class _Side:
         self._path = path
         self._chunks = read_chunks(path, encoding)
         self._buffer = b""
-        self._at = 0  # what stands before is taken
-        self._ends: Rows = np.zeros(0, np.int64)  # behind each whole line, from at
+        self._at = 0  # start of the first line that is not taken
+        self._ends: Rows = np.zeros(0, np.int64)  # end of each whole line that is not taken
         self._exhausted = False
 
     def ready(self) -> int:
@@ -111,7 +112,7 @@ class _Side:
         return min(len(self._ends), BLOCK_LINES, max(1, within))
 
     def take(self, lines: int) -> bytes:
-        """Return the next lines as they stand in the file."""
+        """Return the next lines as bytes."""
         start, self._at = self._at, int(self._ends[lines - 1])
         self._ends = self._ends[lines:]
         return self._buffer[start : self._at]
@@ -136,13 +137,9 @@ class _Side:
         unfinished = len(self._buffer) - (int(self._ends[-1]) if len(self._ends) else 0)
         if unfinished > LONGEST_LINE:
             raise DataError(
-                f"{self._path}: a line of more than {LONGEST_LINE >> 20} MiB; this is no text of "
-                "one sentence a line"
+                f"{self._path} has a line of more than {LONGEST_LINE >> 20} MiB; use text with one "
+                "sentence per line"
             )
-
-
-Counts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -150,14 +147,14 @@ class TextSide:
     """The lines of one side of a block."""
 
     lines: list[str]
-    """Without their ends; empty where the bytes are not valid."""
+    """The lines without line ends; empty if the bytes are not valid."""
     is_bad: Mask  # (lines,) whether the bytes are not valid
     classes: Classes
-    """What each code point is, in the side's language."""
+    """The class of each code point, in the side's language."""
 
     @cached_property
     def _bounds(self) -> Counts:
-        """Where each line begins in the joined text, and its end: (lines + 1,)."""
+        """The start of each line in the joined text, and the end of the text: (lines + 1,)."""
         lengths = np.fromiter(map(len, self.lines), np.int64, len(self.lines))
         return np.concatenate([[0], np.cumsum(lengths)])
 
@@ -181,16 +178,16 @@ class TextSide:
 
     @property
     def visible(self) -> Counts:
-        """Characters of each line that are no white space: (lines,)."""
+        """Characters of each line that are not white space: (lines,)."""
         return self.lengths - self.count(SPACE)
 
     def count(self, bits: int) -> Counts:
-        """Return how many characters of each line are of a class: (lines,)."""
+        """Return how many characters of each line have any of these bits: (lines,)."""
         found = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(found, self._bounds))
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """Return the sum over each line of what a table has for its characters: (lines,).
+        """Return the sum of the table's values over the characters of each line: (lines,).
 
         table: (0x110000,) by code point. Sums are modulo 2^32.
         """
@@ -220,13 +217,13 @@ class BlockDecoder:
 def decode_side(
     raw: bytes, encoding: Encoding, classes: Classes, *, number: int, lines: int
 ) -> TextSide:
-    """Return the text of a block's side, whose first line has the given number (from 1)."""
+    """Return the decoded side of a block whose first line has the given number (from 1)."""
     is_bad = np.zeros(lines, np.bool_)
     codec = encoding.line_codec
     try:
         text = raw.decode(codec)
         if codec != "utf-8":
-            text.encode()  # a few codecs decode to what is no text: half a surrogate pair
+            text.encode()  # a few codecs decode to lone surrogates, which are not text
     except UnicodeError:
         decoded = [
             encoding.decode(line.removesuffix(b"\r"), number=number + at)
@@ -245,6 +242,6 @@ def decode_side(
 
 
 def show_line(raw: bytes, at: int, encoding: Encoding) -> str:
-    """Return line `at` (from 0) of a block's side for people to read, whatever its bytes are."""
+    """Return line `at` (from 0) of a block's side in printable form, whatever its bytes are."""
     line = raw.split(b"\n", at + 1)[at].removesuffix(b"\r")
     return line.decode(encoding.line_codec, "backslashreplace")

@@ -251,7 +251,7 @@ class Trainer:
             tokens,
             self.ranks.rank,
             self.ranks.world_size,
-            in_tables=not self.model.is_padding_free,
+            padded_layout=not self.model.is_padding_free,
             shape=self.runner.shape(tokens, longest_pair(self.data)),
         )
         self.updates = updates_of_run(self.data, self.config, self.progress, self.cut)

@@ -89,7 +89,7 @@ def test_verify_names_the_damaged_file(folder: Path) -> None:
 def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     failed = run(tmp_path)
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "this is no data folder" in failed.stderr
+    assert "is not a data folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

@@ -56,7 +56,7 @@ def test_quiet_says_nothing(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [
-        (["--vocab-size", "9999"], 2, "9999 is more than this text can fill"),
+        (["--vocab-size", "9999"], 2, "9999 is too large for this text"),
         (["--keep", "ratoi"], 2, "did you mean 'ratio'?"),
         (["--encoding", "utf-9"], 2, "--encoding utf-9"),
         (["--vocab", "/nowhere/spm.model"], 1, "/nowhere/spm.model"),

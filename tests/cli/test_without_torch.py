@@ -73,7 +73,7 @@ def test_what_needs_no_torch_loads_none(
         (("models",), 0, ""),
         (("score", text, text), 0, ""),
         (("rescore", model_file, text, "--source", text, "--device", "gpu"), 2, "unknown device"),
-        (("data", run), 1, "run: this is no data folder"),
+        (("data", run), 1, "run is not a data folder"),
     ]
     if find_spec("ctranslate2") is not None:
         export = tmp_path / "export"

@@ -157,7 +157,9 @@ def test_missing_or_cut_files_are_named_at_once(
 @pytest.mark.parametrize("name", FILES)
 def test_verifying_finds_a_single_altered_bit(folder: Path, name: str) -> None:
     flip_last_byte(folder / name)
-    with pytest.raises(DataError, match=name.replace(".", r"\.") + ": its SHA-256 differs"):
+    with pytest.raises(
+        DataError, match=name.replace(".", r"\.") + ": altered: its SHA-256 differs"
+    ):
         DataFolder.open(folder, verify=True)
 
 
@@ -171,7 +173,7 @@ def edit(folder: Path, change: Callable[[Any], object]) -> None:
 def test_another_version_is_named_with_ours(folder: Path) -> None:
     edit(folder, lambda content: content.update(format_version=99, more="fields"))
     with pytest.raises(
-        DataError, match=r"format version 99, and this nmt reads version 2; run `nmt prepare` again"
+        DataError, match=r"format version 99, but this nmt reads version 2; run `nmt prepare` again"
     ):
         DataFolder.open(folder)
 
@@ -180,11 +182,11 @@ def test_another_version_is_named_with_ours(folder: Path) -> None:
     ("change", "message"),
     [
         (lambda c: c.pop("valid"), "missing or unknown: valid"),
-        (lambda c: c["settings"].update(seed="one"), "settings.seed: 'one' is no int"),
-        (lambda c: c["settings"].update(seed=True), "settings.seed: True is no int"),
-        (lambda c: c["train"].update(shards={}), "train.shards: {} is no list"),
+        (lambda c: c["settings"].update(seed="one"), "settings.seed: 'one' is not of type int"),
+        (lambda c: c["settings"].update(seed=True), "settings.seed: True is not of type int"),
+        (lambda c: c["train"].update(shards={}), "train.shards: {} is not of type list"),
         (lambda c: c["train"]["shards"][1].update(pairs=31), "not the shard that dataset.json"),
-        (lambda c: c["train"]["shards"].pop(), "do not hold its 100 pairs"),
+        (lambda c: c["train"]["shards"].pop(), "do not have its 100 pairs"),
         (lambda c: c["vocabulary"].update(sizes=[8]), "its vocabulary is not the one"),
         (lambda c: c["vocabulary"].update(files=[]), "one or two vocabularies"),
         (lambda c: c["valid"].update(text=[]), "two text files"),
@@ -210,5 +212,5 @@ def test_a_dataset_json_that_is_no_json_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["", "nothing-here", "a-file"])
 def test_other_places_are_no_data_folders(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
-    with pytest.raises(DataError, match=r"this is no data folder.*nmt prepare"):
+    with pytest.raises(DataError, match=r"is not a data folder.*nmt prepare"):
         DataFolder.open(tmp_path / name)

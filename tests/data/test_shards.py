@@ -139,13 +139,13 @@ def test_another_version_is_named_with_ours(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[8] = 7
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"has format 7, and this nmt reads 2.*nmt prepare"):
+    with pytest.raises(DataError, match=r"has format 7, but this nmt reads 2.*nmt prepare"):
         Shard.open(path)
 
 
 def test_a_foreign_file_is_refused(path: Path) -> None:
     path.write_bytes(b"PK\x03\x04" + bytes(200))
-    with pytest.raises(DataError, match="no shard of nmt"):
+    with pytest.raises(DataError, match="not a shard of nmt"):
         Shard.open(path)
 
 

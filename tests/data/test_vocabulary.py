@@ -101,7 +101,9 @@ def test_normalization_is_off_unless_asked_for() -> None:
 
 
 def test_too_large_a_vocabulary_says_the_largest_and_that_one_can_be_learnt() -> None:
-    with pytest.raises(UsageError, match=r"5000 is more .*--vocab-size (\d+) or less") as caught:
+    with pytest.raises(
+        UsageError, match=r"5000 is too large .*--vocab-size (\d+) or less"
+    ) as caught:
         learn_vocabulary(LINES, vocab_size=5000)
     largest = int(str(caught.value).split("--vocab-size ")[1].split()[0])
     assert len(learn_vocabulary(LINES, vocab_size=largest)) == largest
@@ -133,12 +135,12 @@ def test_an_error_in_the_text_comes_through_the_trainer() -> None:
 def test_what_is_no_model_is_refused_with_its_name(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "spm.model"
     path.write_bytes(model)
-    with pytest.raises(DataError, match=r"spm\.model: this is no SentencePiece model"):
+    with pytest.raises(DataError, match=r"spm\.model: not a SentencePiece model"):
         Vocabulary.load(path)
 
 
 def test_a_missing_model_is_refused_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nothing\.model: there is no such file"):
+    with pytest.raises(DataError, match=r"nothing\.model: no such file"):
         Vocabulary.load(tmp_path / "nothing.model")
 
 
@@ -152,7 +154,7 @@ def test_a_model_with_other_special_ids_is_refused() -> None:
         minloglevel=9,
     )
     # The library's defaults: no padding, unknown 0, begin 1, end 2.
-    with pytest.raises(DataError, match=r"= -1, 0, 1, 2, and nmt needs 0, 1, 2, 3"):
+    with pytest.raises(DataError, match=r"are -1, 0, 1, 2, but nmt needs 0, 1, 2, 3"):
         Vocabulary(model.getvalue())
 
 

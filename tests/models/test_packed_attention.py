@@ -32,7 +32,7 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def in_tables(packed: Packed) -> Sentences:
+def padded_layout(packed: Packed) -> Sentences:
     return Sentences.of(packed, as_packed=False)
 
 
@@ -94,7 +94,7 @@ def test_a_sentence_attends_to_itself_alone(causal: bool) -> None:
     torch.manual_seed(2)
     packed = BATCH.tgt_in
     qkv = normal(len(packed.tokens), 3, H, K)
-    sentences = in_tables(packed)
+    sentences = padded_layout(packed)
     found = attend_packed([qkv], sentences, sentences, causal=causal)
     query, key, value = qkv.unbind(1)
     expected = by_loops(query, key, value, packed, packed, causal=causal)
@@ -105,7 +105,7 @@ def test_a_target_attends_to_its_own_source() -> None:
     torch.manual_seed(3)
     query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
     key_value = normal(len(BATCH.src.tokens), 2, H, K)
-    found = attend_packed([query, key_value], in_tables(BATCH.tgt_in), in_tables(BATCH.src))
+    found = attend_packed([query, key_value], padded_layout(BATCH.tgt_in), padded_layout(BATCH.src))
     key, value = key_value.unbind(1)
     expected = by_loops(query[:, 0], key, value, BATCH.tgt_in, BATCH.src, causal=False)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
@@ -116,7 +116,7 @@ def test_values_may_be_of_another_width_than_keys_within_a_sentence(causal: bool
     torch.manual_seed(11)
     packed = BATCH.tgt_in
     query_key, value = normal(len(packed.tokens), 2, H, K), normal(len(packed.tokens), 1, H, V)
-    sentences = in_tables(packed)
+    sentences = padded_layout(packed)
     found = attend_packed([query_key, value], sentences, sentences, causal=causal)
     query, key = query_key.unbind(1)
     expected = by_loops(query, key, value[:, 0], packed, packed, causal=causal)
@@ -127,7 +127,9 @@ def test_values_may_be_of_another_width_than_keys_between_sentences() -> None:
     torch.manual_seed(12)
     query = normal(len(BATCH.tgt_in.tokens), 1, H, K)
     key, value = (normal(len(BATCH.src.tokens), 1, H, width) for width in (K, V))
-    found = attend_packed([query, key, value], in_tables(BATCH.tgt_in), in_tables(BATCH.src))
+    found = attend_packed(
+        [query, key, value], padded_layout(BATCH.tgt_in), padded_layout(BATCH.src)
+    )
     expected = by_loops(query[:, 0], key[:, 0], value[:, 0], BATCH.tgt_in, BATCH.src, causal=False)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
@@ -160,14 +162,14 @@ def test_weights_between_sentences_are_those_of_loops(as_packed: bool) -> None:
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_gradient_within_sentences_is_that_of_differences(causal: bool) -> None:
     torch.manual_seed(4)
-    sentences = in_tables(BATCH.tgt_in)
+    sentences = padded_layout(BATCH.tgt_in)
     qkv = normal(len(BATCH.tgt_in.tokens), 3, H, K).requires_grad_()
     assert gradcheck(lambda x: attend_packed([x], sentences, sentences, causal=causal), (qkv,))
 
 
 def test_the_gradient_between_sentences_is_that_of_differences() -> None:
     torch.manual_seed(5)
-    own, others = in_tables(BATCH.tgt_in), in_tables(BATCH.src)
+    own, others = padded_layout(BATCH.tgt_in), padded_layout(BATCH.src)
     query = normal(len(BATCH.tgt_in.tokens), 1, H, K).requires_grad_()
     key_value = normal(len(BATCH.src.tokens), 2, H, K).requires_grad_()
     assert gradcheck(lambda q, kv: attend_packed([q, kv], own, others), (query, key_value))
@@ -175,7 +177,7 @@ def test_the_gradient_between_sentences_is_that_of_differences() -> None:
 
 def test_the_gradient_with_values_of_another_width_is_that_of_differences() -> None:
     torch.manual_seed(13)
-    own, others = in_tables(BATCH.tgt_in), in_tables(BATCH.src)
+    own, others = padded_layout(BATCH.tgt_in), padded_layout(BATCH.src)
     queries, keys = len(BATCH.tgt_in.tokens), len(BATCH.src.tokens)
     shapes = ((queries, K), (keys, K), (keys, V))
     parts = [normal(n, 1, H, width).requires_grad_() for n, width in shapes]
@@ -186,7 +188,7 @@ def test_the_gradient_with_values_of_another_width_is_that_of_differences() -> N
 
 def test_what_stands_beside_a_sentence_moves_nothing_not_even_a_huge_value() -> None:
     torch.manual_seed(6)
-    sentences = in_tables(BATCH.src)
+    sentences = padded_layout(BATCH.src)
     qkv = normal(len(BATCH.src.tokens), 3, H, K)
     before = attend_packed([qkv], sentences, sentences)
     changed = qkv.clone()
@@ -196,7 +198,7 @@ def test_what_stands_beside_a_sentence_moves_nothing_not_even_a_huge_value() -> 
 
 def test_self_attention_is_projections_around_it() -> None:
     torch.manual_seed(7)
-    module, sentences = SelfAttention(CONFIG).double(), in_tables(BATCH.src)
+    module, sentences = SelfAttention(CONFIG).double(), padded_layout(BATCH.src)
     x = normal(len(BATCH.src.tokens), D)
     qkv = torch.stack([x @ w.T for w in module.qkv.detach().chunk(3)], dim=1).view(-1, 3, H, K)
     for causal in (True, False):
@@ -209,8 +211,8 @@ def test_cross_attention_is_projections_around_it() -> None:
     torch.manual_seed(8)
     module, own, others = (
         CrossAttention(CONFIG).double(),
-        in_tables(BATCH.tgt_in),
-        in_tables(BATCH.src),
+        padded_layout(BATCH.tgt_in),
+        padded_layout(BATCH.src),
     )
     x, memory = normal(len(BATCH.tgt_in.tokens), D), normal(len(BATCH.src.tokens), D)
     query = (x @ module.query.detach().T).view(-1, 1, H, K)
@@ -264,6 +266,6 @@ def test_cross_attention_of_any_widths_is_projections_around_loops() -> None:
     (query,) = by_projections(x, module.query, [2])
     key, value = by_projections(memory, module.key_value, [2, 5])
     attended = by_loops(query, key, value, BATCH.tgt_in, BATCH.src, causal=False)
-    found = module(x, in_tables(BATCH.tgt_in), memory, in_tables(BATCH.src))
+    found = module(x, padded_layout(BATCH.tgt_in), memory, padded_layout(BATCH.src))
     expected = attended.flatten(1) @ module.output.detach().T
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)

@@ -40,7 +40,7 @@ def test_an_empty_folder_is_taken_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
     [
-        (KeyboardInterrupt(), Stopped, "stopped; .*run the same command again to go on"),
+        (KeyboardInterrupt(), Stopped, "stopped; .*run the same command again to resume"),
         (OSError(errno.ENOSPC, "full"), NMTError, "the disk is full; .*make room"),
         (OSError(errno.EDQUOT, "full"), NMTError, "the disk is full; .*make room"),
         (OSError(errno.EIO, "odd"), OSError, "odd"),
@@ -107,7 +107,7 @@ def test_what_was_left_is_handed_on(tmp_path: Path) -> None:
 
 def test_what_another_run_has_put_there_meanwhile_stays(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    with pytest.raises(UsageError, match="something else was put there"), building_folder(out):
+    with pytest.raises(UsageError, match="was created by something else"), building_folder(out):
         out.mkdir()
         (out / "file").write_text("of the other")
     assert names(tmp_path) == ["data"]
@@ -152,7 +152,7 @@ def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
 def test_places_where_no_folder_can_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     check_target(tmp_path / "new" / "data")
-    with pytest.raises(UsageError, match="this is a file"):
+    with pytest.raises(UsageError, match="is a file; choose"):
         check_target(tmp_path / "file")
     with pytest.raises(UsageError, match="not a folder that you may write to"):
         check_target(tmp_path / "file" / "data")
@@ -165,7 +165,7 @@ def test_a_disk_without_room_is_refused_with_both_figures(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     out = tmp_path / "new" / "data"
     check_space(out, 2_000_000)
-    with pytest.raises(NMTError, match=r"the disk has 2.0 MB free, and about 3.0 MB are needed"):
+    with pytest.raises(NMTError, match=r"the disk has 2.0 MB free, but about 3.0 MB are needed"):
         check_space(out, 3_000_000)
     # What an earlier run has left there need not be written again.
     left = tmp_path / "new" / "data.partial"

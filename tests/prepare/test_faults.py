@@ -60,12 +60,12 @@ def test_shifted_sides_are_told_with_how_far(shift: int, words: str) -> None:
     tgt = DE[-shift:] + DE[:-shift]
     assert line_shift(side(EN, "en"), side(tgt, "de")) == shift
     (fault,) = found(EN, tgt)
-    assert f"t.en and t.de: the targets seem to stand {words}" in fault
+    assert f"t.en and t.de: judging by line lengths, the targets come {words}" in fault
 
 
 def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told() -> None:
     (fault,) = found(EN, random.Random(2).sample(DE, len(DE)))
-    assert fault.startswith("t.en and t.de: the lengths of the two sides do not agree")
+    assert fault.startswith("t.en and t.de: the line lengths of the two sides do not match")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told() -> No
         (DE, EN, "en de", "t.en and t.de: the two sides seem to be swapped"),
         (NB, EN, "en no", "t.en and t.de: the two sides seem to be swapped"),
         (RU, EN, "en ru", "t.en and t.de: the two sides seem to be swapped"),
-        (DE, DE, "en de", "t.en looks like de, and is to be en"),
-        (EN, RU, "en de", "t.de looks like ru, and is to be de"),
-        (EN, EN, "en deu_Latn", "t.de looks like en, and is to be deu_Latn"),
+        (DE, DE, "en de", "t.en looks like de, but should be en"),
+        (EN, RU, "en de", "t.de looks like ru, but should be de"),
+        (EN, EN, "en deu_Latn", "t.de looks like en, but should be deu_Latn"),
     ],
 )
 def test_swapped_sides_and_other_languages_are_told(
@@ -88,7 +88,9 @@ def test_swapped_sides_and_other_languages_are_told(
 @pytest.mark.parametrize(("mark", "cut"), [("@@", "ho@@ use"), ("\u2581", "\u2581house")])
 def test_text_that_is_cut_into_subwords_is_told(mark: str, cut: str) -> None:
     (fault,) = found([line.replace("house", cut) for line in EN], DE)
-    assert fault.startswith(f"t.en seems to be cut into subwords already ({mark} is in many")
+    assert fault.startswith(
+        f"t.en seems to be split into subwords already (many of its words contain {mark})"
+    )
 
 
 CLEAN = [

@@ -36,8 +36,8 @@ def text_of(folder: Path, src: list[bytes], tgt: list[bytes]) -> SourceText:
 @pytest.mark.parametrize(
     ("src", "tgt", "message"),
     [
-        ([b"a"] * 19 + [b"b\xff"], [b"x"] * 20, r"t\.en line 20 is not valid utf-8.*mend it"),
-        ([b"a", b"b", b"c"], [b"x", b"y", b" \t"], r"t\.de line 3 is blank.*take the pair out"),
+        ([b"a"] * 19 + [b"b\xff"], [b"x"] * 20, r"t\.en line 20 is not valid utf-8.*fix it"),
+        ([b"a", b"b", b"c"], [b"x", b"y", b" \t"], r"t\.de line 3 is blank.*remove the pair"),
         ([], [], r"t\.en and .*t\.de are empty"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
         said += process.communicate()[1]
     assert process.returncode == 1, said
-    assert f"{small_disk}: the disk is full; what is complete waits in" in said
+    assert f"{small_disk}: the disk is full; complete shards are kept in" in said
     assert not (small_disk / "data").exists()
 
     with start(text, small_disk / "data") as process:
@@ -144,5 +144,5 @@ def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(
     with start(text, small_disk / "data") as process:
         _, said = process.communicate()
     assert process.returncode == 0, said
-    assert "going on with" in said
+    assert "resuming" in said
     assert content(small_disk / "data") == whole

@@ -51,7 +51,7 @@ def test_every_problem_of_the_options_is_told_at_once() -> None:
     assert str(caught.value).split("; ") == [
         "--src and --tgt are both 'en'",
         "--encoding utf-9: unknown",
-        "some that are known: utf-8, windows-1252, iso-8859-1, utf-16, gb18030, shift_jis, koi8-r",
+        "use for example utf-8, windows-1252, iso-8859-1, utf-16, gb18030, shift_jis or koi8-r",
         "--normalization nfck: there is no such rule",
         "did you mean 'nfkc'?",
         "--vocab-size 0: must be 1 or more",
@@ -62,7 +62,7 @@ def test_every_problem_of_the_options_is_told_at_once() -> None:
         "--max-ratio 0.5: must be 1 or more",
         "--max-symbols 50: must be from 0 to 1",
         "--character-coverage 0.5: must be from 0.98 to 1",
-        "--duplicates-by target: pair or source",
+        "--duplicates-by target: must be pair or source",
         "--keep duplicates: there is no such rule",
         "did you mean 'duplicate'?",
     ]
@@ -74,7 +74,7 @@ def test_every_problem_of_the_options_is_told_at_once() -> None:
         ({"vocab_size": 8000}, "--vocab-size has no effect with --vocab"),
         ({"normalization": "nfkc"}, "--normalization has no effect with --vocab"),
         ({"separate_vocab": True}, "--separate-vocab needs --vocab twice"),
-        ({"src_lang": "../en"}, "--src '../en': a language is letters"),
+        ({"src_lang": "../en"}, "--src '../en': use letters"),
     ],
 )
 def test_combinations_without_a_meaning_are_refused(

@@ -179,7 +179,7 @@ def test_a_tag_that_a_given_vocabulary_does_not_know_is_refused(
     given = changed(dataclasses.replace(options, vocab=(model,)), vocab_size=32_000)
     tagged = dataclasses.replace(given, tags={options.train[0]: "<BT>"})
     model.write_bytes(learn_vocabulary(["some other text 123"], vocab_size=275).model)
-    with pytest.raises(UsageError, match=r"--tag <BT>: no piece of the vocabulary that was given"):
+    with pytest.raises(UsageError, match=r"--tag <BT> is not in the vocabulary"):
         prepare(tagged)
     model.write_bytes(
         learn_vocabulary(["some other text 123"], vocab_size=276, symbols=["<BT>"]).model
@@ -444,7 +444,7 @@ def test_a_damaged_folder_is_not_taken_for_prepared(options: PrepareOptions) -> 
 def test_a_file_in_the_place_of_the_folder_is_refused(options: PrepareOptions) -> None:
     options.out.parent.mkdir()
     options.out.write_text("mine")
-    with pytest.raises(UsageError, match="this is a file"):
+    with pytest.raises(UsageError, match="is a file; choose"):
         prepare(options)
 
 
@@ -578,9 +578,9 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
     capsys.readouterr()
     prepare(long_run)
     said = capsys.readouterr().err
-    assert "going on with" not in said
-    reason = "of other text, options" if change in ("option", "text") else "damaged"
-    assert re.search(rf"data\.partial is {reason}.*; starting afresh", said)
+    assert "resuming" not in said
+    reason = "from other text, options" if change in ("option", "text") else "damaged"
+    assert re.search(rf"data\.partial .*{reason}.*; starting afresh", said)
     prepare(dataclasses.replace(long_run, out=tmp_path / "whole"))
     assert content(long_run.out) == content(tmp_path / "whole")
 
@@ -598,7 +598,7 @@ def test_unequal_sides_are_refused_before_anything_is_written(
     ("values", "message"),
     [
         ({"vocab_size": 100}, r"en and de: a vocabulary of 100 is too small"),
-        ({"vocab_size": 9999}, r"en and de: a vocabulary of 9999 is more than this text can fill"),
+        ({"vocab_size": 9999}, r"en and de: a vocabulary of 9999 is too large for this text"),
         ({"vocab_size": 9999, "separate_vocab": True}, r"^en: a vocabulary of 9999"),
     ],
 )
@@ -621,7 +621,9 @@ def test_training_text_of_which_nothing_is_left_says_where_it_went(
     options: PrepareOptions, tmp_path: Path
 ) -> None:
     write(tmp_path, "train", [("same", "same"), ("", "x"), ("y", "y")])
-    with pytest.raises(DataError, match=r"left of 3 training pairs.*empty 1, identical 2"):
+    with pytest.raises(
+        DataError, match=r"all 3 training pairs were rejected: empty 1, identical 2"
+    ):
         prepare(options)
     write(tmp_path, "train", pairs(60))
     with pytest.raises(DataError, match=r"left of 60 training pairs.*too_long 60"):
@@ -698,7 +700,7 @@ def test_a_language_without_a_known_script_is_told_of(
             text.with_suffix(f".{lang}").write_bytes(text.read_bytes())
         prepare(changed(dataclasses.replace(options, out=options.out / lang), src_lang=lang))
         said = capsys.readouterr().err
-        unknown = "--src tlh: the script of this language is not known, so the rule `script`"
+        unknown = "--src tlh: the script of this language is unknown, so the rule `script`"
         assert said.count("the script of") == said.count(unknown) == (lang == "tlh")
 
 
@@ -714,7 +716,7 @@ def test_the_vocabulary_is_learnt_by_the_weights_of_the_texts(
         pieces.append(vocabulary.tokens(range(len(vocabulary))))
     assert "▁qqzz" not in pieces[0]
     assert "▁qqzz" in pieces[1]
-    with pytest.raises(UsageError, match="--weight: with weights so small an epoch would visit no"):
+    with pytest.raises(UsageError, match="--weight: the weights are so small that an epoch has no"):
         prepare(dataclasses.replace(options, weights=dict.fromkeys(options.train, 1e-9)))
 
 
@@ -726,8 +728,8 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     prepare(dataclasses.replace(options, train=(train, *options.train), valid=train))
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert [line.replace(f"{tmp_path}/", "") for line in warnings] == [
-        "nmt: warning: --train m is the same text as m, which is to be held out",
-        "nmt: warning: m: more than half of the pairs are rejected, 60 of 60 by the rule "
+        "nmt: warning: --train m is the same text as m; do not train on valid or test",
+        "nmt: warning: m: more than half of the pairs were rejected, 60 of 60 by the rule "
         f"`overlap`: {RULES['overlap']}",
     ]
 
@@ -744,8 +746,17 @@ def test_texts_that_are_shifted_are_warned_of_where_that_begins(
     late = list(zip(src, (*tgt[:400], *tgt[401:], "z"), strict=True))
     for name, lines, said in (
         ("good", text, []),
-        ("late", late, [("late", "lines 301 to 600: the targets seem to stand 1 line earlier")]),
-        ("all", list(zip(src, (*tgt[1:], "z"), strict=True)), [("all", "stand 1 line earlier")]),
+        (
+            "late",
+            late,
+            [
+                (
+                    "late",
+                    "lines 301 to 600: judging by line lengths, the targets come 1 line earlier",
+                )
+            ],
+        ),
+        ("all", list(zip(src, (*tgt[1:], "z"), strict=True)), [("all", "come 1 line earlier")]),
     ):
         train = write(tmp_path, name, lines)
         changed_text = dataclasses.replace(options, out=tmp_path / f"o-{name}", train=(train,))
@@ -835,9 +846,9 @@ def test_the_source_of_a_drawn_pair_is_kept_out_of_train_whatever_its_tag(
 
 def test_more_valid_lines_than_can_be_drawn_are_refused(options: PrepareOptions) -> None:
     drawn = dataclasses.replace(options, valid=None)
-    with pytest.raises(DataError, match="--valid-lines 61: of 60 training pairs only 60 are"):
+    with pytest.raises(DataError, match="--valid-lines 61: only 60 of 60 training pairs are"):
         prepare(changed(drawn, valid_lines=61))
-    with pytest.raises(DataError, match="nothing is left of 60 training pairs; rejected: valid 60"):
+    with pytest.raises(DataError, match="all 60 training pairs were rejected: valid 60"):
         prepare(changed(drawn, valid_lines=60))
     assert not options.out.exists()
 

@@ -109,7 +109,7 @@ def test_utf_8_read_as_something_else_is_warned_of(
 ) -> None:
     survey(write(tmp_path, "train", src, b"x\n"), valid, encoding=encoding)
     said = capsys.readouterr().err
-    assert ("train.en is valid UTF-8 and is read as cp1252" in said) == warned
+    assert ("train.en is valid UTF-8 but is read as cp1252" in said) == warned
 
 
 def test_test_sets_of_one_name_are_told_apart(tmp_path: Path, valid: str) -> None:
@@ -132,5 +132,5 @@ def test_text_that_changes_under_our_hands_is_noticed(
             path.write_bytes(path.read_bytes() + b"more\n")
     else:
         os.utime(train.text.src, ns=(1, 1))
-    with pytest.raises(DataError, match="has changed while it was read"):
+    with pytest.raises(DataError, match="changed while it was read"):
         list(train.read(Encoding.find("utf-8")))

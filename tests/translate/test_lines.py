@@ -272,7 +272,7 @@ def test_lines_that_are_not_valid_utf_16_are_marked() -> None:
 
 @pytest.mark.parametrize("encoding", ["rot13", "base64", "uft-8"])
 def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
-    with pytest.raises(UsageError, match=f"--encoding {encoding}: unknown; some that are known"):
+    with pytest.raises(UsageError, match=f"--encoding {encoding}: unknown; use for example"):
         read(b"a\n", encoding=encoding)
 
 
