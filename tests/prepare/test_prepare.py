@@ -626,7 +626,7 @@ def test_training_text_of_which_nothing_is_left_says_where_it_went(
     ):
         prepare(options)
     write(tmp_path, "train", pairs(60))
-    with pytest.raises(DataError, match=r"left of 60 training pairs.*too_long 60"):
+    with pytest.raises(DataError, match=r"all 60 training pairs were rejected: too_long 60"):
         prepare(changed(options, max_length=1))
     assert not options.out.exists()
 
