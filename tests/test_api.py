@@ -80,7 +80,7 @@ def test_prefixes_and_paragraphs(model_file: Path) -> None:
     translator = nmt.Translator.load(model_file, OPTIONS, split=True)
     begun, free = translator.translate(LINES[2:], prefixes=["a small bird", ""])
     assert begun.text.startswith("a small bird")
-    assert (begun.pieces, free.pieces) == (2, 1)
+    assert (begun.segments, free.segments) == (2, 1)
     assert free.text == translator.translate(LINES[3:])[0].text
 
 

@@ -512,7 +512,10 @@ def test_a_log_that_finds_no_room_holds_up_nothing(place: Place, run: Once) -> N
         ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),
         ({"options": ["--shard=1/2"]}, "options: --shard is not for you to set"),
         ({"options": ["-h"]}, "options: -h is not for you to set"),
-        ({"deadline": "25:00"}, "--deadline '25:00' is no time of day; give it as HH:MM (06:30)"),
+        (
+            {"deadline": "25:00"},
+            "--deadline '25:00' is not a time of day; give it as HH:MM, for example 06:30",
+        ),
     ],
 )
 def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
@@ -622,7 +625,7 @@ def test_a_run_that_is_killed_and_run_again_gives_what_an_undisturbed_one_does(
     while (second := another())[0] == 75:
         time.sleep(0.01)  # until the killed one is gone
     assert second[0] == 0
-    assert "news.en: going on behind line " in place.log.replace(str(journal.parent) + "/", "")
+    assert "news.en: continuing after line " in place.log.replace(str(journal.parent) + "/", "")
     assert place.content("outgoing") == undisturbed.content("outgoing")
     assert place.content("done") == {"news.en": text}
     translated = place.content("outgoing")["news.en"].split(b"\n")

@@ -1,1 +1,1 @@
-"""Lines to lines."""
+"""From lines of text to translated lines."""

@@ -1,10 +1,10 @@
-"""Asks a model which source token each target token looks at: its decoder's cross-attention.
+"""Computes soft alignments from a model's cross-attention.
 
-Averaged over heads, the decoder's penultimate layer agrees best with alignments made by people, and
-a target token's source is where the state looks that predicts it (Garg et al. 2019, "Jointly
-Learning to Align and Translate with Transformer Models", the layer average baseline). The state
-that reads the token may show it better, in a lower layer (Chen et al. 2020, "Accurate Word
-Alignment Induction from Neural Machine Translation"). No model is trained to align: expect errors.
+Averaged over heads, the decoder's penultimate layer agrees best with human alignments. A target
+token's source is read off the state that predicts it (Garg et al. 2019, "Jointly Learning to Align
+and Translate with Transformer Models", the layer average baseline). In a lower layer, the state
+that reads the token may be better (Chen et al. 2020, "Accurate Word Alignment Induction from Neural
+Machine Translation"). The models are not trained to align, so expect errors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nmt.search.engine import Ids
 from nmt.search.forced import Pair, forced
 from nmt.translate.alignment import Floats
 
-_FROM_TOP = 1  # the layer that aligns: the penultimate
+_FROM_TOP = 1  # the penultimate layer aligns
 
 
 class Aligner:
-    """Tells what a model's decoder looks at."""
+    """Computes the attention of a model's decoder."""
 
     def __init__(self, model: TranslationModel, device: torch.device) -> None:
         """Take a model in evaluation mode, on the device."""
@@ -33,15 +33,15 @@ class Aligner:
         self.device = device
 
     def attention(self, pairs: Sequence[Pair]) -> list[Floats | None]:
-        """Return (T, S) for each pair of source and target ids, eos in neither of them.
+        """Return (T, S) for each pair of source and target ids without eos; see `between_tokens`.
 
-        There is none where there is not enough memory for it. See `between_tokens`.
+        None if a pair does not fit into memory.
         """
         return forced(pairs, self._attention, self.device)
 
     @torch.inference_mode()
     def weights(self, source: Ids, target: Ids) -> AttentionWeights:
-        """Return all weights of a pair of source and target ids, eos in neither of them."""
+        """Return all attention weights of a pair of source and target ids without eos."""
         src, tgt = (TokenRows.of([ids], token_bytes=4) for ids in (source, target))
         return self.model.attention_weights(collate(src, tgt).to(self.device))
 
@@ -57,14 +57,14 @@ class Aligner:
 
 
 def between_tokens(attention: Tensor, source: int, target: int) -> Floats:
-    """Return how much each target token looks at each source token, (target, source).
+    """Return the attention of target tokens to source tokens, (target, source).
 
-    eos is left out on both sides. Models look at the source's where they need no word in
-    particular, so that rows do not sum to 1.
+    eos is left out on both sides. Models attend to the source's eos when they need no particular
+    word, so rows do not sum to 1.
 
     Args:
-        attention: (T, S), padded: rows of the states that predict the target tokens and eos,
-            columns of the source tokens and eos.
+        attention: (T, S), padded. Rows are the states that predict the target tokens and eos,
+            columns the source tokens and eos.
         source, target: numbers of tokens.
     """
-    return attention[:target, :source].numpy().copy()  # and nothing of the others
+    return attention[:target, :source].numpy().copy()  # so that the batch is freed

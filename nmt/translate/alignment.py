@@ -1,4 +1,4 @@
-"""Which source word a word of a translation comes from, read off attention (see `aligner`)."""
+"""Word alignments of translations, read off cross-attention (see `aligner`)."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Alignment:
-    """From where in its source a translation comes."""
+    """The source tokens and words that a translation comes from."""
 
     src_tokens: tuple[str, ...]  # S subwords
-    positions: tuple[int, ...]  # (T,) the source token that each target token looks at most
+    positions: tuple[int, ...]  # (T,) source token with the highest attention of each target token
     words: tuple[tuple[int, int], ...]  # pairs of (source word, target word)
-    # (T, S) for each piece of the line: how much each target token looks at each source token.
+    # (T, S) for each segment of the line: attention of target tokens to source tokens.
     attention: tuple[Floats, ...] = field(compare=False)
 
     @classmethod
     def of(
         cls, attention: Sequence[Floats], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
     ) -> Alignment:
-        """Read the alignment off the attention (T, S) of a line's pieces; no S is 0.
+        """Read the alignment off the attention (T, S) of a line's segments; S is never 0.
 
         Args:
-            attention: of the pieces, which look at nothing of each other.
-            src_tokens, tgt_tokens: of all of them.
+            attention: of each segment, within the segment.
+            src_tokens, tgt_tokens: of all segments.
         """
         positions: list[int] = []
-        first = 0  # source token of the piece
-        for piece in attention:
-            positions += (first + piece.argmax(axis=1)).tolist()
-            first += piece.shape[1]
+        first = 0  # source token of the segment
+        for segment in attention:
+            positions += (first + segment.argmax(axis=1)).tolist()
+            first += segment.shape[1]
         words = align_words(positions, src_tokens, tgt_tokens)
         return cls(tuple(src_tokens), tuple(positions), tuple(words), tuple(attention))
 
@@ -45,10 +45,9 @@ class Alignment:
 def align_words(
     alignment: Sequence[int], src_tokens: Sequence[str], tgt_tokens: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """Return the pairs of words of which any two subwords are aligned.
+    """Return the pairs of words that have aligned subwords.
 
-    Words are what stands between the spaces that tokens mark by U+2581. A token that is nothing
-    but a mark belongs to none.
+    U+2581 in tokens separates words. A token that is only this mark belongs to no word.
 
     Args:
         alignment: the source position of each target token.
@@ -68,12 +67,12 @@ def align_words(
 
 
 def pharaoh(pairs: Iterable[tuple[int, int]]) -> str:
-    """Write pairs of words as the decoder Pharaoh did, and everyone since: `0-0 1-2`."""
+    """Write pairs of words in the Pharaoh format: `0-0 1-2`."""
     return " ".join(f"{src}-{tgt}" for src, tgt in pairs)
 
 
 def _words_of(tokens: Sequence[str]) -> list[list[int]]:
-    """Return the words that each token has a part of: one, or several if it holds spaces.
+    """Return the words of each token: one, or several if it contains spaces.
 
     ["▁a", "b", "▁", "c", "▁d▁e"] is "ab c d e", and gives [[0], [0], [], [1], [2, 3]].
     """

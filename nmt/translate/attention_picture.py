@@ -1,11 +1,9 @@
-"""All attention of one sentence pair as one SVG picture (Vaswani et al. 2017, figures 3 to 5).
+"""Draws all attention of one sentence pair as SVG (Vaswani et al. 2017, figures 3 to 5).
 
-A panel is a layer: on the left the tokens that attend, on the right those that they attend to,
-between them a line for each head, as opaque as its weight. Heads have their colours, and a lane of
-their own at each token, so that they do not hide each other. A row of panels is the encoder's
-attention to itself, the decoder's to itself, or the decoder's to the encoder.
-
-The decoder's states stand under the token that each of them predicts.
+There is a row of panels for the encoder, the decoder and cross-attention, with a panel for each
+layer. In a panel, tokens on the left attend to tokens on the right. Each head draws a line for each
+weight, as opaque as the weight, in its own colour and at its own height, so that heads do not hide
+each other. The decoder's states are shown at the token that they predict.
 """
 
 from __future__ import annotations
@@ -23,19 +21,19 @@ if TYPE_CHECKING:
     from nmt.models.base import AttentionWeights
 
 THRESHOLD = 0.05
-"""A smaller weight has no line: most weights are, and hardly anyone would see them."""
+"""Smaller weights are not drawn: most weights are smaller, and hardly visible."""
 
 _BOS, _EOS = "<s>", "</s>"
 _NOTES = (
     "Left: the token that attends; of the decoder, the one about to be predicted.",
     f"Right: what it attends to. Lines are as opaque as weights; none is below {THRESHOLD}.",
-    "A browser shows a head alone where the mouse points at one of its lines.",
+    "In a browser, point at a line to show only its head.",
 )
 _STYLE = "<style>.heads:hover g:not(:hover){opacity:0.06}</style>"
 _FONT_SIZE = 11
 _ROW = 15  # from token to token
-_LANES = 11  # of which the lines of all heads take so much
-_LINES = 110  # from one side to the other
+_LANES = 11  # height of the lines of all heads within a row
+_LINES = 110  # width
 _MARGIN, _GAP = 24, 6
 _TITLE = 26  # from a panel's top to its first row
 _BETWEEN = 34  # panels
@@ -96,7 +94,7 @@ def draw_attention(
 
 
 def _legend(colours: Sequence[str]) -> tuple[list[str], int]:
-    """Return the heads' colours and the notes, and where the first panels begin."""
+    """Draw the heads' colours and the notes; also return the top of the first panels."""
     parts = []
     for number, colour in enumerate(colours):
         row, column = divmod(number, _HEADS_IN_A_ROW)
@@ -111,7 +109,7 @@ def _legend(colours: Sequence[str]) -> tuple[list[str], int]:
 
 
 def _draw(panel: _Panel, colours: Sequence[str], margin: int) -> list[str]:
-    """Draw one panel, whose lines begin at 0 from the left."""
+    """Draw one panel; its lines begin at x = 0."""
     heads, rows, columns = panel.weights.shape
     assert (rows, columns) == (len(panel.left), len(panel.right))
     parts = [text(-margin, 12, panel.title, size=14, bold=True)]
@@ -154,6 +152,6 @@ def _colours(count: int) -> list[str]:
 
 
 def _width(token: str) -> int:
-    """Return about how many pixels wide a token is; CJK characters are as wide as high."""
+    """Estimate the width of a token in pixels; CJK characters are as wide as high."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in legible(token))
     return round(_FONT_SIZE * (wide + 0.62 * (len(legible(token)) - wide)))

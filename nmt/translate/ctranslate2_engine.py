@@ -1,9 +1,9 @@
-"""The engine of CTranslate2, for models that `nmt export ctranslate2` has written.
+"""The CTranslate2 engine, for models exported by `nmt export ctranslate2`.
 
-It searches as ours does, but for three things: the probability of what is never taken is lent to
-other tokens, a hypothesis that comes to its longest length is cut off there and not closed (its
-score is that of its tokens, without eos), and a search goes on until a beam's width of hypotheses
-are finished. What its options cannot say is refused. It has no log-probabilities of tokens.
+It differs from the torch engine in three ways. CTranslate2 renormalises over the tokens that are
+not barred. A hypothesis that reaches its length limit is cut off without eos, and its score is that
+of its tokens. Search goes on until a beam's width of hypotheses are finished. Options that it does
+not support are refused. It gives no log-probabilities of tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
 
 
 class CTranslate2Engine(Engine):
-    """A model of CTranslate2."""
+    """Searches with a CTranslate2 model."""
 
     def __init__(
         self,
@@ -40,17 +40,17 @@ class CTranslate2Engine(Engine):
         workers: int,
         batch_tokens: int | None = None,
     ) -> None:
-        """Put a model to use.
+        """Set up the engine.
 
         Args:
             model: a ctranslate2.Translator.
             options: of the search.
             vocabularies: of source and target.
-            workers: batches that it translates side by side.
+            workers: batches that it translates in parallel.
             batch_tokens: see `Engine`; of each worker.
 
         Raises:
-            UsageError: if it has no such options.
+            UsageError: if it does not support an option.
         """
         _check(options, vocabularies[1])
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
@@ -66,13 +66,13 @@ class CTranslate2Engine(Engine):
         budget: int,
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """See `Engine`; `on_step` is called before each batch is waited for.
+        """See `Engine`. `on_step` is called before waiting for each batch.
 
-        Few batches are under way at a time: those cannot be called back.
+        Few batches are submitted at a time, because they cannot be cancelled.
         """
         if any(source.prefix for source in sources):
             raise UsageError(
-                "a CTranslate2 export has no scores of translations that begin with a prefix; "
+                "a CTranslate2 export cannot score translations with a prefix; "
                 "give the model file instead"
             )
         retried: list[int] = []
@@ -93,19 +93,20 @@ class CTranslate2Engine(Engine):
         *,
         alike: bool,
     ) -> Iterator[tuple[int, list[Hypothesis] | None]]:
-        """Translate some sources; yield None for those that need a pass of sources alike.
+        """Translate some sources; yield None for those that need a second pass.
 
-        A batch has one limit for all its translations: the lowest of its sources'. Where all of a
-        beam are finished before, any other limit would have been the same.
+        A batch has one length limit, the lowest of its sources'. If all hypotheses of a source
+        finish before it, a higher limit would not change them. Otherwise the source is translated
+        again in a batch of sources with the same limit.
 
         Args:
             sources, order, budget, on_step: those of `find`.
-            alike: whether a batch is of sources of one length, so that the limit is their own.
+            alike: whether to batch only sources of one length, which have the same limit.
         """
-        # Where one source fills the budget it is to have all memory.
+        # A source that fills the budget gets all memory.
         is_tight = bool(order) and 2 * source_cost(sources[order[0]]) > budget
         most = 1 if is_tight else 2 * self._workers
-        # Little work is cut into smaller batches, so that all workers end at about the same time.
+        # If there is little work, use smaller batches, so that all workers end together.
         work = sum(source_cost(sources[number]) for number in order)
         budget = min(budget, max(_SMALLEST_BATCH, work // (4 * self._workers)))
         batches = _batches(sources, order, budget, alike=alike)
@@ -123,7 +124,7 @@ class CTranslate2Engine(Engine):
                 numbers, limit, results = under_way.popleft()
                 for number, result in zip(numbers, results, strict=True):
                     found = result.result()
-                    hypotheses, scores = found.hypotheses, found.scores  # made anew at each look
+                    hypotheses, scores = found.hypotheses, found.scores  # each access makes a copy
                     longest = self._longest(sources[number])
                     is_cut = any(len(tokens) >= limit for tokens in hypotheses)
                     if is_cut and limit < longest:
@@ -133,19 +134,19 @@ class CTranslate2Engine(Engine):
         finally:
             for _, _, results in under_way:
                 for result in results:
-                    with contextlib.suppress(RuntimeError):  # the first one has been told of
+                    with contextlib.suppress(RuntimeError):  # the first one was raised
                         result.result()
 
     def _longest(self, source: Source) -> int:
         return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
 
     def _submit(self, sources: Sequence[Source], limit: int) -> list[Any]:
-        """Begin to translate sources, each to at most so many tokens."""
+        """Start to translate sources, each to at most `limit` tokens."""
         results: list[Any] = self._model.translate_batch(
             [[self._src_tokens[i] for i in source.ids] for source in sources],
             beam_size=self.options.beam_size,
             num_hypotheses=self.options.beam_size,
-            # Of one hypothesis it would change nothing but the score.
+            # With one hypothesis, it would only change the score.
             length_penalty=self.options.length_penalty if self.options.beam_size > 1 else 0.0,
             min_decoding_length=self.options.min_tokens,
             max_decoding_length=limit,
@@ -164,7 +165,7 @@ class CTranslate2Engine(Engine):
             if math.isnan(score):
                 continue
             ids = tuple(self._tgt_ids[token] for token in tokens)
-            length = len(ids) + (len(ids) < longest)  # what has been cut off has no eos
+            length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
             penalty = self.options.penalty(length)
             log_prob = score * (penalty if self.options.beam_size > 1 else 1.0)
             found.append(Hypothesis(ids, log_prob, log_prob / penalty))
@@ -174,9 +175,9 @@ class CTranslate2Engine(Engine):
 def _batches(
     sources: Sequence[Source], order: Sequence[int], budget: int, *, alike: bool
 ) -> Iterator[list[int]]:
-    """Yield batches of sources, longest first, each within the budget or of a single one.
+    """Yield batches of sources, longest first, within the budget or of a single source.
 
-    alike: whether those of a batch are of one length and kind, and so have one limit.
+    alike: whether to batch only sources of one length and kind, which have the same limit.
     """
     batch: list[int] = []
     for number in order:
@@ -223,16 +224,16 @@ def load(
     """Load an export.
 
     Args:
-        folder: what `nmt export ctranslate2` has written.
+        folder: written by `nmt export ctranslate2`.
         options: of the search.
         device: cpu or cuda.
-        workers: translations side by side; on GPUs, each has one.
+        workers: translations in parallel; one per GPU.
         threads: of each, on CPUs.
         batch_tokens: see `Engine`; of each worker.
-        split: whether lines are paragraphs, whose sentences are translated one by one.
+        split: whether to split lines into sentences and translate these one by one.
 
     Raises:
-        UsageError: if CTranslate2 is not installed, or has no such options or no such type here.
+        UsageError: if CTranslate2 is not installed, or does not support an option or the type.
         DataError: if the export is damaged.
     """
     ctranslate2 = _ctranslate2()
@@ -240,7 +241,7 @@ def load(
     longest = options.longest(card.max_src_tokens)
     if longest >= export.positions:
         raise UsageError(
-            f"{folder}: has places for {export.positions} tokens, and a translation might have "
+            f"{folder}: has positions for {export.positions} tokens, but a translation may have "
             f"{longest}; lower --max-extra-tokens, --max-tokens or --min-tokens"
         )
     try:
@@ -251,7 +252,7 @@ def load(
             compute_type=export.quantization,
             inter_threads=1 if device == "cuda" else workers,
             intra_threads=threads,
-            max_queued_batches=-1,  # no more are submitted than are to wait
+            max_queued_batches=-1,  # the engine limits them itself
         )
     except ValueError as error:
         raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
@@ -271,15 +272,14 @@ def load(
 
 
 def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
-    """Refuse what CTranslate2 cannot express."""
+    """Refuse options that CTranslate2 does not support."""
     if options.sampling is not None:
         raise UsageError(
-            "a CTranslate2 export draws no samples that can be repeated; give the model file "
-            "instead"
+            "a CTranslate2 export cannot draw repeatable samples; give the model file instead"
         )
     if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
-        raise UsageError("a CTranslate2 export knows only --length-penalty-form power")
+        raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
     if not set(options.barred_ids) <= set(vocabulary.barred_ids):
-        raise UsageError("CTranslate2 bars no tokens but those that an export bars")
+        raise UsageError("CTranslate2 can bar only the tokens that the export bars")

@@ -1,7 +1,4 @@
-"""Which files a job reads, and which it writes.
-
-A part of a file's lines, so that many machines can each translate one.
-"""
+"""The input and output files of a translation job, and shards of a file's lines."""
 
 from __future__ import annotations
 
@@ -19,16 +16,15 @@ from nmt.errors import DataError, UsageError
 def find_files(
     inputs: Sequence[str], output: str | None, also_read: Sequence[Path] = ()
 ) -> list[tuple[Path, Path]]:
-    """Return which files are to be translated to which; none where a pipe or device is among them.
+    """Pair input and output files; return none if a pipe or device is among them.
 
     Args:
-        inputs: files, folders and globs, as they were typed.
-        output: a file or folder, as it was typed: a slash at its end says that it is a folder.
-        also_read: models and other files of the job, and folders of them, which no output may
-            replace.
+        inputs: files, folders and globs, as typed.
+        output: a file or folder, as typed; with a slash at its end, a folder.
+        also_read: models and other files and folders of the job. No output may replace them.
 
     Raises:
-        UsageError: if an input has no files, or there is no place to write to.
+        UsageError: if an input matches no files, or the output cannot be written there.
         DataError: if the only file to read does not exist.
     """
     if "-" in inputs:
@@ -38,7 +34,7 @@ def find_files(
     expanded = {given: _expanded(given) for given in inputs}
     for given, found in expanded.items():
         if not found:
-            raise UsageError(f"--input {given}: there are no files")
+            raise UsageError(f"--input {given}: no files found")
     sources = [source for given in inputs for source in expanded[given]]
     if sources != [Path(given) for given in inputs[:1]]:
         return _several(sources, output, also_read)
@@ -49,7 +45,7 @@ def find_files(
     target = Path(output)
     if target.is_dir():
         if not sources:
-            raise UsageError(f"{output}: is a folder; name a file for what comes through a pipe")
+            raise UsageError(f"{output}: is a folder; name a file for the translation of a pipe")
         target /= sources[0].name
     elif output.endswith("/"):
         raise UsageError(f"{output}: no such folder; make it, or leave out the slash for a file")
@@ -71,10 +67,10 @@ def _several(
         raise UsageError(f"{folder.parent}: no such folder")
     for source in sources:
         if source.exists() and not source.is_file():
-            raise UsageError(f"{source}: several inputs must be files, which can be read twice")
+            raise UsageError(f"{source}: with several inputs, each must be a file")
     name, count = Counter(source.name for source in sources).most_common(1)[0]
     if count > 1:
-        raise UsageError(f"--input: two files have the name {name}, and so would outputs")
+        raise UsageError(f"--input: two files are called {name}, so their outputs would be, too")
     files = [(source, folder / source.name) for source in sources]
     _refuse_replacing(sources, also_read, [target for _, target in files])
     folder.mkdir(exist_ok=True)
@@ -84,7 +80,7 @@ def _several(
 def _expanded(given: str) -> list[Path]:
     path = Path(given)
     if path.is_dir():
-        # A link to nothing is among them, so that it is told of.
+        # Broken links are included, so that they are reported.
         files = [entry for entry in path.iterdir() if entry.is_file() or not entry.exists()]
         return sorted(entry for entry in files if not entry.name.startswith("."))
     if path.exists() or not glob.has_magic(given):
@@ -96,10 +92,10 @@ def _expanded(given: str) -> list[Path]:
 def _refuse_replacing(
     sources: Iterable[Path], also_read: Iterable[Path], written: Iterable[Path]
 ) -> None:
-    """Refuse outputs that are a file to be read, also by a link.
+    """Refuse outputs that would replace a file that is read, even through a link.
 
     Raises:
-        UsageError: naming the first of them.
+        UsageError: if there is one.
     """
     others = [file for path in also_read for file in (path.iterdir() if path.is_dir() else [path])]
     kept = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
@@ -116,7 +112,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Shard:
-    """The `number`-th of `count` parts, as equal as can be, of neighbouring lines."""
+    """The `number`-th of `count` nearly equal parts of consecutive lines."""
 
     number: int  # from 1
     count: int
@@ -126,7 +122,7 @@ class Shard:
         """Read `I/N`.
 
         Raises:
-            UsageError: if it is not of that form, or I is not among 1 to N.
+            UsageError: if it does not have this form, or I is not from 1 to N.
         """
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
@@ -137,12 +133,12 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def lines(self, total: int) -> tuple[int, int]:
-        """Return its first line, counted from 0, and the first behind it."""
+        """Return its first line, counted from 0, and the first line after it."""
         return (self.number - 1) * total // self.count, self.number * total // self.count
 
 
 def count_lines(chunks: Iterator[bytes]) -> int:
-    """Count lines, one without a newline at the end among them."""
+    """Count lines, including a last one without a newline."""
     newlines, end = 0, b"\n"
     for chunk in chunks:
         newlines += chunk.count(b"\n")
@@ -152,23 +148,23 @@ def count_lines(chunks: Iterator[bytes]) -> int:
 
 def cut_lines(chunks: Iterator[bytes], first: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of lines `first` to `end` - 1, counted from 0."""
-    line = 0  # which the chunk begins with, or goes on with
+    line = 0  # that the chunk begins with or continues
     for chunk in chunks:
         if line >= end:
             return
         newlines = chunk.count(b"\n")
-        start = _behind(chunk, first - line)
-        stop = _behind(chunk, end - line)
+        start = _position_after(chunk, first - line)
+        stop = _position_after(chunk, end - line)
         if start < stop:
             yield chunk[start:stop]
         line += newlines
 
 
-def _behind(chunk: bytes, newlines: int) -> int:
-    """Return the place behind so many newlines; the chunk's end, if it has fewer."""
+def _position_after(chunk: bytes, newlines: int) -> int:
+    """Return the position after so many newlines, or the chunk's end if it has fewer."""
     if newlines > chunk.count(b"\n"):
         return len(chunk)
-    place = 0
+    position = 0
     for _ in range(newlines):
-        place = chunk.index(b"\n", place) + 1
-    return place
+        position = chunk.index(b"\n", position) + 1
+    return position

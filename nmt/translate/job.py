@@ -1,8 +1,7 @@
-"""The translation of a stream, or of a file that is put in its place by a journal.
+"""A translation job: a stream, or files that a journal makes restartable.
 
-An end by the clock.
-
-Translation line by line as they are typed.
+`Job` reads, translates and writes. `converse` translates lines as they are typed. `deadline` stops
+a job at a time of day.
 """
 
 from __future__ import annotations
@@ -47,73 +46,37 @@ from nmt.translate.parallel import Pool, Setup, Translators
 from nmt.translate.stream import Counts, translate_stream
 from nmt.workers import Pause
 
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-
-
-def seconds_until(text: str, now: datetime.datetime) -> float:
-    """Return how long it is until the clock shows the time HH:MM next.
-
-    Raises:
-        UsageError: if it is no such time.
-    """
-    match = _CLOCK.fullmatch(text.strip())
-    if not match:
-        raise UsageError(f"--deadline {text!r} is no time of day; give it as HH:MM (06:30)")
-    then = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
-    if then <= now:
-        then += datetime.timedelta(days=1)
-    return then.timestamp() - now.timestamp()  # the clock may be put forward or back in between
-
-
-@contextlib.contextmanager
-def deadline(text: str | None) -> Iterator[None]:
-    """Let Stopped end the block when the clock shows the time HH:MM, if one is given."""
-    if text is None:
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise Stopped(f"--deadline {text} has come; run the same command again to go on")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds_until(text, datetime.datetime.now()))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
 
 @dataclass(kw_only=True)
 class Job:
     """How text is read, translated and written."""
 
     setup: Setup
-    start: Callable[[str | None], Translators]  # with a kernel, or with the fastest
+    start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
     encoding: Encoding
-    strict: bool  # whether a line that is not in the encoding is an error
-    prefixes: bool  # whether lines say what their translations begin with
-    form: str  # of what is written for a line: see `RENDERS`
-    pool_lines: int  # that are translated, and noted as done, together, at most
-    shard: Shard  # which of a file's lines are translated
-    attention: Path | None = None  # a picture of the first line's that has text; of pipes alone
-    _is_starting: bool = field(default=False, init=False)  # translators, and has not succeeded
+    strict: bool  # whether an invalid line is an error
+    prefixes: bool  # whether lines have prefixes of their translations
+    form: str  # of the output: see `RENDERS`
+    pool_lines: int  # the most lines in a pool
+    shard: Shard  # of a file's lines
+    attention: Path | None = None  # picture of the first line with text; only for pipes
+    _is_starting: bool = field(default=False, init=False)  # whether translators are being started
     _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
     def __post_init__(self) -> None:
-        # Before any work is done; the engine itself would refuse it, too.
+        # The engine would refuse these, too, but only later.
         if self.prefixes:
-            self.setup.refuse_export("has no scores of translations that begin with --prefixes")
+            self.setup.refuse_export("cannot score translations with --prefixes")
         if self.attention:
             self.setup.refuse_export("has no --attention")
         if self.form == "jsonl":
             self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
 
     def translators(self, kernel: str | None = None) -> Translators:
-        """Return those that multiply by a kernel, or by any; started when there is work for them.
+        """Return the translators with a kernel, or with any. Start them if needed.
 
         Raises:
-            MissingKernel: if this machine does not have it.
+            MissingKernel: if this machine does not have the kernel.
         """
         if kernel is None and self._started:
             return next(iter(self._started.values()))
@@ -130,18 +93,18 @@ class Job:
         return self._started[kernel]
 
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
-        """Translate what cannot be read or written twice.
+        """Translate a pipe or device, which cannot be read or written twice.
 
         Args:
             source: a file, a pipe or a device; stdin if None.
-            output: a pipe or a device, or a file for what comes from one; stdout if None.
+            output: a pipe, a device or a file; stdout if None.
 
         Raises:
-            UsageError: if what is asked for needs files.
+            UsageError: if an option needs files.
         """
         if output is not None and is_compressed(output):
             raise UsageError(
-                f"{output}: what comes through a pipe is not compressed; use `| gzip > FILE`"
+                f"{output}: the translation of a pipe cannot be compressed; use `| gzip > FILE`"
             )
         with contextlib.ExitStack() as leaving:
             out: BinaryIO
@@ -150,7 +113,7 @@ class Job:
                     raise UsageError("stdout is closed; name an --output")
                 out = sys.stdout.buffer
             elif output.exists() and not output.is_file():
-                leaving.enter_context(naming(output))  # also where closing finds no room
+                leaving.enter_context(naming(output))  # also if closing fails on a full disk
                 out = leaving.enter_context(output.open("wb"))
             else:
                 out = leaving.enter_context(atomic_writer(output))
@@ -168,7 +131,7 @@ class Job:
                 return counts
             if self.shard.count > 1:
                 raise UsageError(
-                    "--shard needs --input FILE: the lines of a pipe cannot be counted first"
+                    "--shard needs --input FILE: the lines of a pipe cannot be counted"
                 )
             if source is None and sys.stdin is None:
                 raise UsageError("stdin is closed; name an --input")
@@ -179,21 +142,21 @@ class Job:
             return counts
 
     def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:
-        """Translate files one after the other; of several, one that fails does not stop the others.
+        """Translate files one after the other. If one of several fails, the others go on.
 
         Args:
-            files: each to be read, and where its translation is to be written.
+            files: pairs of input and output.
 
         Returns:
-            The counts of those that are translated, and the exit status: `EXIT_FAILED` if a file
-            has failed; else `EXIT_STOPPED` if other jobs are at work on some.
+            The counts of the translated files, and the exit status: `EXIT_FAILED` if a file
+            failed, else `EXIT_STOPPED` if other jobs are working on some.
 
         Raises:
-            NMTError: if the only file fails, or what fails would fail for any other.
+            NMTError: if the only file fails, or the error would affect every file.
         """
         done: list[Counts] = []
         status = EXIT_DONE
-        _ = self._identity  # a model that cannot be read is no file's fault
+        _ = self._identity  # an unreadable model fails here, not once for each file
         for source, output in files:
             try:
                 done.append(self.translate_file(source, output))
@@ -211,35 +174,35 @@ class Job:
         return done, status
 
     def translate_file(self, source: Path, output: Path) -> Counts:
-        """Translate a file, from where a job that was stopped had come to.
+        """Translate a file, or continue where an earlier job stopped.
 
-        Nothing is done where the output is complete already, of this input, model and options.
+        Do nothing if the output is already complete, of this input, model and options.
 
         Args:
             source: plain or compressed.
-            output: appears when it is complete, compressed if its name says so.
+            output: appears when it is complete; compressed if its name says so.
 
         Returns:
-            The counts of all of the file, also of what an earlier job has done.
+            The counts of the whole file, including the work of earlier jobs.
 
         Raises:
-            HeldOff: if another job is at work on the output.
+            HeldOff: if another job is working on the output.
         """
         with Journal(output) as journal:
             first, end = self._lines(source)
             _check_shard(output, journal.job(), self._identity)
             rest = journal.begin(self._identity, lambda: self._chunks(source, first, end))
-            counts = Counts(**({"skipped": first} | journal.reached.counts))
+            counts = Counts(**({"skipped": first} | journal.progress.counts))
             if rest is None:
-                console.notice(f"{output}: translated already")
+                console.notice(f"{output}: already translated")
                 self._warn_of_failures(str(source), counts)
                 return counts
             if counts.lines:
                 try:
                     self.translators(journal.kernel)
-                    console.notice(f"{output}: going on behind line {first + counts.lines:,}")
+                    console.notice(f"{output}: continuing after line {first + counts.lines:,}")
                 except MissingKernel as error:
-                    console.notice(f"{output}: begun elsewhere: {error}; beginning again")
+                    console.notice(f"{output}: started elsewhere: {error}; starting again")
                     rest = journal.begin_again(lambda: self._chunks(source, first, end))
                     counts = Counts(skipped=first)
             journal.kernel = self.translators(journal.kernel).kernel
@@ -256,7 +219,7 @@ class Job:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """Return all that what is written depends on besides the source, as JSON has it."""
+        """Return everything that the output depends on besides the source, as JSON."""
         identity = self.setup.identity() | {
             "encoding": self.encoding.name,
             "strict": self.strict,
@@ -268,7 +231,7 @@ class Job:
         return dict(json.loads(json.dumps(identity)))
 
     def _lines(self, source: Path) -> tuple[int, int]:
-        """Return the first of a file's lines to be translated, from 0, and the first behind.
+        """Return the first line of a file to translate, from 0, and the first line after the shard.
 
         Raises:
             DataError: if the file cannot be read.
@@ -302,7 +265,9 @@ class Job:
             lines_read=counts.skipped + counts.lines,
         )
         first: list[tuple[str, str]] = []
-        translators = self.translators(kernel)  # before the bar: threads do not survive a fork
+        translators = self.translators(
+            kernel
+        )  # before the progress bar: its thread would not survive a fork
         with console.progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:
@@ -326,7 +291,7 @@ class Job:
             console.warning(
                 f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
                 f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
-                "translated in pieces"
+                "split into segments"
             )
         self._warn_of_failures(name, counts)
         if self.attention is not None:
@@ -334,13 +299,13 @@ class Job:
                 picture = translators.translator.draw_attention(*first[0])
                 write_text(self.attention, picture)
             else:
-                console.warning(f"{self.attention}: not drawn; there is no line with text")
+                console.warning(f"{self.attention}: not drawn, because no line has text")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         if counts.failed_lines:
             console.warning(
                 f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
-                f"and left empty, the first is line {counts.first_failed_line:,}: "
+                f"and are empty, the first is line {counts.first_failed_line:,}: "
                 f"{counts.first_error}"
             )
 
@@ -348,7 +313,7 @@ class Job:
 def _noting_first(
     pools: Iterable[Pool | Pause], first: list[tuple[str, str]]
 ) -> Iterator[Pool | Pause]:
-    """Pass pools on, and note the first line that has text."""
+    """Pass pools on, and remember the first line with text."""
     for pool in pools:
         if not first and not isinstance(pool, Pause):
             first += [line for line in pool if line[0].strip()][:1]
@@ -359,26 +324,26 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
     """Refuse to replace one shard by another of the same job.
 
     Raises:
-        UsageError: if all but the shard is what the output's journal says.
+        UsageError: if the output's journal differs only in its shard.
     """
     if before and before != now and before | {"shard": None} == now | {"shard": None}:
         raise UsageError(
             f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
-            "output of its own, or remove that one"
+            "output of its own, or remove this one"
         )
 
 
 def converse(job: Job) -> Counts:
-    """Ask for lines on the terminal until its end (Ctrl-D or Ctrl-C), and answer each.
+    """Translate lines typed on the terminal until Ctrl-D or Ctrl-C.
 
     Returns:
-        What has been typed and answered.
+        The counts of the lines.
 
     Raises:
-        UsageError: if a part of what is typed is asked for.
+        UsageError: if a shard is set.
     """
     if job.shard.count > 1:
-        raise UsageError("--shard needs --input FILE: what is typed has no shards")
+        raise UsageError("--shard needs --input FILE: typed lines have no shards")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 
@@ -400,3 +365,42 @@ def converse(job: Job) -> Counts:
             console.warning(translation.error)
         counts.lines_out += len(answer)
         counts.add(Line(source, b"\n", typed.encode(errors="replace")), translation)
+
+
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def seconds_until(text: str, now: datetime.datetime) -> float:
+    """Return the seconds until the next HH:MM.
+
+    Raises:
+        UsageError: if the text is not a time.
+    """
+    match = _CLOCK.fullmatch(text.strip())
+    if not match:
+        raise UsageError(
+            f"--deadline {text!r} is not a time of day; give it as HH:MM, for example 06:30"
+        )
+    then = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+    if then <= now:
+        then += datetime.timedelta(days=1)
+    return then.timestamp() - now.timestamp()  # right across a clock change
+
+
+@contextlib.contextmanager
+def deadline(text: str | None) -> Iterator[None]:
+    """Raise Stopped inside the block at the time HH:MM, if one is given."""
+    if text is None:
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise Stopped(f"--deadline {text} reached; run the same command again to continue")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds_until(text, datetime.datetime.now()))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,13 +1,13 @@
-"""What has been done of a file's translation, on disk, so that a job goes on where it was killed.
+"""The journal of a translation job: progress on disk, so that a killed job continues.
 
-Beside OUT stand, hidden, `.OUT.partial` with the lines translated so far, and `.OUT.journal` with a
-line of JSON for each pool of them: how far input and output reach, and the SHA-256 of both up to
-there. What does not match is not believed, and the job begins again. When all is done the journal
-notes it and the partial file becomes OUT; from then on it tells of what OUT is the translation. It
-also is the lock: one job at a time is at work on OUT.
+Two hidden files stand beside OUT. `.OUT.partial` holds the lines translated so far. `.OUT.journal`
+has a line of JSON for each finished pool: the bytes of input and output so far, and the SHA-256 of
+both. If they do not match the files, the job begins again. At the end the journal records the
+finished output and the partial file becomes OUT. The journal stays, and says what OUT is the
+translation of. It is also a lock: only one job at a time works on OUT.
 
-It names the kernel, too, by which matrices are multiplied (`models.kernels`): the rest of a file is
-translated by the same, though another may have become the fastest.
+The journal also records the kernel for matrix products (`models.kernels`). The rest of a file is
+translated with the same one, even if another is faster now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Chunks = Iterator[bytes]
 
 
 @dataclass(frozen=True)
-class Reached:
+class Progress:
     """How far a job has come."""
 
     input_bytes: int = 0  # of text, decompressed
@@ -41,34 +41,36 @@ class Reached:
     output_bytes: int = 0
     output_sha256: str = _EMPTY
     ends_line: bool = True  # whether the input's last line is complete
-    counts: dict[str, Any] = field(default_factory=dict)  # what the job wants to remember
-    file_sha256: str = ""  # when all is done, of the file that becomes the output
+    counts: dict[str, Any] = field(default_factory=dict)  # of the job
+    file_sha256: str = ""  # of the finished output file; empty before
 
 
 def lock(file: BinaryIO, path: Path) -> None:
-    """Hold an open file locked until it is closed, also by the death of this process.
+    """Lock an open file until it is closed or this process dies.
 
     Raises:
-        HeldOff: if another process does.
+        HeldOff: if another process holds the lock.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise HeldOff(f"{path}: another job is at work; run the same command again later") from None
+        raise HeldOff(
+            f"{path}: another job is working on it; run the same command again later"
+        ) from None
 
 
 class Journal:
-    """The journal of one output file, locked; for `with`."""
+    """The journal of one output file, which it locks. A context manager."""
 
     def __init__(self, output: Path) -> None:
-        """Open and lock it.
+        """Open and lock the journal.
 
         Raises:
-            HeldOff: if another job is at work on the file.
+            HeldOff: if another job is working on the output.
         """
-        self.output = resolved(output)  # behind a symbolic link, the file itself is replaced
-        self.reached = Reached()
-        self.kernel: str | None = None  # by which lines are translated, once that is known
+        self.output = resolved(output)  # replaces the target of a symbolic link
+        self.progress = Progress()
+        self.kernel: str | None = None  # that translates the lines, once known
         folder, name = self.output.parent, self.output.name
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
         self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
@@ -77,18 +79,18 @@ class Journal:
         self._writing: BinaryIO | None = None
         self._is_new = not self._path.stat().st_size
         self._job: dict[str, Any] = {}
-        self._end = 0  # of what is true in the journal
+        self._end = 0  # of the valid part of the journal
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        is_empty = not (self.reached.counts or self.reached.file_sha256)
-        if self._is_new and is_empty:  # of what has done nothing, nothing is left
+        is_empty = not (self.progress.counts or self.progress.file_sha256)
+        if self._is_new and is_empty:  # a job that did nothing leaves nothing
             self._partial.unlink(missing_ok=True)
             self._path.unlink(missing_ok=True)
-        # What counts has been flushed; what is left over from a full disk need not be.
+        # Everything that counts was flushed before. On a full disk, closing may fail.
         with contextlib.suppress(OSError):
             if self._writing is not None:
                 self._writing.close()
@@ -96,7 +98,7 @@ class Journal:
             self._file.close()
 
     def job(self) -> dict[str, Any]:
-        """Return what the journal says that the output depends on; nothing if it is new."""
+        """Return the identity of the recorded job; empty if the journal is new."""
         self._file.seek(0)
         try:
             content = json.loads(self._file.readline())
@@ -105,33 +107,33 @@ class Journal:
             return {}
 
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
-        """Go to where the job was; to the beginning, where what is noted does not match.
+        """Continue where the job stopped, or at the beginning if the record does not match.
 
         Args:
-            job: all that the translation depends on besides its input, as JSON has it.
-            text: returns the input's bytes from their beginning, in pieces of any size.
+            job: everything that the translation depends on besides its input, as JSON.
+            text: returns the input's bytes from the beginning, in chunks of any size.
 
         Returns:
-            The input from there on; None where the output is complete, of this very input.
+            The rest of the input, or None if the output is complete and of this input.
         """
         self._job = job
-        self.reached, self._end, self.kernel = self._read(job)
-        if self.reached.file_sha256:
+        self.progress, self._end, self.kernel = self._read(job)
+        if self.progress.file_sha256:
             if self._is_complete(text()):
                 return None
             return self.begin_again(text)
-        # Without a line translated by the kernel that is noted, any other will do.
-        rest = self._rest(text()) if self.reached.input_bytes else None
+        # If no line was translated yet, any kernel will do.
+        rest = self._rest(text()) if self.progress.input_bytes else None
         return self.begin_again(text) if rest is None else rest
 
     def begin_again(self, text: Callable[[], Chunks]) -> Chunks:
-        """Go to the beginning: nothing is kept of what is noted. See `begin`, which was first."""
-        self.reached, self._end, self.kernel = Reached(), 0, None
+        """Start at the beginning and drop the record. Call `begin` first."""
+        self.progress, self._end, self.kernel = Progress(), 0, None
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
         return text()
 
     def add(self, read: bytes, written: bytes, counts: dict[str, Any]) -> None:
-        """Note that some input has been translated: when this returns, it is safe on disk."""
+        """Record that some input has been translated. On return, it is safe on disk."""
         writing = self._started()
         with naming(self.output):
             writing.write(written)
@@ -139,37 +141,37 @@ class Journal:
             os.fsync(writing.fileno())
         self._input.update(read)
         self._written.update(written)
-        self.reached = Reached(
-            self.reached.input_bytes + len(read),
+        self.progress = Progress(
+            self.progress.input_bytes + len(read),
             self._input.hexdigest(),
-            self.reached.output_bytes + len(written),
+            self.progress.output_bytes + len(written),
             self._written.hexdigest(),
             read.endswith(b"\n"),
             counts,
         )
-        self._append(asdict(self.reached))
+        self._append(asdict(self.progress))
 
     def finish(self) -> None:
-        """Let the output be what has been written."""
+        """Turn the partial file into the output."""
         self._started()
         complete = self._partial
         if is_compressed(self.output):
             with naming(self.output):
                 compress(self._partial, self._compressed, self.output.suffix)
             complete = self._compressed
-        self.reached = replace(self.reached, file_sha256=sha256_file(complete))
-        self._append(asdict(self.reached))
+        self.progress = replace(self.progress, file_sha256=sha256_file(complete))
+        self._append(asdict(self.progress))
         self._put_in_place(complete)
 
     def _started(self) -> BinaryIO:
-        """Return the partial file. What another job has left goes only now that there is more."""
+        """Return the partial file, opened. Only now another job's remains are removed."""
         if self._writing is None:
-            self._file.truncate(self._end)  # of a line that was cut off nothing remains
+            self._file.truncate(self._end)  # drops a line that was cut off
             if not self._end:
                 self._is_new = True
                 self._append(_header(self._job) | {"kernel": self.kernel})
             self._writing = self._partial.open("r+b" if self._partial.exists() else "w+b")
-            self._writing.truncate(self.reached.output_bytes)
+            self._writing.truncate(self.progress.output_bytes)
             self._writing.seek(0, os.SEEK_END)
         return self._writing
 
@@ -184,44 +186,44 @@ class Journal:
         digest = hashlib.sha256()
         for chunk in text:
             digest.update(chunk)
-        if digest.hexdigest() != self.reached.input_sha256:
+        if digest.hexdigest() != self.progress.input_sha256:
             return False
-        # The latter two, where the job was killed before it could rename them.
+        # The last two exist if the job was killed before it renamed them.
         for path in (self.output, self._partial, self._compressed):
-            if path.is_file() and sha256_file(path) == self.reached.file_sha256:
+            if path.is_file() and sha256_file(path) == self.progress.file_sha256:
                 self._put_in_place(path)
                 return True
         return False
 
     def _rest(self, text: Chunks) -> Chunks | None:
-        """Return what is left of the input; None where input or output are not as noted."""
+        """Return the rest of the input, or None if input or output differ from the record."""
         self._input, self._written = hashlib.sha256(), hashlib.sha256()
-        left = self.reached.output_bytes
+        left = self.progress.output_bytes
         if left and self._partial.is_file():
             with self._partial.open("rb") as file:
                 while block := file.read(min(left, 1 << 20)):
                     self._written.update(block)
                     left -= len(block)
-        if left or self._written.hexdigest() != self.reached.output_sha256:
+        if left or self._written.hexdigest() != self.progress.output_sha256:
             return None
-        rest = _after(text, self.reached.input_bytes, self._input)
-        if self._input.hexdigest() != self.reached.input_sha256:
+        rest = _after(text, self.progress.input_bytes, self._input)
+        if self._input.hexdigest() != self.progress.input_sha256:
             return None
         more = next(rest, b"")
-        if more and not self.reached.ends_line:
-            return None  # what was the last line has grown
+        if more and not self.progress.ends_line:
+            return None  # the incomplete last line has grown
         return _with_first(more, rest)
 
-    def _read(self, job: dict[str, Any]) -> tuple[Reached, int, str | None]:
-        """Return how far this job had come, where in the journal that is said, and its kernel."""
+    def _read(self, job: dict[str, Any]) -> tuple[Progress, int, str | None]:
+        """Return this job's progress, the end of the valid part of the journal, and its kernel."""
         self._file.seek(0)
         lines = self._file.read().splitlines(keepends=True)
-        reached, end, kernel = Reached(), 0, None
+        progress, end, kernel = Progress(), 0, None
         for number, line in enumerate(lines):
             try:
                 content = json.loads(line.removesuffix(b"\n") if line[-1:] == b"\n" else b"")
                 if number:
-                    reached = Reached(**content)
+                    progress = Progress(**content)
                 elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
                     break
                 else:
@@ -229,7 +231,7 @@ class Journal:
             except (ValueError, TypeError):  # cut off, or not written by us
                 break
             end += len(line)
-        return reached, end, kernel
+        return progress, end, kernel
 
     def _append(self, content: dict[str, Any]) -> None:
         with naming(self.output):
@@ -243,10 +245,10 @@ def _header(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_locked(path: Path, output: Path) -> BinaryIO:
-    """Open a file to append to and read, made if need be, and lock it until it is closed.
+    """Open a file for appending and reading, create it if needed, and lock it until it is closed.
 
     Raises:
-        HeldOff: another process holds it; this and errors of the system name `output`.
+        HeldOff: if another process holds the lock. This and system errors name `output`.
     """
     while True:
         try:
@@ -255,14 +257,14 @@ def open_locked(path: Path, output: Path) -> BinaryIO:
             error.filename = str(output)
             raise
         lock(file, output)
-        # Another job may have removed it in between; a lock on what has no name holds off nobody.
+        # Another job may have removed the file in between. Then the lock would be useless.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()
 
 
 def _after(chunks: Chunks, count: int, digest: Any) -> Chunks:
-    """Take `count` bytes off the chunks, all of which the digest is given; return the others."""
+    """Remove `count` bytes from the chunks and add them to the digest; return the rest."""
     for chunk in chunks:
         digest.update(chunk[:count])
         if len(chunk) > count:

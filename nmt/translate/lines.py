@@ -1,8 +1,7 @@
-"""The line contract: for any bytes in, exactly as many lines out, in order, ended as they were.
+"""Reads lines from bytes, so that exactly as many lines can be written, with the same ends.
 
-Lines end at `\\n` only. One `\\r` before it belongs to the line end and is written back; a
-byte-order mark at the start is dropped; bytes that are not in the encoding become U+FFFD and are
-counted.
+Lines end at `\\n` only. One `\\r` before it belongs to the line end and is written back. A
+byte-order mark at the start is dropped. Invalid bytes become U+FFFD and are counted.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from nmt.files import read_when_ready
 from nmt.workers import PAUSE, Pause
 
 _BLOCK = 1 << 20  # bytes read at a time
-_PATIENCE = 0.05  # seconds without input after which a pool is answered
-_LONGEST_WAIT = 0.5  # seconds that a pool's first line waits for others, where they keep coming
+_PATIENCE = 0.05  # seconds without input after which a pool is complete
+_LONGEST_WAIT = 0.5  # seconds that a pool's first line waits while others keep coming
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,13 @@ class Line:
 
     text: str  # without its end
     end: bytes  # b"\n", b"\r\n", or b"" for a last line without one
-    raw: bytes  # all that was read of it
-    is_valid: bool = True  # in the encoding
-    prefix: str = ""  # what its translation begins with
+    raw: bytes  # as read, with its end
+    is_valid: bool = True  # whether its bytes are valid in the encoding
+    prefix: str = ""  # its translation must begin with it
 
 
 class LineReader:
-    """Makes lines of a stream of bytes, in pools; what falls silent is answered at once."""
+    """Reads pools of lines from a stream of bytes. If the stream pauses, the pool is complete."""
 
     def __init__(
         self,
@@ -51,12 +50,12 @@ class LineReader:
         """Set up reading.
 
         Args:
-            chunks: text in pieces of any size, and a pause where the next may be long in coming.
+            chunks: bytes of the text, cut anywhere, and a pause if the next may take long.
             name: what to call it in errors.
-            encoding: of the text; chunks are in UTF-8 where its lines do not end at byte 10.
-            strict: raise DataError at the first line that is not in the encoding.
-            prefixes: what stands behind a line's first tab is what its translation begins with.
-            lines_read: how many lines stand before the first chunk.
+            encoding: of the text. Chunks are in UTF-8 if its lines do not end at byte 10.
+            strict: raise DataError at the first invalid line.
+            prefixes: whether a line's text after its first tab is the prefix of its translation.
+            lines_read: lines before the first chunk.
         """
         self.encoding = encoding
         self.name = name
@@ -64,16 +63,16 @@ class LineReader:
         self.prefixes = prefixes
         self.lines_read = lines_read
         self._chunks = chunks
-        self._rest: list[bytes] = []  # what has been read of a line whose end has not
+        self._rest: list[bytes] = []  # beginning of an incomplete line
 
     def pools(
         self, max_lines: int, max_bytes: Callable[[], float] = lambda: math.inf
     ) -> Iterator[list[Line] | Pause]:
-        """Yield pools of lines, and a pause where the input falls silent.
+        """Yield pools of lines, and a pause if the input pauses.
 
         Args:
             max_lines: of a pool.
-            max_bytes: asked for each pool; the line that exceeds it is the pool's last.
+            max_bytes: called for each pool. The line that exceeds it is the pool's last.
         """
         pool: list[Line] = []
         begun, size, limit = 0.0, 0, 0.0
@@ -121,13 +120,13 @@ class LineReader:
             return self._parsed(text, Line("", end, content + end))
         if self.strict:
             raise DataError(
-                f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; name its "
+                f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; give its "
                 "--encoding, or leave out --strict"
             )
         text = content.decode(self.encoding.line_codec, errors="replace")
         if self.lines_read == 1:
             text = text.removeprefix("\ufeff")
-        # A few codecs give half a surrogate pair, which is no text either.
+        # A few codecs give lone surrogates, which are not text either.
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         return self._parsed(text, Line("", end, content + end, is_valid=False))
 
@@ -137,7 +136,7 @@ class LineReader:
 
 
 def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[bytes | Pause]:
-    """Yield the text of a pipe or terminal as it comes, and a pause when it falls silent.
+    """Yield the text of a pipe or terminal as it comes, and a pause if nothing comes.
 
     Args:
         stream: plain or compressed.

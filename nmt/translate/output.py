@@ -1,12 +1,9 @@
-"""What is written for a line: text, text with scores, n-best lists, or JSON.
+"""The output forms of a translation: text, scores, n-best lists, alignments, JSON lines.
 
-What is found for a line.
-
-N-best lists in the Moses form: several translations of each line, `LINE ||| TEXT ||| SCORE`.
-
-Lines are counted from 0 and ascend; those of one are neighbours, and each has at least one. Search
-writes such lists; other models put them into an order of their own. What Moses and Marian write
-between text and score, `||| LM= -4.2 F1= 0.5`, is passed over, but for Marian's alignments.
+N-best lists have the Moses form: several translations of each line, `LINE ||| TEXT ||| SCORE`.
+Lines are counted from 0, in ascending order, and each has at least one translation. `nmt translate`
+writes such lists, and `nmt score --rerank` reorders them. Features that Moses and Marian write
+between text and score, for example `||| LM= -4.2 F1= 0.5`, are ignored, except Marian's alignments.
 """
 
 from __future__ import annotations
@@ -25,18 +22,18 @@ from nmt.translate.alignment import Alignment, pharaoh
 
 @dataclass(frozen=True)
 class Translation:
-    """A line's translation; the first is the best, with the others in it."""
+    """The best translation of a line; `others` are the next best."""
 
     text: str
-    score: float  # log-probability over length penalty; summed where a line was cut in pieces
-    log_prob: float  # natural logarithm, eos counted; 0 for a blank line
+    score: float  # log-probability over length penalty, summed over segments
+    log_prob: float  # natural logarithm, with eos; 0 for a blank line
     tokens: tuple[str, ...]  # subwords
-    token_log_probs: tuple[float, ...]  # of the tokens, without eos's; CTranslate2 has none
-    pieces: int  # into how many its source was cut; 0 for a blank line
-    is_cut: bool = False  # because it, or a sentence, was longer than the model knows
-    error: str = ""  # why there is none, with an empty text
-    alignment: Alignment | None = None  # where it is asked for, and there is memory for it
-    others: tuple[Translation, ...] = ()  # the second-best and on, where more are asked for
+    token_log_probs: tuple[float, ...]  # without eos; empty from CTranslate2
+    segments: int  # of its source; 0 for a blank line
+    is_cut: bool = False  # whether it, or a sentence, was longer than any training source
+    error: str = ""  # why there is no translation; the text is empty
+    alignment: Alignment | None = None  # if requested, and if memory sufficed
+    others: tuple[Translation, ...] = ()  # from the second best on, if requested
 
     @property
     def n_best(self) -> tuple[Translation, ...]:
@@ -47,6 +44,73 @@ class Translation:
 BLANK = Translation("", 0.0, 0.0, (), (), 0)
 
 
+Render = Callable[[int, Translation], list[str]]
+"""Makes the output lines of a line number, counted from 0, and its translation."""
+
+
+def render_text(_number: int, translation: Translation) -> list[str]:
+    """Return the best translation."""
+    return [translation.text]
+
+
+def render_aligned(_number: int, translation: Translation) -> list[str]:
+    """Return the best translation with its word alignment; a blank line stays blank."""
+    if translation.alignment is None:
+        return [translation.text]
+    return [f"{translation.text} ||| {pharaoh(translation.alignment.words)}"]
+
+
+def render_scored(_number: int, translation: Translation) -> list[str]:
+    """Return score and best translation, tab-separated."""
+    return [f"{translation.score:.6f}\t{translation.text}"]
+
+
+def render_n_best(number: int, translation: Translation) -> list[str]:
+    """Return all translations in the Moses form, one per line."""
+    return [str(Entry(number, found.text, found.score)) for found in translation.n_best]
+
+
+def render_json(number: int, translation: Translation) -> list[str]:
+    """Return one line of JSON; nmt/translate/README.md explains its keys."""
+    content = {"line": number} | _fields(translation)
+    if translation.others:
+        content["others"] = [_fields(other) for other in translation.others]
+    if translation.error:
+        content = {"line": number, "text": "", "error": translation.error}
+    return [json.dumps(content, ensure_ascii=False, allow_nan=False)]
+
+
+def _fields(translation: Translation) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "text": translation.text,
+        "score": round(translation.score, 6),
+        "log_prob": round(translation.log_prob, 6),
+        "tokens": translation.tokens,
+        "token_log_probs": [round(log_prob, 6) for log_prob in translation.token_log_probs],
+        "pieces": translation.segments,
+    }
+    alignment = translation.alignment
+    if alignment is not None:
+        fields["src_tokens"] = alignment.src_tokens
+        fields["alignment"] = alignment.positions
+        fields["word_alignment"] = pharaoh(alignment.words)
+        fields["attention"] = [
+            [[round(weight, 4) for weight in row] for row in segment.tolist()]
+            for segment in alignment.attention
+        ]
+    return fields
+
+
+RENDERS: dict[str, Render] = {
+    "text": render_text,
+    "scores": render_scored,
+    "n-best": render_n_best,
+    "alignment": render_aligned,
+    "jsonl": render_json,
+}
+"""By name of the form."""
+
+
 _BETWEEN = " ||| "
 _NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
 _FEATURES = re.compile(rf"(?: \|\|\|(?: [^\s|]+=(?: {_NUMBER})+)+ ?)+$")
@@ -54,26 +118,26 @@ _FEATURES = re.compile(rf"(?: \|\|\|(?: [^\s|]+=(?: {_NUMBER})+)+ ?)+$")
 
 @dataclass(frozen=True)
 class Entry:
-    """A translation of a line."""
+    """An entry of an n-best list."""
 
     line: int  # from 0
     text: str
     score: float  # -inf: the line could not be translated
 
     def __str__(self) -> str:
-        """Return it as it is written."""
+        """Return the entry's line in the list."""
         return _BETWEEN.join((str(self.line), self.text, f"{self.score:.6f}"))
 
 
 def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
-    """Yield what a list holds.
+    """Yield the entries of a list.
 
     Args:
         lines: of the list, without their ends.
         name: what to call it in errors.
 
     Raises:
-        DataError: naming the line that is not of the form, or out of order.
+        DataError: if a line does not have the form, or is out of order.
     """
     last = 0
     for number, content in enumerate(lines, start=1):
@@ -86,7 +150,7 @@ def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
         if entry.line < last:
             raise DataError(
                 f"{name}: line {number:,} is a translation of line {entry.line} of the source, "
-                f"and stands behind those of {last}; bring the list into the source's order"
+                f"but comes after those of {last}; sort the list by line"
             )
         last = entry.line
         yield entry
@@ -94,7 +158,7 @@ def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
 
 def _parse(content: str) -> Entry | None:
     line, first, rest = content.partition(_BETWEEN)
-    text, second, score = rest.rpartition(_BETWEEN)  # the text itself may hold bars
+    text, second, score = rest.rpartition(_BETWEEN)  # the text itself may contain bars
     text = _FEATURES.sub("", text)
     try:
         entry = Entry(int(line), text, float(score))
@@ -115,8 +179,7 @@ def with_sources(
         name: what to call them in errors.
 
     Raises:
-        DataError: if there is no such line, or a line that has no entry: what is made of the list
-            would be shifted behind it.
+        DataError: if an entry has no line, or a line no entry, so that output would be shifted.
     """
     waiting = iter(sources)
     number, source = -1, ""
@@ -148,16 +211,16 @@ def rerank(
     score: Callable[[Iterable[tuple[str, str]]], Iterator[Translation]],
     weight: float,
 ) -> Iterator[Entry]:
-    """Put each line's translations into the order of their scores and those of other models.
+    """Sort each line's translations by their scores combined with those of other models.
 
     Args:
         entries: each with its source.
-        score: tells the other models' scores of pairs of source and translation.
-        weight: w of those; the list's own weigh 1 - w.
+        score: scores pairs of source and translation by the other models.
+        weight: w of these scores; the list's own have weight 1 - w.
 
     Yields:
-        The same translations with the sums as scores, a line's best first, equal ones as they
-        were. What had no score, or has none, comes last.
+        The entries with the combined scores, a line's best first. Ties keep their order. Entries
+        without a score come last.
     """
     taken: deque[Entry] = deque()
 
@@ -175,70 +238,3 @@ def _rescored(entry: Entry, score: float, weight: float) -> Entry:
     if -math.inf in (entry.score, score):
         return replace(entry, score=-math.inf)
     return replace(entry, score=(1 - weight) * entry.score + weight * score)
-
-
-Render = Callable[[int, Translation], list[str]]
-"""Line number from 0 and its translation to the lines that are written for it."""
-
-
-def render_text(_number: int, translation: Translation) -> list[str]:
-    """Return the best translation."""
-    return [translation.text]
-
-
-def render_aligned(_number: int, translation: Translation) -> list[str]:
-    """Return the best translation with its pairs of words; a blank line stays blank."""
-    if translation.alignment is None:
-        return [translation.text]
-    return [f"{translation.text} ||| {pharaoh(translation.alignment.words)}"]
-
-
-def render_scored(_number: int, translation: Translation) -> list[str]:
-    """Return score and best translation, tab-separated."""
-    return [f"{translation.score:.6f}\t{translation.text}"]
-
-
-def render_n_best(number: int, translation: Translation) -> list[str]:
-    """Return all translations, a line each, in the Moses form."""
-    return [str(Entry(number, found.text, found.score)) for found in translation.n_best]
-
-
-def render_json(number: int, translation: Translation) -> list[str]:
-    """Return one line of JSON with all that is known; nmt/translate/README.md has its keys."""
-    content = {"line": number} | _fields(translation)
-    if translation.others:
-        content["others"] = [_fields(other) for other in translation.others]
-    if translation.error:
-        content = {"line": number, "text": "", "error": translation.error}
-    return [json.dumps(content, ensure_ascii=False, allow_nan=False)]
-
-
-def _fields(translation: Translation) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "text": translation.text,
-        "score": round(translation.score, 6),
-        "log_prob": round(translation.log_prob, 6),
-        "tokens": translation.tokens,
-        "token_log_probs": [round(log_prob, 6) for log_prob in translation.token_log_probs],
-        "pieces": translation.pieces,
-    }
-    alignment = translation.alignment
-    if alignment is not None:
-        fields["src_tokens"] = alignment.src_tokens
-        fields["alignment"] = alignment.positions
-        fields["word_alignment"] = pharaoh(alignment.words)
-        fields["attention"] = [
-            [[round(weight, 4) for weight in row] for row in piece.tolist()]
-            for piece in alignment.attention
-        ]
-    return fields
-
-
-RENDERS: dict[str, Render] = {
-    "text": render_text,
-    "scores": render_scored,
-    "n-best": render_n_best,
-    "alignment": render_aligned,
-    "jsonl": render_json,
-}
-"""By the names of the forms."""

@@ -1,10 +1,8 @@
-"""As many translators of a model as the machine has cores or GPUs, and pools of lines through them.
+"""Parallel translation: one translator for each group of cores or each GPU.
 
-On CPUs each is a copy of this process, so that all share one copy of the weights, and computes with
-threads of its own: independent searches use cores better than one search on all of them. On GPUs
-each is a process afresh with a GPU of its own.
-
-All that translations depend on besides their text, as a user has said it.
+On CPUs the workers are forked from this process, so that all share one copy of the weights. Each
+has its own threads: independent searches use the cores better than one search on all of them. On
+GPUs each worker is a new process with its own GPU. `Setup` holds the models and options.
 """
 
 from __future__ import annotations
@@ -35,14 +33,14 @@ from nmt.workers import PAUSE, Pause, Workers
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Models and what is asked of them."""
+    """Models and options: everything that translations depend on besides their text."""
 
-    models: tuple[Path, ...]  # model files or run folders, several of an ensemble; or an export
+    models: tuple[Path, ...]  # model files or run folders (several: an ensemble), or an export
     options: SearchOptions
     precision: str | None = None  # see `Translator.load`; an export has its own
-    shortlist: Path | None = None  # a file of what each translation may be made of
+    shortlist: Path | None = None  # file of the tokens that each translation may use
     alignment: bool = False
-    split: bool = False  # whether lines are paragraphs, whose sentences are translated one by one
+    split: bool = False  # whether to split lines into sentences
 
     def __post_init__(self) -> None:
         known = {one for of_device in PRECISIONS.values() for one in of_device}
@@ -55,10 +53,10 @@ class Setup:
         if self.precision is not None:
             self.refuse_export("has the precision it was exported with; leave out --precision", "")
         if self.shortlist is not None:
-            self.refuse_export("takes no shortlist of ours")
+            self.refuse_export("takes no shortlist")
         if self.alignment:
             self.refuse_export("has no alignments")
-        # What is missing is told of before torch is loaded, which takes seconds.
+        # Report missing files before torch is loaded, which takes seconds.
         for model in self.models:
             _checksum(model)
         if self.shortlist is not None and not self.shortlist.is_file():
@@ -66,11 +64,11 @@ class Setup:
 
     @cached_property
     def is_export(self) -> bool:
-        """Whether CTranslate2 is to translate."""
+        """Whether a model is a CTranslate2 export."""
         return any(map(is_export, self.models))
 
     def refuse_export(self, why: str, instead: str = "; give the model file instead") -> None:
-        """Refuse what an export cannot do.
+        """Refuse an option that an export does not support.
 
         Raises:
             UsageError: if one of the models is an export.
@@ -80,7 +78,7 @@ class Setup:
             raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells translations by this from others."""
+        """Return, as JSON, what identifies translations with this setup."""
         return {
             "models": [_checksum(model) for model in self.models],
             "options": asdict(self.options),
@@ -92,38 +90,38 @@ class Setup:
 
 
 def _checksum(model: Path) -> str:
-    """Return a model's checksum, as it is noted there.
+    """Return a model's recorded checksum.
 
     Raises:
-        NMTError: if there is no model.
+        NMTError: if the model is missing.
     """
     return sha256_file(model / MANIFEST) if is_export(model) else model_checksum(model)
 
 
 Pool = Sequence[tuple[str, str]]
-"""Lines, each with what its translation begins with."""
-Found = list[Translation]
+"""Lines, each with the prefix of its translation."""
+Translations = list[Translation]
 
-_GPU_KERNEL = "gpu"  # as journals name what it multiplies by
+_GPU_KERNEL = "gpu"  # as journals record it
 
-_MOST_GPUS = 64  # of any machine
+_MOST_GPUS = 64  # in any machine
 
-# A share has so many lines at least: fewer are not worth the way to another process.
+# The fewest lines that are worth sending to another process.
 _FEWEST_LINES = 16
 
 
 class Translators:
-    """Translators of one model, alone in this process or each in one of its own; for `with`."""
+    """Translators of one model, in this process or in worker processes. A context manager."""
 
     def __init__(
         self,
         translator: Translator,
-        workers: Workers[Pool, Found] | None,
+        workers: Workers[Pool, Translations] | None,
         count: int,
         kernel: str | None = None,
     ):
-        """Take over a translator of this process, and workers if there are more than one."""
-        self.kernel = kernel  # by which they multiply; an export does not tell
+        """Take this process's translator, and workers if there are several."""
+        self.kernel = kernel  # for matrix products; None for an export
         self.max_src_tokens = translator.max_src_tokens
         self.count = count
         self.translator = translator  # of this process
@@ -143,16 +141,16 @@ class Translators:
         """Load the model and start the processes.
 
         Args:
-            setup: models and what is asked of them.
+            setup: models and options.
             device: auto, cpu or cuda.
-            workers: how many, or auto: the cores over the threads, or the GPUs.
-            threads: of each on CPUs; see `default_threads` if None.
+            workers: their number, or auto: all GPUs, or cores divided by threads.
+            threads: of each worker on CPUs; if None, see `default_threads`.
             batch_tokens: see `Engine`.
-            kernel: by which to multiply, as earlier ones tell; the fastest if None.
+            kernel: the `kernel` of earlier translators; the fastest if None.
 
         Raises:
-            MissingKernel: if this device does not have it.
-            UsageError: if workers are no number, or there are not as many GPUs.
+            MissingKernel: if this device does not have the kernel.
+            UsageError: if `workers` is not a number or too large.
         """
         _check_workers(workers, device, threads)
         if setup.is_export:
@@ -169,7 +167,7 @@ class Translators:
             )
             return cls(translator, None, count)  # it has workers of its own
         chosen = choose_device(device)
-        import torch  # which takes seconds, and the answers above need none
+        import torch  # takes seconds, and an export needs none
 
         from nmt.translate.torch_engine import check_precision
 
@@ -195,11 +193,11 @@ class Translators:
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             on_gpu = _OnGpu(load, taken)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
-            # In this process one on the CPU, for what is asked about the model.
+            # One on the CPU in this process, for alignment pictures and the like.
             return cls(load(precision="fp32"), processes, count, _GPU_KERNEL)
         keep_freed_memory()
         threads = threads or default_threads(count)
-        # Threads that have computed in this process would be missing from its copies.
+        # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
         translator = load(kernel=kernel)
         on_cpu = _OnCpu(translator, threads)
@@ -218,16 +216,15 @@ class Translators:
 
     def translate(
         self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
-    ) -> Iterator[Found]:
-        """Translate pools of lines; those that come later while earlier ones are not finished.
+    ) -> Iterator[Translations]:
+        """Translate pools of lines; workers start a pool while others finish the one before.
 
         Args:
-            pools: lines that are translated together; a pause where the next may be long in
-                coming.
-            on_progress: called with the number of lines, or pieces of them, just done.
+            pools: lines to translate together, and a pause if the next pool may take long.
+            on_progress: called with the number of lines or segments just done.
 
         Yields:
-            For each pool, what `Translator.translate` returns.
+            The translations of each pool, in order.
         """
         if self._workers is None:
             for pool in pools:
@@ -256,15 +253,15 @@ class Translators:
 
 @dataclass
 class _OpenPool:
-    """A pool of which shares are under way."""
+    """A pool whose shares are being translated."""
 
     shares: list[list[int]]  # indices of lines
-    found: Found
+    found: Translations
     done: int = 0  # shares
 
     @classmethod
     def of(cls, pool: Pool, workers: int) -> _OpenPool:
-        """Deal the lines out by length, so that all shares are as much work."""
+        """Deal out the lines by length, so that all shares take equally long."""
         order = sorted(range(len(pool)), key=lambda line: (-len(pool[line][0]), line))
         count = max(1, min(workers, len(pool) // _FEWEST_LINES))
         return cls([order[first::count] for first in range(count)], [BLANK] * len(pool))
@@ -273,8 +270,8 @@ class _OpenPool:
     def is_done(self) -> bool:
         return self.done == len(self.shares)
 
-    def take(self, found: Found) -> None:
-        """Put the translations of the next share in their places."""
+    def take(self, found: Translations) -> None:
+        """Store the translations of the next share."""
         for line, translation in zip(self.shares[self.done], found, strict=True):
             self.found[line] = translation
         self.done += 1
@@ -282,17 +279,17 @@ class _OpenPool:
 
 @dataclass
 class _OnCpu:
-    """What this process, or a copy of it, does with lines."""
+    """Translates lines in this process or a fork of it."""
 
     translator: Translator
     threads: int
 
-    def __call__(self, lines: Pool) -> Found:
+    def __call__(self, lines: Pool) -> Translations:
         self.set_threads()
         return _translate(self.translator, lines)
 
     def set_threads(self) -> None:
-        """Let this process compute with its threads."""
+        """Set the number of torch's threads in this process."""
         import torch
 
         torch.set_num_threads(self.threads)
@@ -300,21 +297,21 @@ class _OnCpu:
             give_way()
 
     def halve_batch(self) -> None:
-        """Let copies to come take half of the memory, after one has died."""
+        """Halve the batch of future forks after one has died."""
         _halve(self.translator)
-        _tell_of_death()
+        _warn_of_death()
 
 
 @dataclass
 class _OnGpu:
-    """What a process with a GPU of its own does with lines."""
+    """Translates lines in a process with its own GPU."""
 
     load: Callable[..., Translator]
     taken: Synchronized[int]  # GPUs
     deaths: int = 0  # of processes
     translator: list[Translator] = field(default_factory=list)  # of this process, once loaded
 
-    def __call__(self, lines: Pool) -> Found:
+    def __call__(self, lines: Pool) -> Translations:
         if not self.translator:
             import torch
 
@@ -328,36 +325,36 @@ class _OnGpu:
         return _translate(self.translator[0], lines)
 
     def halve_batch(self) -> None:
-        """Let processes to come take half of the memory, after one has died."""
+        """Halve the batch of future processes after one has died."""
         self.deaths += 1
         self.taken.value = 0  # all processes are started again
-        _tell_of_death()
+        _warn_of_death()
 
 
 def _halve(translator: Translator) -> None:
     translator.engine.batch_tokens = max(1, translator.engine.batch_tokens // 2)
 
 
-def _tell_of_death() -> None:
+def _warn_of_death() -> None:
     console.warning(
-        "a worker process has died, most likely for lack of memory; its lines are translated again "
+        "a worker process has died, most likely out of memory; its lines are translated again "
         "with half the batch"
     )
 
 
 def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
-) -> Found:
+) -> Translations:
     lines, prefixes = zip(*pool, strict=True)
     return translator.translate(lines, prefixes, on_progress=on_progress)
 
 
 def _check_workers(workers: str, device: str, threads: int | None) -> None:
-    """Refuse what can be refused before torch is loaded, which takes seconds and counts GPUs."""
+    """Check `workers` as far as possible before torch is loaded, which takes seconds."""
     if workers == "auto":
         return
     if not (workers.isdecimal() and int(workers) >= 1):
-        raise UsageError(f"--workers {workers!r} is neither auto nor a number from 1 up")
+        raise UsageError(f"--workers {workers!r} must be auto or a number from 1")
     if device == "cpu":
         _number_of(workers, 0, threads)
     elif int(workers) > max(_MOST_GPUS, most_workers()):

@@ -1,8 +1,7 @@
-"""How likely a model finds translations that are given: not searched for, but scored.
+"""Forced-decoding scores: how likely a model finds given translations.
 
-The figures of a translation are those that search reports where it finds the same tokens, to
-rounding. Text is cut into subwords as training text is; where search has found it by others, its
-figures differ.
+If search found the same tokens, the scores equal those of search, up to rounding. Text is encoded
+as in training. If search produced other subwords for the same text, the scores differ.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
 from nmt.search.forced import BATCH_TOKENS, Pair, forced
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.torch_engine import Loaded, load_models
+from nmt.translate.torch_engine import LoadedModel, load_models
 from nmt.translate.translator import POOL_LINES
 
 TextPair = tuple[str, str]
@@ -30,12 +29,12 @@ TextPair = tuple[str, str]
 
 @dataclass
 class Likelihood:
-    """How likely a text is, translation by translation, and what is to be told of it."""
+    """The likelihood of a text, summed over its translations, and counts to report."""
 
     lines: int = 0
-    tokens: int = 0  # eos of each translation counted, and nothing of blank lines
+    tokens: int = 0  # with eos of each translation; none for blank lines
     log_prob: float = 0.0  # natural logarithm
-    long_lines: int = 0  # of which a side is longer than what the models were trained on
+    long_lines: int = 0  # with a side longer than any in training
     first_long_line: int = 0  # from 1; 0: none
     failed_lines: int = 0
     first_failed_line: int = 0
@@ -48,7 +47,7 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        """exp(nll), per subword, as validation has it."""
+        """exp(nll), per subword, as in validation."""
         return math.exp(min(self.nll, 700.0))
 
     def add(self, translation: Translation, *, is_long: bool) -> None:
@@ -59,7 +58,7 @@ class Likelihood:
             self.first_failed_line = self.first_failed_line or self.lines
             self.first_error = self.first_error or translation.error
             return
-        self.tokens += len(translation.tokens) + translation.pieces  # each of which ends in eos
+        self.tokens += len(translation.tokens) + translation.segments  # eos of each segment
         self.log_prob += translation.log_prob
         if is_long:
             self.long_lines += 1
@@ -67,13 +66,13 @@ class Likelihood:
 
 
 class Scorer:
-    """A model, or an ensemble, that is asked how likely translations are."""
+    """Scores translations with a model or an ensemble."""
 
-    def __init__(self, loaded: Loaded, options: SearchOptions | None = None) -> None:
-        """Put models to use; of the options, the length penalty makes scores."""
+    def __init__(self, loaded: LoadedModel, options: SearchOptions | None = None) -> None:
+        """Set up the scorer; of the options, only the length penalty counts."""
         self.max_tokens = loaded.max_src_tokens  # of either side in training
-        self.vocab_size = loaded.model.vocab_size  # types that a token is one of
-        self._most_tokens = max(BATCH_TOKENS, self.max_tokens)  # that a batch takes
+        self.vocab_size = loaded.model.vocab_size  # of the target
+        self._most_tokens = max(BATCH_TOKENS, self.max_tokens)  # in a batch
         self._model = loaded.model
         self._device = loaded.device
         self._src_vocabulary = loaded.src_vocabulary
@@ -103,18 +102,17 @@ class Scorer:
         pool_pairs: int = POOL_LINES,
         on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[Translation]:
-        """Score pairs as they come, so many at a time.
+        """Score pairs as they come, `pool_pairs` at a time.
 
         Args:
             pairs: source and translation, without line ends.
-            likelihood: counted on.
-            pool_pairs: the more, the better pairs of one length can be found to go together.
+            likelihood: updated with each pair.
+            pool_pairs: larger pools give batches of more similar length.
             on_progress: called with the number of pairs just done.
 
         Yields:
-            Each pair's translation with its figures, in order; the score of one that has none, for
-            a reason that it names, is -inf. A blank line is a blank one's translation, whose score
-            is 0.
+            Each pair's translation with its scores, in order. If a pair cannot be scored, `error`
+            says why, and the score is -inf. If both sides are blank, the score is 0.
         """
         waiting = iter(pairs)
         while pool := list(islice(waiting, pool_pairs)):
@@ -124,15 +122,16 @@ class Scorer:
                 self._tgt_vocabulary.encode(texts),
             )
             longest = [max(map(len, ids)) for ids in zip(src_ids, tgt_ids, strict=True)]
-            asked = [
+            scored_numbers = [
                 number
                 for number, pair in enumerate(pool)
                 if longest[number] <= self._most_tokens and not all(map(_is_blank, pair))
             ]
             found = self.log_probs(
-                [(tuple(src_ids[number]), tuple(tgt_ids[number])) for number in asked], on_progress
+                [(tuple(src_ids[number]), tuple(tgt_ids[number])) for number in scored_numbers],
+                on_progress,
             )
-            log_probs = dict(zip(asked, found, strict=True))
+            log_probs = dict(zip(scored_numbers, found, strict=True))
             for number, text in enumerate(texts):
                 if number in log_probs:
                     scored = self._translation(text, tgt_ids[number], log_probs[number])
@@ -146,12 +145,12 @@ class Scorer:
     def log_probs(
         self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None
     ) -> list[list[float] | None]:
-        """Return the log-probability of each target token, and of eos behind them.
+        """Return the log-probability of each target token and of the final eos.
 
-        None for a pair that there is not enough memory for.
+        None for a pair that does not fit into memory.
 
         Args:
-            pairs: ids of sources and targets, eos in neither of them.
+            pairs: ids of sources and targets, without eos.
             on_progress: called with the number of pairs just done.
         """
         return forced(pairs, self._of_batch, self._device, on_progress=on_progress)

@@ -1,20 +1,19 @@
-"""Sources longer than a model has seen are cut into pieces, translated one by one and joined.
+"""Segmentation: paragraphs into sentences, and over-long sources into segments.
 
-Paragraphs into sentences, by rules and by Moses' lists of abbreviations.
+Sentences are split by rules and by the abbreviation lists of Moses. A sentence ends at one of
+. ! ? … or their equivalents in other scripts, with the closing quotes and brackets after it. White
+space must follow, except after 。 and its equivalents. Then comes the start of a sentence: a
+capital, a digit or a letter of a script without case, possibly after opening punctuation. A
+sentence does not end
 
-A sentence ends with one of . ! ? … or their likes in other scripts and the closing quotes and
-brackets behind it, where white space follows (behind 。 and its likes it need not) and then what
-may begin a sentence: a capital, a digit or a letter of a script without case, with or without
-opening punctuation. It does not end
-
-- at a single dot behind an abbreviation, initials (`J. Smith`, `U.S. Army`), a number that begins
-  the sentence (`1. Introduction`) or, where Moses lists them, an ordinal (German `3. Mai`);
+- at a single dot after an abbreviation, initials (`J. Smith`, `U.S. Army`), a number that begins
+  the sentence (`1. Introduction`) or an ordinal that Moses lists (German `3. Mai`);
 - at an ellipsis before a digit;
-- before it has a letter or digit;
-- behind 「…。」 before a particle, which goes on from what is quoted.
+- before its first letter or digit;
+- after 「…。」 before a particle, which continues the sentence around the quotation.
 
-Where the rules cannot tell there is no cut: two sentences in one are a source like others, half a
-sentence is not.
+If the rules are unsure, they do not split: two sentences in one source do less harm than half a
+sentence.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from nmt.data.vocabulary import Vocabulary
 STOPS = ".!?…؟۔"
 WIDE_STOPS = "。｡！？।॥።፧။។៕"  # no space need follow
 CLOSING = "\"'”’“‘»›«‹)]}）］｝」』】》〉"
-WIDE_CLOSING = "\"'”’)]}）］｝」』】》〉"  # “ opens what follows 。
-_LONE_CLOSING = "”’»›)]}"  # closes also where a space stands before it, as in French
+WIDE_CLOSING = "\"'”’)]}）］｝」』】》〉"  # “ opens a quotation after 。
+_LONE_CLOSING = "”’»›)]}"  # closes even after a space, as in French
 _OPENING = "\"'“”„‟‘’‚‛`«»‹›([{（［｛「『【《〈¿¡*•–—―-"
 
 
@@ -39,7 +38,7 @@ def _any(characters: str) -> str:
     return f"[{re.escape(characters)}]"
 
 
-# Possessive throughout, and a match wherever there is a stop: linear time for any text.
+# Possessive quantifiers, and a match at every stop: linear time for any text.
 _END = re.compile(
     rf"(?P<stops>{_any(STOPS + WIDE_STOPS)}++)"
     rf"(?P<closing>(?<={_any(WIDE_STOPS)}){_any(WIDE_CLOSING)}*+"
@@ -51,31 +50,31 @@ _LONE_QUOTE = re.compile(r'"(\s++)')
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 _LONGEST_ABBREVIATION = 40  # characters
-# What may stand before an abbreviation without a space: (z.B., 9./10. Mai, Prof.-Dr.
+# May precede an abbreviation without a space: (z.B., 9./10. Mai, Prof.-Dr.
 _BEFORE_WORD = re.compile(r"[\s\"“”„‟`«»‹›(\[{（［｛¿¡*•]|(?<=\.)[/–-]")
 _FIRST_NUMBER = re.compile(r"\W*(?:\d+(?:\.\d+)*|[IVXLC]+)")
 _INITIALS = re.compile(r"(?<![\w.])(?:[^\W\d_]\.)*[^\W\d_]$")
-# Whatever the lists say: a capital behind these begins a sentence, ...
+# Exceptions from the lists: a capital after these begins a sentence, ...
 _AND_SO_ON = re.compile("etc|usf|usw")
-# ... and these hold back nothing but digits: "Art. 5", but "von dieser Art. Das".
+# ... and these join only digits: "Art. 5", but "von dieser Art. Das".
 _BEFORE_DIGIT = re.compile("(?i)abb|abs|approx|art|bd|cap|eq|fig|kap|max|nr|pp|sept|vol")
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Part of a paragraph."""
+    """A sentence of a paragraph."""
 
     text: str
-    separator: str  # the white space between this sentence and the next, or none
+    separator: str  # white space before the next sentence
 
 
 def split_sentences(text: str, lang: str) -> list[Sentence]:
-    """Cut a paragraph into its sentences; none for an empty one.
+    """Split a paragraph into its sentences; an empty one has none.
 
-    Texts and separators in turn are the paragraph. White space before the first sentence belongs
-    to its text, and only a paragraph of white space alone has a blank one.
+    Joined in turn, texts and separators give the paragraph. White space before the first sentence
+    belongs to its text. Only a paragraph of just white space has a blank sentence.
 
-    lang: whose abbreviations are known; for languages that Moses has no list of, English ones.
+    lang: its abbreviations are used; English ones if Moses has no list for it.
     """
     known = abbreviations(lang)
     sentences = []
@@ -84,7 +83,7 @@ def split_sentences(text: str, lang: str) -> list[Sentence]:
         if end.end() < len(text) and _is_end(text, start, end, known=known):
             stop, following = end.span("space")
             lone = _LONE_QUOTE.match(text, following)
-            if lone and text.count('"', start, stop) % 2:  # it closes what this sentence opened
+            if lone and text.count('"', start, stop) % 2:  # it closes a quotation of this sentence
                 stop, following = lone.span(1)
             sentences.append(Sentence(text[start:stop], text[stop:following]))
             start = following
@@ -95,7 +94,7 @@ def split_sentences(text: str, lang: str) -> list[Sentence]:
 
 
 def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) -> bool:
-    """Whether the sentence from `start` ends at a match of `_END`."""
+    """Tell whether the sentence from `start` ends at a match of `_END`."""
     stops, closing, space = end.groups()
     beginning = _BEGINNING.match(text, end.end())
     first = beginning[1] if beginning else ""
@@ -104,7 +103,7 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
     if stops[-1] in WIDE_STOPS:
         if closing and _HIRAGANA.match(text, end.end()):
             return False
-    # A letter without case is its own title, also where, as in Georgian, it has a capital.
+    # A letter without case is its own title case. So are Georgian ones, which have capitals.
     elif not space or first.title() != first:
         return False
     elif stops == ".":
@@ -117,13 +116,13 @@ def _is_end(text: str, start: int, end: re.Match[str], *, known: Abbreviations) 
 
 
 def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) -> bool:
-    """Whether a dot belongs to the word or number before it."""
+    """Tell whether a dot belongs to the word or number before it."""
     word = _BEFORE_WORD.split(before)[-1]
     if _AND_SO_ON.fullmatch(word):
         return False
     if _BEFORE_DIGIT.fullmatch(word):
         return before_digit
-    forms = {word, word[:1].lower() + word[1:]}  # a list has words as they stand inside sentences
+    forms = {word, word[:1].lower() + word[1:]}  # the lists have words as inside a sentence
     if forms & known.always or (before_digit and forms & known.before_digit):
         return True
     initials = _INITIALS.search(word)
@@ -136,10 +135,10 @@ WORD_START = "\u2581"  # SentencePiece's mark for a space before a token
 _CLAUSE_ENDS = ";:,—؛،"
 _WIDE_CLAUSE_ENDS = "，、；："
 _NEVER_FIRST = STOPS + WIDE_STOPS + _CLAUSE_ENDS + _WIDE_CLAUSE_ENDS + WIDE_CLOSING
-_INSIDE_CHARACTER = re.compile("<0x[89AB].>")  # of UTF-8 bytes all but the first are such
+_INSIDE_CHARACTER = re.compile("<0x[89AB].>")  # continuation bytes of UTF-8
 
-# What has hundreds of tokens without a space is hardly text, and models do not find its end: each
-# piece of it would run to its longest translation, which is far shorter of a short one.
+# Hundreds of tokens without a space are hardly text, and models do not end their translations.
+# Each segment would run to its length limit, which is far lower for short segments.
 _IN_WORD_TOKENS = 64
 
 _TORN_WORD = 3  # see `_harm`
@@ -149,27 +148,27 @@ _WORDS_WITHOUT_SPACES = _WITHOUT_SPACES | {"th", "lo", "km", "my"}
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Part of a source."""
+class Segment:
+    """A part of a source, translated by itself."""
 
     ids: list[int]
-    separator: str  # what stood between this piece and the next: a space, or nothing
-    is_cut: bool = False  # whether it is less than a whole line or sentence
-    is_in_word: bool = False  # whether it is from within a word that is longer than the limit
+    separator: str  # between this segment and the next: a space or nothing
+    is_cut: bool = False  # whether it is only part of a line or sentence
+    is_in_word: bool = False  # whether it is cut out of a word longer than the limit
 
 
 def split_ids(
     vocabulary: Vocabulary, ids: list[int], max_tokens: int, *, src_lang: str = ""
-) -> list[Piece]:
-    """Cut a source's ids into pieces of at most `max_tokens`; none for an empty source.
+) -> list[Segment]:
+    """Split a source's ids into segments of at most `max_tokens`; an empty source has none.
 
-    A cut is made in the second half of what fits: behind the last sentence that ends there, else
-    behind the last clause, else before the last word, else where the limit falls, but not inside a
-    character that is written in bytes. A word that is longer than the limit is cut shorter, unless
-    its language is written without spaces.
+    Each cut is in the second half of the longest possible segment: after the last sentence there,
+    else after the last clause, else before the last word, else at the limit, but not inside a
+    character that is written as bytes. Words longer than the limit get shorter segments, unless the
+    language is written without spaces.
     """
     has_spaces = primary_language(src_lang) not in _WORDS_WITHOUT_SPACES
-    pieces = []
+    segments = []
     start = 0
     while len(ids) - start > max_tokens:
         tokens = vocabulary.tokens(ids[start : start + max_tokens + 1])
@@ -179,36 +178,37 @@ def split_ids(
             most = min(max_tokens, _IN_WORD_TOKENS)
             cut = _cut_position(tokens[: most + 1], most)
         separator = " " if tokens[cut].startswith(WORD_START) else ""
-        pieces.append(Piece(ids[start : start + cut], separator, is_in_word=is_in_word))
+        segments.append(Segment(ids[start : start + cut], separator, is_in_word=is_in_word))
         start += cut
     if start < len(ids):
-        pieces.append(Piece(ids[start:], ""))
-    return pieces
+        segments.append(Segment(ids[start:], ""))
+    return segments
 
 
 def _cut_position(tokens: Sequence[str], max_tokens: int) -> int:
-    """Return where the next piece begins: 1 to max_tokens; `tokens` are max_tokens + 1."""
+    """Return where the next segment begins, 1 to max_tokens, given max_tokens + 1 tokens."""
     candidates = range(max_tokens, max(1, max_tokens // 2) - 1, -1)
     return min(candidates, key=lambda at: _harm("".join(tokens[max(0, at - 2) : at]), tokens[at]))
 
 
 def _is_in_word(tokens: Sequence[str], cut: int) -> bool:
-    """Tell whether the best cut tears a word that all tokens are of."""
+    """Tell whether all tokens are of one word, so that the best cut is inside it."""
     harm = _harm("".join(tokens[max(0, cut - 2) : cut]), tokens[cut])
     return harm >= _TORN_WORD and not any(token.startswith(WORD_START) for token in tokens[1:])
 
 
 def _harm(before: str, after: str) -> int:
-    """Return what a cut parts: 0 sentences, 1 clauses, 2 words, 3 a word, 4 a character.
+    """Return a cut's harm: 0 between sentences, 1 clauses, 2 words; 3 in a word, 4 a character.
 
-    before: the last two tokens, which are a stop and what closes behind it, if anything does.
+    before: the last two tokens, for example a stop and a closing quote.
     """
     starts_word = after.startswith(WORD_START)
     first = after.removeprefix(WORD_START)[:1]
     mark = before.rstrip(CLOSING if starts_word else WIDE_CLOSING)[-1:]
     if mark and (starts_word or _may_touch(mark, first)):
         if mark in STOPS + WIDE_STOPS:
-            # Behind an abbreviation small letters go on; but some vocabularies know no others.
+            # A small letter after a stop suggests an abbreviation, unless the vocabulary has no
+            # capitals.
             return 0 if first.title() == first else 1
         if mark in _CLAUSE_ENDS + _WIDE_CLAUSE_ENDS:
             return 1
@@ -218,24 +218,25 @@ def _harm(before: str, after: str) -> int:
 
 
 def _may_touch(mark: str, first: str) -> bool:
-    """Whether what begins with `first` may follow a sentence or clause without a space."""
+    """Tell whether `first` may begin a sentence or clause without a space after `mark`."""
     if mark in WIDE_STOPS + _WIDE_CLAUSE_ENDS:
         return first not in _NEVER_FIRST
-    # Unicode normalisation has written ，as a comma, and the letter behind it must tell.
+    # Unicode normalisation turns ， into a comma, so the letter after it decides.
     return first.isalpha() and first.lower() == first.upper()
 
 
-def join_pieces(texts: Sequence[str], separators: Sequence[str]) -> str:
-    """Join the translations of a source's pieces."""
+def join_segments(texts: Sequence[str], separators: Sequence[str]) -> str:
+    """Join the translations of a source's segments."""
     joined = "".join(text + end for text, end in zip(texts, separators, strict=True))
     return joined.strip()
 
 
 def translated_separator(separator: str, *, src_lang: str, tgt_lang: str) -> str:
-    """Return what stands between two translations, given what stood between their sources.
+    """Return the separator of two translations, given that of their sources.
 
-    A space goes where the target is written without, as Chinese and Japanese are, and comes where
-    the source was. Thai, Lao, Khmer and Burmese part sentences by spaces, though not words.
+    A space is dropped if the target language is written without spaces, as Chinese and Japanese
+    are, and added if the source language is. Thai, Lao, Khmer and Burmese separate sentences by
+    spaces, but not words.
     """
     if primary_language(tgt_lang) in _WITHOUT_SPACES:
         return "" if separator == " " else separator

@@ -1,4 +1,4 @@
-"""A stream of lines through a translator: pools in, pools out, nothing lost or shifted."""
+"""Translates a stream of lines in pools, in order, and counts what went in and out."""
 
 from __future__ import annotations
 
@@ -15,35 +15,32 @@ from nmt.translate.parallel import Pool
 from nmt.workers import Pause
 
 TranslatePools = Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]]
-"""Pools of lines to their translations, in order."""
+"""Translates pools of lines, in order."""
 
-
-_POOL_SECONDS = 7.0  # that a pool should take, of the 10 that are promised
-_FIRST_BYTES = 2_000  # of the first pools, before anything is known: some 20 lines
+_POOL_SECONDS = 7.0  # target for a pool, of the 10 that are promised
+_FIRST_BYTES = 2_000  # of the first pool: some 20 lines
 _MOST_GROWTH = 16  # from one pool to the next
-_HALF_LIFE = 10.0  # seconds after which what was measured counts half
+_HALF_LIFE = 10.0  # seconds after which a measurement counts half
 
 
 class Pace:
-    """How large pools may be, so that finished lines are written every few seconds.
+    """The size of pools, so that finished lines are written every few seconds.
 
-    The larger a pool, the better lines of one length can be found to go together; but a pool that
-    is not finished when a job is stopped has to be done again.
+    Larger pools give batches of more similar length, but an unfinished pool is lost when the job is
+    stopped.
     """
 
     def __init__(self) -> None:
         self.max_bytes = float(_FIRST_BYTES)
-        self._bytes = self._seconds = (
-            0.0  # done, and the time it took; what is long ago counts less
-        )
+        self._bytes = self._seconds = 0.0  # done, and the time it took; old ones count less
         self._last_end = -math.inf
 
     def finish(self, size: int, started: float) -> None:
-        """Learn that a pool is done.
+        """Record that a pool is done.
 
         Args:
             size: bytes of its lines that are not blank.
-            started: when it was handed out. Several may be under way.
+            started: when it began; pools may overlap.
         """
         now = time.monotonic()
         seconds = now - max(started, self._last_end)
@@ -59,15 +56,15 @@ class Pace:
 
 @dataclass
 class Counts:
-    """What went in and out so far."""
+    """Counts of lines in and out so far."""
 
-    skipped: int = 0  # lines of the input before the first of these
+    skipped: int = 0  # lines of the input before the first one
     lines: int = 0
     lines_out: int = 0  # more with n-best lists
-    split_lines: int = 0  # translated in pieces, or sentences
-    cut_lines: int = 0  # longer than the model knows, or with such sentences
+    split_lines: int = 0  # split into segments or sentences
+    cut_lines: int = 0  # longer than any training source, or with such a sentence
     first_cut_line: int = 0  # from 1; 0: none
-    invalid_lines: int = 0  # not in the encoding
+    invalid_lines: int = 0  # with invalid bytes
     first_invalid_line: int = 0
     failed_lines: int = 0
     first_failed_line: int = 0
@@ -88,7 +85,7 @@ class Counts:
             self.first_failed_line = self.first_failed_line or number
             self.first_error = self.first_error or best.error
             return
-        self.split_lines += best.pieces > 1
+        self.split_lines += best.segments > 1
         if best.is_cut:
             self.cut_lines += 1
             self.first_cut_line = self.first_cut_line or number
@@ -105,23 +102,23 @@ def translate_stream(
 ) -> None:
     """Translate all lines of `reader` in order.
 
-    A line that has no translation is written as an empty one; as a space, if it has no end.
+    A line without a translation is written as an empty line, or as a space if it has no line end.
 
     Args:
-        translate: the pools of lines.
-        reader: the lines.
-        write: called for each pool when it is done, with what was read for it, what is to be
-            written, and what has been counted with it.
-        counts: of the lines before these; counted on.
-        render: makes what is written for a line.
-        pool_lines: lines that are translated together, at most: see `Pace`.
+        translate: translates pools of lines.
+        reader: reads the lines.
+        write: called for each finished pool with the bytes read, the bytes to write, and the
+            counts so far.
+        counts: of the lines before these, updated.
+        render: makes the output of a line.
+        pool_lines: the most lines in a pool. See `Pace`.
 
     Raises:
-        NMTError: if no line of the first pool has a translation; or if not as many lines went out
-            as came in, which would be an error of ours.
+        NMTError: if no line of the first pool has a translation, or if lines were lost, which
+            would be a bug.
     """
     pace = Pace()
-    taken: deque[tuple[list[Line], float]] = deque()  # pools, and when they were handed out
+    taken: deque[tuple[list[Line], float]] = deque()  # pools under way, and when they began
 
     def texts() -> Iterator[Pool | Pause]:
         for pool in reader.pools(pool_lines, lambda: pace.max_bytes):
@@ -133,14 +130,14 @@ def translate_stream(
 
     started = time.monotonic() - counts.seconds
     for found in translate(texts()):
-        pool, handed_out = taken.popleft()
-        pace.finish(sum(len(line.raw) for line in pool if line.text.strip()), handed_out)
+        pool, started_at = taken.popleft()
+        pace.finish(sum(len(line.raw) for line in pool if line.text.strip()), started_at)
         output = bytearray()
         for line, translation in zip(pool, found, strict=True):
             rendered = [
                 text.encode() for text in render(counts.skipped + counts.lines, translation)
             ]
-            # A last line without its end would disappear if nothing stood in it.
+            # An empty last line without a line end would disappear.
             output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)
             counts.add(line, translation)

@@ -1,6 +1,6 @@
-"""The engine of our own: models of torch, searched in batches of similar length.
+"""The torch engine: loads model files and searches in batches of similar length.
 
-Model files made ready to be asked: on a device, in a precision, several as an ensemble.
+`load_models` prepares one model or an ensemble on a device, in a precision.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from nmt.search.shortlist import BatchShortlist, Shortlist
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A model, or an ensemble, and what its files say of it."""
+class LoadedModel:
+    """A model or an ensemble, ready to use, with the metadata of its files."""
 
     model: TranslationModel | Ensemble  # on the device, in evaluation mode
     device: torch.device
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
-    languages: tuple[str, str]  # codes of source and target
-    max_src_tokens: int  # longest source that all of the models were trained on
-    kernel: str | None = None  # by which a CPU multiplies; None on a GPU
+    languages: tuple[str, str]  # language codes of source and target
+    max_src_tokens: int  # longest training source, the lowest of the models'
+    kernel: str | None = None  # for matrix products on a CPU; None on a GPU
 
 
 def load_models(
@@ -48,19 +48,19 @@ def load_models(
     device: torch.device | str = "cpu",
     precision: str = "fp32",
     kernel: str | None = None,
-) -> Loaded:
+) -> LoadedModel:
     """Load a model file, or the best model of a run folder; or several as an ensemble.
 
     Args:
-        path: the file or folder, or some of them that have the same vocabularies.
-        device: where it computes: cpu, cuda, cuda:1, or auto.
+        path: the file or folder, or several with the same vocabularies.
+        device: cpu, cuda, cuda:1 or auto.
         precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
-        kernel: of `KERNELS`, which CPUs multiply by; the fastest if None.
+        kernel: one of `KERNELS`, for CPUs; the fastest if None.
 
     Raises:
         DataError: if a file is missing, damaged or of another version.
-        MissingKernel: if this machine does not have it.
-        UsageError: if the device has no such precision, or models do not belong together.
+        MissingKernel: if this machine does not have the kernel.
+        UsageError: if the device does not support the precision, or the models cannot be joined.
     """
     device = choose_device("auto") if device == "auto" else torch.device(device)
     check_precision(precision, device)
@@ -68,7 +68,7 @@ def load_models(
         raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
     if not paths:
-        raise UsageError("there is no model to load")
+        raise UsageError("no model given; give at least one")
     models, cards = zip(*map(load_model, paths), strict=True)
     check_members(paths, cards)
     for model in models:
@@ -77,13 +77,13 @@ def load_models(
         for model in models:
             model.to(device=device, dtype=dtype_of(precision))
     else:
-        # torch's own number knows no quota; one that the program has lowered stays.
+        # torch ignores the CPU quota. If the program has set fewer threads, keep them.
         torch.set_num_threads(min(torch.get_num_threads(), default_threads()))
         if kernel is None:
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    return Loaded(
+    return LoadedModel(
         model=models[0] if len(models) == 1 else Ensemble(models),
         device=device,
         src_vocabulary=cards[0].src_vocabulary,
@@ -95,10 +95,10 @@ def load_models(
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse what a device has no products of.
+    """Refuse a precision that a device does not support.
 
     Raises:
-        UsageError: naming the nearest one.
+        UsageError: if it does not; it suggests the nearest name.
     """
     known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
     if precision not in known:
@@ -127,7 +127,7 @@ _GPU_BATCH_TOKENS = 16_384
 
 
 class TorchEngine(Engine):
-    """A model, or an ensemble, and what search is to look for."""
+    """Searches with a model or an ensemble."""
 
     def __init__(
         self,
@@ -138,14 +138,14 @@ class TorchEngine(Engine):
         batch_tokens: int | None = None,
         shortlist: Shortlist | None = None,
     ) -> None:
-        """Put a model to use.
+        """Set up the engine.
 
         Args:
             model: on `device`, in evaluation mode.
             options: of the search.
-            device: where it computes.
-            batch_tokens: see `Engine`; what suits the device, if none are given.
-            shortlist: of the tokens that each translation may have; without one, all.
+            device: of the model.
+            batch_tokens: see `Engine`; if None, a default for the device.
+            shortlist: limits the tokens of each translation; if None, all are allowed.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
@@ -161,14 +161,14 @@ class TorchEngine(Engine):
         budget: int,
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """See `Engine`; `on_step` is called before each step of the decoder."""
+        """See `Engine`. `on_step` is called before each step of the decoder."""
         groups = self._groups(sources, order, budget)
         yield from decode(self.model, groups, self.options, budget=budget, on_step=on_step)
 
     def _groups(
         self, sources: Sequence[Source], order: Sequence[int], budget: int
     ) -> Iterator[Group]:
-        """Yield sources of similar length, encoded, each time half of the budget or one."""
+        """Yield encoded sources of similar length: each time half of the budget, at least one."""
         start = 0
         while start < len(order):
             longest = source_cost(sources[order[start]])

@@ -1,9 +1,9 @@
-"""Lines in, translations out: subwords, pieces of what is too long, an engine, text again.
+"""The translator: lines in, translations out.
 
-Nothing here needs torch but to load a model that does: CTranslate2 starts without.
+Each line goes through the same steps: sentences if wanted, ids, segments, search, text again. A
+line's translation does not depend on the other lines. Batches change only the speed and rounding.
 
-What a line's translation is does not depend on the lines beside it: batches only decide how fast
-it comes, to rounding.
+Only loading a torch model imports torch, so that CTranslate2 exports start without it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nmt.translate.attention_picture import draw_attention
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segmentation import (
     WORD_START,
-    Piece,
+    Segment,
     Sentence,
-    join_pieces,
+    join_segments,
     split_ids,
     split_sentences,
     translated_separator,
@@ -50,7 +50,7 @@ POOL_LINES = 4_096
 
 
 class Translator:
-    """An engine between two vocabularies: text to text."""
+    """An engine with its vocabularies: text to text."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class Translator:
         split: bool = False,
         kernel: str | None = None,
     ) -> None:
-        """Put an engine to use.
+        """Set up the translator.
 
         Args:
-            engine: its options should bar what can never be text (`Vocabulary.barred_ids`).
+            engine: its options should bar tokens that are never text (`Vocabulary.barred_ids`).
             src_vocabulary, tgt_vocabulary: of the engine's model.
-            languages: codes of source and target, which tell how sentences end and are joined.
-            max_src_tokens: a longer source is translated in pieces.
+            languages: codes of source and target. They decide how sentences are split and joined.
+            max_src_tokens: longer sources are translated in segments.
             aligner: for alignments and pictures of attention.
-            alignment: whether translations are to have alignments.
-            split: whether lines are paragraphs, whose sentences are translated one by one.
-            kernel: by which a CPU multiplies, if that was chosen.
+            alignment: whether to add alignments to translations.
+            split: whether to split lines into sentences and translate these one by one.
+            kernel: of the model on a CPU, if known.
         """
         self.engine = engine
         self.src_vocabulary = src_vocabulary
@@ -104,17 +104,16 @@ class Translator:
         split: bool = False,
         kernel: str | None = None,
     ) -> Translator:
-        """Put a model that is loaded already to use.
+        """Make a translator from a loaded model.
 
         Args:
             model: on `device`, in evaluation mode.
-            options: of the search; tokens that can never be text are barred in any case.
-            device: where it computes.
+            options: of the search. Tokens that are never text are always barred.
+            device: of the model.
             languages, max_src_tokens, split, kernel: see the constructor.
             batch_tokens: see `Engine`.
-            shortlist: of the tokens that each translation may have; without one, all.
-            alignment: whether translations are to have alignments; an ensemble's are the first
-                model's.
+            shortlist: limits the tokens of each translation; if None, all are allowed.
+            alignment: whether to add alignments. An ensemble uses its first model's.
         """
         from nmt.models.ensemble import Ensemble
         from nmt.translate.aligner import Aligner
@@ -158,23 +157,21 @@ class Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
         Args:
-            path: the file or folder, or some of them that have the same vocabularies.
+            path: the file or folder, or several with the same vocabularies.
             options: of the search.
-            device: where it computes: cpu, cuda, cuda:1, or auto.
+            device: cpu, cuda, cuda:1 or auto.
             precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
-            batch_tokens: source tokens at work at a time; what suits the device if none are given.
-            shortlist: a file that `nmt export shortlist` has written: translations are made of
-                the tokens on it, which is faster.
-            alignment: whether translations are to have alignments; an ensemble's are the first
-                model's.
-            split: whether lines are paragraphs, whose sentences are translated one by one.
-            kernel: by which a CPU multiplies, as another translator's `kernel` tells; the fastest
-                if None.
+            batch_tokens: see `Engine`; if None, a default for the device.
+            shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
+                which is faster.
+            alignment: whether to add alignments. An ensemble uses its first model's.
+            split: whether to split lines into sentences and translate these one by one.
+            kernel: for CPUs, the `kernel` of another translator; the fastest if None.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
-            MissingKernel: if this machine does not have it.
-            UsageError: if the device has no such precision, or models do not belong together.
+            MissingKernel: if this machine does not have the kernel.
+            UsageError: if the device does not support the precision, or models cannot be joined.
         """
         from nmt.search.shortlist import Shortlist
         from nmt.translate.torch_engine import load_models
@@ -199,20 +196,20 @@ class Translator:
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
     ) -> Iterator[Translation]:
-        """Translate lines as they come, so many at a time.
+        """Translate lines as they come, `pool_lines` at a time.
 
         Args:
-            lines: any text; line ends are taken off, so that an open file will do.
-            pool_lines: the more, the better lines of one length can be found to go together.
+            lines: any text, with or without line ends, for example an open file.
+            pool_lines: larger pools give batches of more similar length.
 
         Yields:
             A translation for each line, in order.
 
         Raises:
-            UsageError: if a single string is given, or no line at a time.
+            UsageError: if `lines` is a string, or `pool_lines` less than 1.
         """
         if isinstance(lines, str) or pool_lines < 1:
-            raise UsageError("give lines, not a string, and 1 of them or more at a time")
+            raise UsageError("give a list of lines, not a string, and pool_lines of 1 or more")
         waiting = iter(lines)
         while pool := [line.rstrip("\r\n") for line in islice(waiting, pool_lines)]:
             yield from self.translate(pool)
@@ -228,65 +225,71 @@ class Translator:
         """Translate lines.
 
         Args:
-            lines: any text without line ends; blank lines are translated by blank ones.
-            prefixes: what each translation begins with, or none at all. Of a line that is
-                translated in pieces, the first one's.
-            on_progress: called with the number of lines, or pieces of them, just done.
-            on_step: called before each step of the decoder; what it raises ends the search.
+            lines: any text without line ends. Blank lines stay blank.
+            prefixes: each translation begins with its prefix. Either one for each line, or none.
+                If a line is split into segments, the first one gets the prefix.
+            on_progress: called with the number of lines or segments just done.
+            on_step: called before each step of the decoder. If it raises, the search ends.
 
         Returns:
-            For each line, in order, its translation, or one with an error.
+            The translation of each line, in order; with `error` set if there is none.
 
         Raises:
-            UsageError: if a single string is given, or not as many prefixes as lines.
+            UsageError: if `lines` or `prefixes` is a string, or their numbers differ.
         """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise UsageError("give a list of lines, not a string")
         if prefixes and len(prefixes) != len(lines):
-            raise UsageError(f"lines: {len(lines)}, prefixes: {len(prefixes)}; give one for each")
-        pieces = self._pieces(lines)
+            raise UsageError(
+                f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
+            )
+        segments = self._segments(lines)
         if on_progress is not None:
-            on_progress(pieces.count([]))  # blank lines are done
-        sources = self._sources(pieces, prefixes)
+            on_progress(segments.count([]))  # blank lines are done
+        sources = self._sources(segments, prefixes)
         found = self.engine.search(sources, on_progress=on_progress, on_step=on_step)
         parts = iter(self._parts(sources, found))
-        return [self._joined([next(parts) for _ in line], line) for line in pieces]
+        return [self._joined([next(parts) for _ in line], line) for line in segments]
 
     def _parts(
         self, sources: Sequence[Source], found: Sequence[SearchResult]
-    ) -> Iterator[list[_Part] | str]:
-        """Yield for each source its hypotheses as text, best first, or why there are none."""
+    ) -> Iterator[list[_SegmentHypothesis] | str]:
+        """Yield each source's hypotheses as text, best first, or the reason why there are none."""
         pairs = [
             (source, hypothesis)
             for source, best in zip(sources, found, strict=True)
             if not isinstance(best, str)
             for hypothesis in best
         ]
-        # All at once: each call costs as much as decoding hundreds.
+        # In one call: each call costs as much as decoding hundreds.
         texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         attention: Sequence[Floats | None] = [None] * len(pairs)
         if self.alignment and self.aligner is not None:
             attention = self.aligner.attention([(source.ids, one.ids) for source, one in pairs])
-        parts = map(_Part, *zip(*pairs, strict=True), texts, attention) if pairs else iter(())
+        parts = (
+            map(_SegmentHypothesis, *zip(*pairs, strict=True), texts, attention)
+            if pairs
+            else iter(())
+        )
         for best in found:
             yield best if isinstance(best, str) else [next(parts) for _ in best]
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
-        """Return a picture, as SVG, of all attention of a line and its translation.
+        """Draw all attention weights of a line and its translation as SVG.
 
-        Of a line that is translated in pieces, the first one's.
+        If the line is split into segments, only the first one is drawn.
 
         Raises:
-            NMTError: if there is nothing to be drawn.
+            NMTError: if the line is blank or could not be translated.
         """
         if self.aligner is None:
             raise UsageError(
                 "a CTranslate2 export has no attention to draw; give the model file instead"
             )
-        sources = self._sources(self._pieces([line]), [prefix])
+        sources = self._sources(self._segments([line]), [prefix])
         (found,) = self.engine.search(sources[:1]) or ["the line is blank"]
         if isinstance(found, str):
-            raise NMTError(f"there is no attention to be drawn: {found}")
+            raise NMTError(f"cannot draw attention: {found}")
         source, target = sources[0].ids, found[0].ids
         return draw_attention(
             self.aligner.weights(source, target),
@@ -294,71 +297,81 @@ class Translator:
             self.tgt_vocabulary.tokens(target),
         )
 
-    def _pieces(self, lines: Sequence[str]) -> list[list[Piece]]:
-        """Cut lines into what is translated by itself; blank ones into nothing.
+    def _segments(self, lines: Sequence[str]) -> list[list[Segment]]:
+        """Split lines into segments; blank lines have none.
 
-        A line of white space alone is blank, also where a tab or U+00A0 has a piece of its own.
+        A line of only white space is blank, even if the vocabulary has tabs or U+00A0.
         """
-        # Half a surrogate pair, which Python strings can hold, is no text.
+        # Python strings can hold lone surrogates, which are not text.
         whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
         cut = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
         sentences = iter(
             self.src_vocabulary.encode([sentence.text for line in cut for sentence in line])
         )
         return [
-            [piece for sentence in line for piece in self._cut(next(sentences), sentence.separator)]
+            [
+                segment
+                for sentence in line
+                for segment in self._cut(next(sentences), sentence.separator)
+            ]
             for line in cut
         ]
 
     def _sentences(self, line: str) -> list[Sentence]:
         return split_sentences(line, self.languages[0]) if self.split else [Sentence(line, "")]
 
-    def _cut(self, ids: list[int], separator: str) -> list[Piece]:
-        """Cut a sentence into pieces, with what stands between and behind their translations."""
+    def _cut(self, ids: list[int], separator: str) -> list[Segment]:
+        """Split a sentence into segments; `separator` follows the last one's translation."""
         src_lang, tgt_lang = self.languages
-        pieces = split_ids(self.src_vocabulary, ids, self.max_src_tokens, src_lang=src_lang)
-        separators = [*(piece.separator for piece in pieces[:-1]), separator]
+        segments = split_ids(self.src_vocabulary, ids, self.max_src_tokens, src_lang=src_lang)
+        separators = [*(segment.separator for segment in segments[:-1]), separator]
         return [
-            Piece(
-                piece.ids,
+            Segment(
+                segment.ids,
                 translated_separator(between, src_lang=src_lang, tgt_lang=tgt_lang),
-                is_cut=len(pieces) > 1,
-                is_in_word=piece.is_in_word,
+                is_cut=len(segments) > 1,
+                is_in_word=segment.is_in_word,
             )
-            for piece, between in zip(pieces, separators, strict=False)
+            for segment, between in zip(segments, separators, strict=False)
         ]
 
-    def _sources(self, lines: list[list[Piece]], prefixes: Sequence[str]) -> list[Source]:
+    def _sources(self, lines: list[list[Segment]], prefixes: Sequence[str]) -> list[Source]:
         sources = []
         begun = self.tgt_vocabulary.encode(prefixes) if prefixes else [[]] * len(lines)
-        for pieces, prefix in zip(lines, begun, strict=True):
+        for segments, prefix in zip(lines, begun, strict=True):
             first = tuple(prefix)
-            for piece in pieces:
-                sources.append(Source(tuple(piece.ids), first, piece.is_in_word))
+            for segment in segments:
+                sources.append(Source(tuple(segment.ids), first, segment.is_in_word))
                 first = ()
         return sources
 
-    def _joined(self, parts: list[list[_Part] | str], pieces: list[Piece]) -> Translation:
-        """Join the hypotheses of a line's pieces to its translations.
+    def _joined(
+        self, parts: list[list[_SegmentHypothesis] | str], segments: list[Segment]
+    ) -> Translation:
+        """Join the hypotheses of a line's segments to its translations.
 
-        Of a beam, those with the best sums of scores. Of samples, the n-th of each piece to the
-        n-th of the line: the best sums would be no random draws.
+        For beam search, these are the combinations with the best sums of scores. For sampling, the
+        n-th samples of all segments make the line's n-th: the best sums would not be random.
         """
-        if not pieces:
+        if not segments:
             return BLANK
         errors = [part for part in parts if isinstance(part, str)]
         if errors:
-            return Translation("", -math.inf, -math.inf, (), (), len(pieces), error=errors[0])
+            return Translation("", -math.inf, -math.inf, (), (), len(segments), error=errors[0])
         found = [part for part in parts if not isinstance(part, str)]
         if self.engine.options.sampling is None:
             joined = _best_sums(found, self.engine.options.n_best)
         else:
-            joined = list(zip(*found, strict=False))  # as many as every piece has
-        best, *others = (self._translation(parts, pieces) for parts in joined)
+            joined = list(zip(*found, strict=False))  # as many as every segment has
+        best, *others = (self._translation(parts, segments) for parts in joined)
         return replace(best, others=tuple(others)) if others else best
 
-    def _translation(self, parts: Sequence[_Part], pieces: list[Piece]) -> Translation:
-        text = join_pieces([part.text for part in parts], [piece.separator for piece in pieces])
+    def _translation(
+        self, parts: Sequence[_SegmentHypothesis], segments: list[Segment]
+    ) -> Translation:
+        text = join_segments(
+            [part.text for part in parts], [segment.separator for segment in segments]
+        )
         hypotheses = [part.hypothesis for part in parts]
         ids = [i for hypothesis in hypotheses for i in hypothesis.ids]
         tokens = tuple(self.tgt_vocabulary.tokens(ids))
@@ -369,29 +382,31 @@ class Translator:
             tokens,
             tuple(log_prob for one in hypotheses for log_prob in one.token_log_probs[:-1]),
             len(parts),
-            is_cut=any(piece.is_cut for piece in pieces),
-            alignment=self._alignment(parts, pieces),
+            is_cut=any(segment.is_cut for segment in segments),
+            alignment=self._alignment(parts, segments),
         )
 
-    def _alignment(self, parts: Sequence[_Part], pieces: list[Piece]) -> Alignment | None:
+    def _alignment(
+        self, parts: Sequence[_SegmentHypothesis], segments: list[Segment]
+    ) -> Alignment | None:
         attention = [part.attention for part in parts if part.attention is not None]
         if len(attention) < len(parts):
             return None
         src_tokens = self.src_vocabulary.tokens([i for part in parts for i in part.source.ids])
         tgt_tokens: list[str] = []
-        goes_on = False
-        for part, piece in zip(parts, pieces, strict=True):
+        joins_previous = False
+        for part, segment in zip(parts, segments, strict=True):
             tokens = self.tgt_vocabulary.tokens(part.hypothesis.ids)
-            if goes_on and tokens:  # a piece begins with a space that is not written
+            if joins_previous and tokens:  # the space that begins a segment is not written
                 tokens[0] = tokens[0].removeprefix(WORD_START)
             tgt_tokens += tokens
-            goes_on = not piece.separator
+            joins_previous = not segment.separator
         return Alignment.of(attention, src_tokens, tgt_tokens)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A hypothesis of a piece."""
+class _SegmentHypothesis:
+    """A hypothesis of a segment, with its text."""
 
     source: Source
     hypothesis: Hypothesis
@@ -399,19 +414,21 @@ class _Part:
     attention: Floats | None  # (T, S)
 
 
-def _best_sums(found: Sequence[Sequence[_Part]], count: int) -> list[tuple[_Part, ...]]:
-    """Choose a hypothesis of each piece: the `count` choices with the highest sums of scores.
+def _best_sums(
+    found: Sequence[Sequence[_SegmentHypothesis]], count: int
+) -> list[tuple[_SegmentHypothesis, ...]]:
+    """Return the `count` combinations of the segments' hypotheses with the best sums of scores.
 
-    The best comes first. Of equal sums, the one whose first differing hypothesis ranks higher.
+    The best comes first. Of equal sums, the first differing hypothesis decides.
 
     Args:
-        found: of each piece its hypotheses, best first.
-        count: fewer are returned if there are fewer choices.
+        found: the hypotheses of each segment, best first.
+        count: fewer are returned if there are fewer combinations.
     """
-    best: list[tuple[float, tuple[_Part, ...]]] = [(0.0, ())]
+    best: list[tuple[float, tuple[_SegmentHypothesis, ...]]] = [(0.0, ())]
     for hypotheses in found:
-        # Of two lists in order, the sum of ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
-        # are no lower, so that few pairs can be among the best.
+        # In two sorted lists, the sum at ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
+        # are at least as high, so only few pairs can be among the best.
         sums = [
             (total + part.hypothesis.score, (*chosen, part))
             for rank, (total, chosen) in enumerate(best, start=1)

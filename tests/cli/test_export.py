@@ -39,7 +39,7 @@ def test_an_export_translates_as_its_model_does(
     assert len(fast.stdout.splitlines()) == len(LINES)
     assert fast.stdout.splitlines()[1] == ""
     for more, message in (
-        (("--beam-size", "4", "--length-penalty-form", "wu"), "knows only"),
+        (("--beam-size", "4", "--length-penalty-form", "wu"), "supports only"),
         (("--prefixes",), "--prefixes"),
         (("--attention", "a.svg"), "--attention"),
         (("--max-tokens", "0"), "--max-tokens must be 1 or more"),
@@ -108,7 +108,7 @@ def test_translations_are_made_of_the_tokens_on_a_shortlist(
     assert free.stdout != listed.stdout
     to_file = (*chosen, "--output", tmp_path / "out")
     assert nmt(*to_file).status == 0
-    assert "translated already" not in nmt(*to_file, "--shortlist", tmp_path / "list").stderr
+    assert "already translated" not in nmt(*to_file, "--shortlist", tmp_path / "list").stderr
 
 
 def test_a_shortlist_replaces_nothing_but_a_shortlist(nmt: Nmt, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_folder_is_made_in_one_that_is_there_only(
 def test_a_file_that_another_job_is_at_work_on_is_passed_over(job: Nmt, tmp_path: Path) -> None:
     answer = job()
     assert answer.status == 75
-    assert "out/b: another job is at work; run the same command again later" in answer.stderr
+    assert "out/b: another job is working on it; run the same command again later" in answer.stderr
     assert translated(tmp_path / "out") == ["a", "c"]
 
 

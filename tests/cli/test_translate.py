@@ -109,7 +109,7 @@ def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
         "nmt: warning: stdin: 4 lines are not valid utf-8, the first is line 6; bad bytes "
         "became U+FFFD",
         "nmt: warning: stdin: 4 lines have more than 20 tokens, the first is line 12; long ones "
-        "were translated in pieces",
+        "were split into segments",
     ]
     assert summary(last.encode())["split"] == 4
 
@@ -296,13 +296,13 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--length-penalty-form", "powr"], 2, "did you mean 'power'?"),
         (["--input", "/nowhere/text"], 1, "/nowhere/text: No such file or directory"),
         (["--output", "/nowhere/text"], 2, "/nowhere: no such folder"),
-        (["--workers", "two"], 2, "--workers 'two' is neither auto nor a number from 1 up"),
-        (["--workers", "0"], 2, "--workers '0' is neither auto nor a number from 1 up"),
+        (["--workers", "two"], 2, "--workers 'two' must be auto or a number from 1"),
+        (["--workers", "0"], 2, "--workers '0' must be auto or a number from 1"),
         (["--workers", str(most_workers() + 1)], 2, f"must be at most {most_workers()}; this"),
         (["--deadline", "06:30"], 2, "--deadline needs --input and --output with files"),
-        (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: there are no files"),
+        (["--input", "/nowhere/*.en"], 2, "--input /nowhere/*.en: no files found"),
         # Also where there are others.
-        (["--input", __file__, "--input", "/nowhere/*"], 2, "--input /nowhere/*: there are no"),
+        (["--input", __file__, "--input", "/nowhere/*"], 2, "--input /nowhere/*: no files found"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_status(
@@ -410,7 +410,7 @@ def test_a_finished_job_is_not_done_again(nmt: Nmt, model_file: Path, tmp_path: 
     stamp = (tmp_path / "out").stat().st_mtime_ns
     again = nmt("translate", model_file, *words)
     assert again.status == 0
-    assert f"{tmp_path}/out: translated already" in again.stderr
+    assert f"{tmp_path}/out: already translated" in again.stderr
     assert json.loads(again.stderr.splitlines()[-1])["lines_in"] == 2
     assert (tmp_path / "out").stat().st_mtime_ns == stamp
     for other in (("--length-penalty", "1"), ("--scores",)):
@@ -427,7 +427,7 @@ def test_a_lock_that_is_held_leaves_everything_untouched(
         words = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--lock", "lock")
         answer = nmt("translate", model_file, *words[:-1], tmp_path / "lock")
     assert (answer.status, answer.stdout) == (75, "")
-    assert "lock: another job is at work" in answer.stderr
+    assert "lock: another job is working on it" in answer.stderr
     assert sorted(tmp_path.iterdir()) == [*before, tmp_path / "lock"]
     assert nmt("translate", model_file, *words[:-1], tmp_path / "lock").status == 0
 
@@ -442,11 +442,11 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
     monkeypatch.setattr("nmt.translate.job.seconds_until", lambda *_: 1.0)
     stopped = nmt("translate", model_file, *words, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
-    assert "--deadline 06:30 has come" in stopped.stderr
+    assert "--deadline 06:30 reached" in stopped.stderr
     assert not (tmp_path / "out").exists()
     resumed = nmt("translate", model_file, *words)
     assert resumed.status == 0
-    assert "going on behind line" in resumed.stderr
+    assert "continuing after line" in resumed.stderr
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
@@ -481,7 +481,7 @@ def test_inputs_and_outputs_that_do_not_fit_are_refused(
     both = ("--input", tmp_path / "a" / "text", "--input", tmp_path / "b" / "text")
     for words, message in [
         (both, "several inputs need a folder to write to"),
-        ((*both, "--output", tmp_path / "out"), "two files have the name text"),
+        ((*both, "--output", tmp_path / "out"), "two files are called text"),
         (
             ("--input", tmp_path / "a" / "text", "--output", tmp_path / "a" / "text"),
             "text: the output would replace the input",
@@ -540,7 +540,7 @@ def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
     assert (answer.status, answer.stdout) == (1, "")
     lines = (tmp_path / "out").read_text().split("\n")
     assert [bool(line) for line in lines] == [True, False, False, True, False]
-    assert "in: 1 line could not be translated and left empty, the first is line 3" in answer.stderr
+    assert "in: 1 line could not be translated and are empty, the first is line 3" in answer.stderr
     figures = json.loads(answer.stderr.splitlines()[-1])
     assert (figures["lines_in"], figures["lines_out"], figures["failed"]) == (4, 4, 1)
 
@@ -608,7 +608,7 @@ def test_only_what_changes_the_output_makes_a_new_job(
     assert nmt(*job).status == 0
     answer = nmt(*job, *words)
     assert answer.status == 0
-    assert ("translated already" in answer.stderr) == is_same
+    assert ("already translated" in answer.stderr) == is_same
 
 
 def test_other_models_make_a_new_job(
@@ -618,8 +618,8 @@ def test_other_models_make_a_new_job(
     write_model(tmp_path / "other", card, dict(card.build().named_parameters()))
     words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
     for models in ((model_file,), (tmp_path / "other",), (model_file, "--ensemble", model_file)):
-        assert "translated already" not in nmt("translate", *models, *words).stderr
-        assert "translated already" in nmt("translate", *models, *words).stderr
+        assert "already translated" not in nmt("translate", *models, *words).stderr
+        assert "already translated" in nmt("translate", *models, *words).stderr
 
 
 # ------------------------------------------------------------------------------ odd surroundings
@@ -648,7 +648,7 @@ def test_a_missing_input_is_called_missing(
 def test_a_folder_is_no_output_for_a_pipe(model_file: Path, tmp_path: Path) -> None:
     done = translate(model_file, b"the cat\n", "--output", tmp_path)
     assert done.returncode == 2
-    assert b"is a folder; name a file for what comes through a pipe" in done.stderr
+    assert b"is a folder; name a file for the translation of a pipe" in done.stderr
 
 
 def test_closed_streams_are_told_of_unless_they_are_not_needed(

@@ -59,7 +59,7 @@ def test_jsonl_holds_an_object_for_each_line(
         assert one["text"] == expected.text
         assert one["tokens"] == list(expected.tokens)
         assert one["score"] == pytest.approx(expected.score, abs=1e-5)
-        assert one["pieces"] == expected.pieces
+        assert one["pieces"] == expected.segments
         assert [other["text"] for other in one.get("others", [])] == [
             other.text for other in expected.others
         ]
@@ -122,7 +122,7 @@ def test_attention_is_drawn_of_the_first_line_with_text(
         "translate", model_file, "--input", tmp_path / "in", *QUICK, "--attention", picture
     )
     assert (answer.status, answer.stdout) == (0, "\n\n")
-    assert "attention.svg: not drawn; there is no line with text" in answer.stderr
+    assert "attention.svg: not drawn, because no line has text" in answer.stderr
     assert not picture.exists()
 
 

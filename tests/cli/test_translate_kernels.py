@@ -92,8 +92,8 @@ def test_a_job_goes_on_by_its_kernel_and_begins_again_where_that_is_missing(
     kernel = "transposed" if is_lost else "own"
     assert kernel_of(tmp_path / "out") == kernel
     assert (tmp_path / "out").read_bytes() == expected[kernel]
-    assert ("has no kernel 'own' for int8 here; beginning again" in resumed.stderr) == is_lost
-    assert ("going on behind line 6" in resumed.stderr) != is_lost
+    assert ("has no kernel 'own' for int8 here; starting again" in resumed.stderr) == is_lost
+    assert ("continuing after line 6" in resumed.stderr) != is_lost
 
 
 def test_a_job_that_was_killed_before_its_first_line_needs_no_kernel(

@@ -41,12 +41,12 @@ def test_what_needs_no_torch_loads_none(
     finished = ("translate", model_file, *files, done)
     assert nmt(*finished, "--workers", "1").status == 0
     cases: list[tuple[tuple[str | Path, ...], int, str]] = [
-        (finished, 0, "translated already"),
-        (("translate", model_file, *files, held), 75, "held: another job is at work"),
+        (finished, 0, "already translated"),
+        (("translate", model_file, *files, held), 75, "held: another job is working on it"),
         (
             ("translate", model_file, "--lock", tmp_path / "lock"),
             75,
-            "lock: another job is at work",
+            "lock: another job is working on it",
         ),
         (("translate", tmp_path / "none.safetensors"), 1, "none.safetensors: no such file"),
         (("translate", run), 1, "run: no model in this folder"),

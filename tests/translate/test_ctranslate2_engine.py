@@ -203,8 +203,8 @@ def test_lengths_are_kept_to(exported: Path, sources: list[Source]) -> None:
 def test_lines_are_translated_as_by_any_engine(exported: Path) -> None:
     lines = ["the cat", "", "the cat sees the dog, and then the bird sees the old river " * 3]
     blank, long = start(exported, POWER).translate(lines)[1:3]
-    assert (blank.text, blank.pieces) == ("", 0)
-    assert long.pieces > 1
+    assert (blank.text, blank.segments) == ("", 0)
+    assert long.segments > 1
     assert long.text
 
 
@@ -214,9 +214,9 @@ def test_lines_are_translated_as_by_any_engine(exported: Path) -> None:
         (SearchOptions(), "--length-penalty-form power"),
         (replace(POWER, sampling=Sampling()), "samples"),
         (replace(POWER, max_tokens=0), "--max-tokens must be 1 or more"),
-        (replace(POWER, barred_ids=(300,)), "bars no tokens"),
+        (replace(POWER, barred_ids=(300,)), "can bar only the tokens"),
         # The model's longest source has 20 tokens.
-        (replace(POWER, max_extra_tokens=532), "has places for 552 tokens"),
+        (replace(POWER, max_extra_tokens=532), "has positions for 552 tokens"),
     ],
 )
 def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, message: str) -> None:

@@ -41,7 +41,7 @@ def work(
         rest = journal.begin(job, lambda: chunks(text))
         if rest is None:
             return None
-        before = journal.reached.counts.get("lines", 0)
+        before = journal.progress.counts.get("lines", 0)
         left = b"".join(rest).splitlines(keepends=True)[: lines - before]
         for number, line in enumerate(left, before + 1):
             journal.add(line, translated(line), {"lines": number})
@@ -82,7 +82,7 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
     with Journal(output) as journal:
         journal.begin(JOB, chunks)
         assert b"".join(journal.begin_again(chunks)) == TEXT
-        assert (journal.kernel, journal.reached.input_bytes) == (None, 0)
+        assert (journal.kernel, journal.progress.input_bytes) == (None, 0)
         journal.add(TEXT, TEXT.upper(), {"lines": 8})
         journal.finish()
     assert output.read_bytes() == TEXT.upper()
@@ -204,7 +204,7 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
 def test_one_job_at_a_time_is_at_work(output: Path) -> None:
     work(output, lines=2)
     before = {path.name: path.read_bytes() for path in output.parent.iterdir()}
-    with Journal(output), pytest.raises(Stopped, match=r"out\.de: another job is at work"):
+    with Journal(output), pytest.raises(Stopped, match=r"out\.de: another job is working on it"):
         Journal(output)
     assert {path.name: path.read_bytes() for path in output.parent.iterdir()} == before
     assert work(output) == LINES[2:]

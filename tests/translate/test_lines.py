@@ -190,7 +190,7 @@ def test_invalid_lines_are_marked() -> None:
 
 
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
-    with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; name its"):
+    with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; give its"):
         read(b"fine\nb\xffd\n", strict=True)
     assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n", "é\n".encode())]
 

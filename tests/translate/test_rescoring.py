@@ -20,7 +20,7 @@ from nmt.search.forced import Pair
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.rescoring import Likelihood, Scorer
-from nmt.translate.torch_engine import Loaded, TorchEngine
+from nmt.translate.torch_engine import LoadedModel, TorchEngine
 from nmt.translate.translator import Translator
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ SENTENCES = [
 def scorer(
     model: TranslationModel | Ensemble, vocabulary: Vocabulary, options: SearchOptions | None = None
 ) -> Scorer:
-    loaded = Loaded(model, CPU, vocabulary, vocabulary, ("en", "de"), 20)
+    loaded = LoadedModel(model, CPU, vocabulary, vocabulary, ("en", "de"), 20)
     return Scorer(loaded, options)
 
 
@@ -133,7 +133,7 @@ def test_text_has_the_scores_of_a_search_that_has_no_choice(model_file: Path) ->
     searched = Translator.load(model_file, options).translate(sources, texts)
     found = scored(Scorer.load(model_file, options), SENTENCES)
     for expected, given in zip(searched, found, strict=True):
-        assert (given.text, given.tokens, given.pieces) == (expected.text, expected.tokens, 1)
+        assert (given.text, given.tokens, given.segments) == (expected.text, expected.tokens, 1)
         assert given.score == pytest.approx(expected.score, abs=1e-5)
         assert given.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
         assert given.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
@@ -172,7 +172,7 @@ def test_a_blank_line_s_blank_translation_counts_for_nothing(ready: Scorer) -> N
     likelihood = Likelihood()
     found = list(ready.stream([("", ""), (" \t", " "), ("the cat", ""), ("", "a")], likelihood))
     assert found[:2] == [BLANK, BLANK]
-    assert [each.pieces for each in found[2:]] == [1, 1]
+    assert [each.segments for each in found[2:]] == [1, 1]
     assert likelihood.lines == 4
     assert likelihood.tokens == 1 + (len(found[3].tokens) + 1)
     assert found[2].log_prob < 0  # eos at once

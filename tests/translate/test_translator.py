@@ -36,7 +36,7 @@ from nmt.translate.translator import POOL_LINES, Translator
 from nmt.workers import Pause
 
 CPU = torch.device("cpu")
-LIMIT = 20  # source tokens of a piece, as the model file says
+LIMIT = 20  # source tokens of a segment, as the model file says
 
 LINES = [
     "the cat sees the dog",
@@ -150,9 +150,9 @@ def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) 
     nospace = "".join(f"catdogbird{number}" for number in range(30))
     found = translator.translate(["a", long, nospace, ""])
     assert best(found[:3]) == ["a", long, nospace]
-    # Each piece is within the limit, and eos closes it.
+    # Each segment is within the limit, and eos closes it.
     assert all(length <= LIMIT + 1 for _, length in model.shapes)
-    counts = [translation.pieces for translation in found]
+    counts = [translation.segments for translation in found]
     assert sum(counts) == sum(rows for rows, _ in model.shapes)
     assert (counts[0], counts[3]) == (1, 0)
     assert min(counts[1:3]) > 1
@@ -162,13 +162,13 @@ def test_what_is_cut_is_told_by_tokens_and_not_by_bytes(vocabulary: Vocabulary) 
     translator, _ = copier(vocabulary)
     for letters in range(10, 30):
         line = "q" * letters
-        pieces = translator.translate([line])[0].pieces
-        assert pieces == -(-len(vocabulary.encode([line])[0]) // LIMIT)
+        segments = translator.translate([line])[0].segments
+        assert segments == -(-len(vocabulary.encode([line])[0]) // LIMIT)
     # NFKC makes 18 characters of this one, whose UTF-8 has 3 bytes.
     widening = learn_vocabulary(["the cat"], vocab_size=270, normalization="nfkc")
     translator, _ = copier(widening)
     assert len(widening.encode(["\ufdfa" * 3])[0]) > LIMIT
-    assert translator.translate(["\ufdfa" * 3])[0].pieces > 1
+    assert translator.translate(["\ufdfa" * 3])[0].segments > 1
 
 
 @pytest.mark.parametrize("blank", ["", " ", "  ", "\t", "\u00a0", "\u3000", "\r", "\u2028", " \t "])
@@ -194,19 +194,19 @@ def test_translations_in_pieces_have_the_highest_sums_of_their_scores(
     line = "the cat sees the dog, and the bird sees the river, and the cat finds the tree"
     cut = split_ids(vocabulary, vocabulary.encode([line])[0], LIMIT)
     assert len(cut) > 1
-    alone = translator.translate(vocabulary.decode([piece.ids for piece in cut]))
-    # All choices of a hypothesis of each piece, the highest sums first, equal ones by ranks.
+    alone = translator.translate(vocabulary.decode([segment.ids for segment in cut]))
+    # All choices of a hypothesis of each segment, the highest sums first, equal ones by ranks.
     choices = list(itertools.product(*(found.n_best for found in alone)))
-    choices.sort(key=lambda pieces: -sum(piece.score for piece in pieces))
+    choices.sort(key=lambda segments: -sum(segment.score for segment in segments))
     found = translator.translate([line])[0].n_best
     assert len(found) == 5
-    for whole, pieces in zip(found, choices, strict=False):
-        assert whole.text == " ".join(piece.text for piece in pieces)
-        assert whole.tokens == tuple(token for piece in pieces for token in piece.tokens)
-        joined = tuple(log_prob for piece in pieces for log_prob in piece.token_log_probs)
+    for whole, segments in zip(found, choices, strict=False):
+        assert whole.text == " ".join(segment.text for segment in segments)
+        assert whole.tokens == tuple(token for segment in segments for token in segment.tokens)
+        joined = tuple(log_prob for segment in segments for log_prob in segment.token_log_probs)
         assert whole.token_log_probs == pytest.approx(joined)
-        assert whole.score == pytest.approx(sum(piece.score for piece in pieces))
-        assert whole.log_prob == pytest.approx(sum(piece.log_prob for piece in pieces))
+        assert whole.score == pytest.approx(sum(segment.score for segment in segments))
+        assert whole.log_prob == pytest.approx(sum(segment.log_prob for segment in segments))
 
 
 def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
@@ -238,9 +238,9 @@ def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
     done: list[int] = []
     found = translator.translate([line, "a", line, "a"], on_progress=done.append)
     assert best(found) == [line, "a", line, "a"]
-    assert found[0].pieces * LIMIT >= 20_000
+    assert found[0].segments * LIMIT >= 20_000
     assert sum(rows for rows, _ in model.shapes) <= 4  # the first, the inner ones, the last, and a
-    assert sum(done) == sum(translation.pieces for translation in found)
+    assert sum(done) == sum(translation.segments for translation in found)
 
 
 def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:

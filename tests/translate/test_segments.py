@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.vocabulary import Vocabulary
-from nmt.translate.segmentation import join_pieces, split_ids, translated_separator
+from nmt.translate.segmentation import join_segments, split_ids, translated_separator
 
 
 class WrittenVocabulary:
@@ -26,12 +26,12 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
     """Pieces of a text whose tokens are parted by spaces, each with what stands behind it."""
     tokens = text.split()
     vocabulary = WrittenVocabulary(tokens)
-    pieces = split_ids(cast(Vocabulary, vocabulary), list(range(len(tokens))), max_tokens)
-    return [(" ".join(vocabulary.tokens(piece.ids)), piece.separator) for piece in pieces]
+    segments = split_ids(cast(Vocabulary, vocabulary), list(range(len(tokens))), max_tokens)
+    return [(" ".join(vocabulary.tokens(segment.ids)), segment.separator) for segment in segments]
 
 
 @pytest.mark.parametrize(
-    ("text", "max_tokens", "pieces"),
+    ("text", "max_tokens", "segments"),
     [
         ("", 4, []),
         ("▁a b", 4, [("▁a b", "")]),
@@ -72,8 +72,8 @@ def cut(text: str, max_tokens: int) -> list[tuple[str, str]]:
         ("▁你 好 吗 , 世 界 人", 6, [("▁你 好 吗 ,", ""), ("世 界 人", "")]),
     ],
 )
-def test_cuts_by_hand(text: str, max_tokens: int, pieces: list[tuple[str, str]]) -> None:
-    assert cut(text, max_tokens) == pieces
+def test_cuts_by_hand(text: str, max_tokens: int, segments: list[tuple[str, str]]) -> None:
+    assert cut(text, max_tokens) == segments
 
 
 @pytest.mark.parametrize(
@@ -86,48 +86,49 @@ def test_cuts_by_hand(text: str, max_tokens: int, pieces: list[tuple[str, str]])
         ([3, 200, 4], "en", [100, 64, 43], [False, True, False]),
     ],
 )
-def test_a_word_longer_than_the_limit_is_cut_into_short_pieces(
+def test_a_word_longer_than_the_limit_is_cut_into_short_segments(
     words: list[int], src_lang: str, lengths: list[int], in_word: list[bool]
 ) -> None:
     tokens = [token for length in words for token in ("▁a", *"b" * (length - 1))]
     vocabulary = cast("Vocabulary", WrittenVocabulary(tokens))
-    pieces = split_ids(vocabulary, list(range(len(tokens))), 100, src_lang=src_lang)
-    assert [len(piece.ids) for piece in pieces] == lengths
-    assert [piece.is_in_word for piece in pieces] == in_word
+    segments = split_ids(vocabulary, list(range(len(tokens))), 100, src_lang=src_lang)
+    assert [len(segment.ids) for segment in segments] == lengths
+    assert [segment.is_in_word for segment in segments] == in_word
 
 
 @given(st.text("abc ., é😀\t\n", max_size=80), st.integers(1, 12))
 @settings(deadline=None)
-def test_pieces_are_whole_within_the_limit_and_in_order(
+def test_segments_are_whole_within_the_limit_and_in_order(
     vocabulary: Vocabulary, text: str, max_tokens: int
 ) -> None:
     (ids,) = vocabulary.encode([text])
-    pieces = split_ids(vocabulary, ids, max_tokens)
-    assert [i for piece in pieces for i in piece.ids] == ids
-    assert all(0 < len(piece.ids) <= max_tokens for piece in pieces)
-    # A space stands between two pieces exactly where the second begins a word.
-    following = [vocabulary.tokens(piece.ids)[0] for piece in pieces[1:]]
+    segments = split_ids(vocabulary, ids, max_tokens)
+    assert [i for segment in segments for i in segment.ids] == ids
+    assert all(0 < len(segment.ids) <= max_tokens for segment in segments)
+    # A space stands between two segments exactly where the second begins a word.
+    following = [vocabulary.tokens(segment.ids)[0] for segment in segments[1:]]
     wanted = [" " if token.startswith("▁") else "" for token in following]
-    assert [piece.separator for piece in pieces] == wanted + [""] * bool(pieces)
+    assert [segment.separator for segment in segments] == wanted + [""] * bool(segments)
 
 
 @given(st.text("thecatdogb., ", max_size=80), st.integers(1, 12))
 @settings(deadline=None)
-def test_pieces_that_are_translated_by_themselves_join_to_the_text(
+def test_segments_that_are_translated_by_themselves_join_to_the_text(
     vocabulary: Vocabulary, text: str, max_tokens: int
 ) -> None:
     (ids,) = vocabulary.encode([text])
-    pieces = split_ids(vocabulary, ids, max_tokens)
-    joined = join_pieces(
-        vocabulary.decode([piece.ids for piece in pieces]), [piece.separator for piece in pieces]
+    segments = split_ids(vocabulary, ids, max_tokens)
+    joined = join_segments(
+        vocabulary.decode([segment.ids for segment in segments]),
+        [segment.separator for segment in segments],
     )
     assert joined == vocabulary.decode([ids])[0].strip()
 
 
 def test_joined_text_has_no_space_at_its_edges() -> None:
-    assert join_pieces(["a", "b", ""], [" ", " ", ""]) == "a b"
-    assert join_pieces(["", "a"], [" ", ""]) == "a"
-    assert join_pieces([], []) == ""
+    assert join_segments(["a", "b", ""], [" ", " ", ""]) == "a b"
+    assert join_segments(["", "a"], [" ", ""]) == "a"
+    assert join_segments([], []) == ""
 
 
 @pytest.mark.parametrize(
