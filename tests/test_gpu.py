@@ -188,5 +188,5 @@ def test_several_updates_without_a_finite_gradient_are_gone_back_from(
     spoil_gradients(monkeypatch, range(10, 15))
     run = train(data, tmp_path / "run", device="cuda")
     assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
-    assert len(newest_state(run)[0]["progress"]["passed_over"]) == 5
+    assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
     assert status(run)["status"] == "finished"

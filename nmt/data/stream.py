@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,7 +41,6 @@ class Update:
     batches: list[Batch]  # micro-batches of this rank
     lengths: LengthSums  # over the pairs of all ranks
     own_tokens: int  # tokens of both sides on this rank
-    position: Position
     following: Position
     epoch: float
     """Epochs that are complete after this update."""
@@ -83,21 +82,17 @@ def updates_from(
     batch_tokens: int,
     seed: int,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
-    passed_over: Collection[Position] = (),
 ) -> Iterator[Update]:
     """Yield the updates of a run from a position on, endlessly.
 
     dropouts: subword dropout for source and target, drawn anew in each epoch. Updates are planned
     by the tokens before it, and split by the tokens after it.
-    passed_over: positions of updates to leave out.
     """
     epochs = Epochs(pairs.shares, seed=seed)
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens, seed=seed)
     for first, plan in prefetched(plans, ahead=1):
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
-            if Position(epoch, pool, index) in passed_over:
-                continue
             src, tgt = pairs.rows(plan.update(index))
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
@@ -112,7 +107,6 @@ def updates_from(
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
-                position=Position(epoch, pool, index),
                 following=(
                     Position(epoch, pool, index + 1)
                     if index + 1 < len(plan)
@@ -120,14 +114,6 @@ def updates_from(
                 ),
                 epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
             )
-
-
-def pairs_at(position: Position, pairs: Pairs, *, batch_tokens: int, seed: int) -> Indices:
-    """Return the pairs (pairs,) of all ranks in the update at a position."""
-    epochs = Epochs(pairs.shares, seed=seed)
-    epoch, pool = position.epoch, position.pool
-    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool)
-    return plan.update(position.index)
 
 
 def _plans_from(

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nmt.data.stream import Position
@@ -27,18 +26,9 @@ from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 4
+STATE_VERSION = 5
 STATES_KEPT = 2
 _NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
-
-
-@dataclass(frozen=True)
-class Watched:
-    """An update that was done lately."""
-
-    number: int
-    position: Position
-    bad: Tensor  # 1.0 where its gradient was not finite, else 0.0
 
 
 @dataclass
@@ -53,9 +43,7 @@ class Progress:
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not settled yet
     micro_batch_for: str = ""  # what it was settled for: the recipe's value, device and ranks
-    passed_over: list[Position] = field(default_factory=list)  # updates whose gradients diverge
-    went_back_to: int = -1  # the update that a diverging run has gone back to last
-    recent: list[Watched] = field(default_factory=list)  # the last few updates, oldest first
+    learning_rate_factor: float = 1.0  # below 1: the run has diverged, and gone back
 
     def become(self, other: Progress) -> None:
         """Take over all of another's values; whoever holds this one sees them."""
@@ -64,11 +52,7 @@ class Progress:
 
     def as_json(self) -> dict[str, Any]:
         """Return the values as JSON has them."""
-        recent = [
-            {"number": one.number, "position": asdict(one.position), "bad": float(one.bad)}
-            for one in self.recent
-        ]
-        return asdict(replace(self, recent=[])) | {"recent": recent}
+        return asdict(self)
 
 
 def update_path(run: RunFolder, update: int) -> Path:
@@ -219,13 +203,7 @@ def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> Progress:
 
 def _parse_progress(values: dict[str, Any]) -> Progress:
     best = [(float(figure), int(update)) for figure, update in values["best"]]
-    passed_over = [Position(**place) for place in values["passed_over"]]
-    recent = [
-        Watched(int(one["number"]), Position(**one["position"]), torch.tensor(float(one["bad"])))
-        for one in values["recent"]
-    ]
-    parsed = {"best": best, "passed_over": passed_over, "recent": recent}
-    return Progress(**values | parsed | {"position": Position(**values["position"])})
+    return Progress(**values | {"best": best, "position": Position(**values["position"])})
 
 
 def _remove_beyond(run: RunFolder, progress: Progress) -> None:

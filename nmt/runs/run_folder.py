@@ -7,7 +7,6 @@ curves.svg        the same as pictures
 tensorboard/      the same for TensorBoard, where it is asked for
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.runs.checkpoint`
-passed_over/      the text of updates whose gradients were not finite, where the run went back
 best.safetensors, last.safetensors
 
 A run's learning curves, from its metrics.

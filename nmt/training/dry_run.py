@@ -275,7 +275,6 @@ def _alone(data: DataFolder, pairs: Indices, cut: Cut) -> Update:
         batches=[collate(*data.train.rows(pairs), cut.shape)],
         lengths=LengthSums.of(*data.train.lengths(pairs)),
         own_tokens=0,
-        position=Position(),
         following=Position(),
         epoch=0.0,
     )

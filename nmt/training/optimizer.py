@@ -80,6 +80,17 @@ class Guard:
         self.state[2] = 0.0
         self._copies.clear()
 
+    def has_diverged(self) -> bool:
+        """Tell whether too many updates in a row were bad."""
+        return self.bad_in_a_row() >= self.limit
+
+    def ends_badly(self) -> bool:
+        """Tell whether the last two updates of a run that is over were bad: no later one will.
+
+        In fp16 that may be the search for a scale.
+        """
+        return not self.fp16 and int(self.state[2]) > 1
+
     def bad_in_a_row(self) -> int:
         """Return how many updates in a row had a bad gradient, up to now.
 
@@ -106,6 +117,7 @@ class Optimizer:
         self.config = config
         self.d_model = d_model
         self.guard = Guard(config.precision == "fp16", weights.master.device)
+        self.learning_rate_factor = 1.0  # less after the run has diverged
         self.ema = weights.master.clone() if config.ema_decay else None
         self._mean = torch.zeros_like(weights.trainable)
         self._mean_square = torch.zeros_like(weights.trainable)
@@ -120,6 +132,10 @@ class Optimizer:
     def kept_parameters(self) -> dict[str, Tensor]:
         """The same under the parameters' names, each in its shape."""
         return self.weights.named(self.kept_weights)
+
+    def learning_rate(self, update: int) -> float:
+        """Return the learning rate of update number `update`, counted from 1."""
+        return learning_rate(self.config, self.d_model, update) * self.learning_rate_factor
 
     def step(self, update: int) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and clear it.
@@ -147,7 +163,7 @@ class Optimizer:
             amsgrad=False,
             maximize=False,
             weight_decay=0.0,
-            lr=learning_rate(self.config, self.d_model, update),
+            lr=self.learning_rate(update),
             beta1=self.config.adam_beta1,
             beta2=self.config.adam_beta2,
             eps=self.config.adam_epsilon,

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from nmt import console
 from nmt.config import Recipe, TrainingConfig
 from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
@@ -34,11 +33,10 @@ from nmt.runs import checkpoint
 from nmt.runs.checkpoint import Progress
 from nmt.runs.report import Report, ValidationResult
 from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training.divergence import Divergence
 from nmt.training.first_weights import begin_again, card_of, first_weights
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
-from nmt.training.optimizer import Optimizer, learning_rate
+from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
@@ -46,6 +44,7 @@ from nmt.training.validation import Validator
 
 # What is waiting takes little memory, and evens out what the machine does beside.
 _UPDATES_AHEAD = 4
+_FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
 def updates_of_run(
@@ -71,7 +70,6 @@ def updates_of_run(
         batch_tokens=config.batch_tokens,
         seed=config.seed,
         dropouts=dropouts,
-        passed_over=frozenset(progress.passed_over),
     )
     return prefetched(updates, ahead=_UPDATES_AHEAD)
 
@@ -126,7 +124,6 @@ class Trainer:
         self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
         self.progress = checkpoint.Progress()
         self.valid: dict[str, float] = {}  # validation's figures for the present weights
-        self.divergence = Divergence(run, data, self.config, self.optimizer.guard, self.progress)
         self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
 
     def restore(self, update: int | None = None) -> None:
@@ -138,6 +135,7 @@ class Trainer:
         found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
         self.optimizer.weights.refresh()
         self.progress.become(found)
+        self.optimizer.learning_rate_factor = self.progress.learning_rate_factor
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, self.progress)
         self.settle_micro_batch()
         self.report = Report(self.run, self.config, self.progress)
@@ -189,11 +187,9 @@ class Trainer:
                 if self._is_finished():
                     if self.ranks.any(self.stop()):  # which may have cut a validation short
                         self._stop(window)
-                    if not self.divergence.is_at_the_end():
+                    if not self.optimizer.guard.ends_badly():
                         break
-                    self._go_back(
-                        "no finite gradient in the last updates", self.divergence.offending()
-                    )
+                    self._go_back("no finite gradient in the last updates")
                     window = Window.empty(self.device)
                     continue
                 # The first update may take minutes to compile the layers; nothing needs saving.
@@ -207,12 +203,10 @@ class Trainer:
                     self._stop(window)
                 elif outcome.out_of_memory:
                     self._halve_micro_batch()
-                elif self.divergence.is_there():
-                    offending = self.divergence.offending()
+                elif self.optimizer.guard.has_diverged():
                     self._go_back(
-                        f"no finite gradient in updates {offending[0].number:,} to "
-                        f"{offending[-1].number:,}",
-                        offending,
+                        f"no finite gradient in {self.optimizer.guard.limit} updates in a row, up "
+                        f"to update {progress.update:,}"
                     )
                     window = Window.empty(self.device)
                 else:
@@ -238,7 +232,6 @@ class Trainer:
         if outcome.done:
             window.count(update, outcome)
             progress.update += 1
-            self.divergence.watch(progress.update, update.position, outcome.bad)
             progress.position = update.following
             self.valid = {}
         return outcome
@@ -312,9 +305,7 @@ class Trainer:
             place
             | dataclasses.asdict(figures)
             | {
-                "learning_rate": learning_rate(
-                    self.config, self.recipe.model.d_model, progress.update
-                ),
+                "learning_rate": self.optimizer.learning_rate(progress.update),
                 "seconds": progress.seconds,
                 "checksum": checksum_of_all(self.weights.master, self.ranks),
             }
@@ -338,8 +329,7 @@ class Trainer:
         if result is None:  # asked to stop: this validation is done again on resuming
             return True
         if not math.isfinite(result.loss):
-            found = f"valid loss {result.loss} at update {progress.update:,}"
-            self._go_back(found, self.divergence.latest())
+            self._go_back(f"valid loss {result.loss} at update {progress.update:,}")
             return False
         self.valid = result.figures()
         progress.validated = progress.update
@@ -386,34 +376,43 @@ class Trainer:
             )
         self.saver.save_state()  # the split is part of what the run's bits depend on
 
-    def _go_back(self, found: str, suspects: list[checkpoint.Watched]) -> None:
-        """Go back to the newest sound state or to the beginning, and leave out what has diverged.
+    def _go_back(self, found: str) -> None:
+        """Go back once to the newest sound state or to the beginning, with a lower learning rate.
 
         Args:
-            found: what has been seen of it.
-            suspects: the updates to leave out.
+            found: what has been seen of the divergence.
+
+        Raises:
+            NMTError: if the run has gone back before.
         """
-        progress, passed_over = self.progress, self.progress.passed_over
-        sound = self.divergence.state_to_go_back_to(found, suspects, self.ranks)
+        progress, sound = self.progress, None
+        if progress.learning_rate_factor < 1:
+            raise NMTError(
+                f"{self.run.path}: diverged: {found}, as after going back once; lower "
+                "learning_rate, raise warmup_updates or set clip_norm, and start in a new folder"
+            )
+        with self.ranks.together():
+            if self.ranks.is_first:
+                sound = checkpoint.newest_sound(self.run, before=progress.update)
+        sound = self.ranks.gather(sound)[0]
         if sound is None:
             begin_again(self.optimizer, self.card, self.initial, self.ranks, self.device)
         target = sound or 0
         vectors = self.optimizer.vectors()
         progress.become(checkpoint.restore(self.run, vectors, self.ranks, newest=target))
+        progress.learning_rate_factor = _FACTOR_AFTER_DIVERGING
+        self.optimizer.learning_rate_factor = _FACTOR_AFTER_DIVERGING
         self.optimizer.weights.refresh()
-        progress.went_back_to = target
-        progress.passed_over = passed_over + [one.position for one in suspects]
-        self.divergence.forget()
+        self.optimizer.guard.forgive()
         self.settle_micro_batch()
         self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
-        self.saver.save_state()  # or a run that is killed now would forget what to pass over
+        self.saver.save_state()  # or a run that is killed now would forget that it went back
         if self.ranks.is_first:
             with self.run.dispensable(self.run.path / "metrics.jsonl"):
                 self.run.cut_metrics(target, progress.validated)
             self.report.went_back(
-                f"{found}: back at update {target:,}, and passing over the pairs of "
-                f"{console.counted(len(suspects), 'update', 'updates')}, listed in "
-                f"{self.divergence.texts}"
+                f"{found}: back at update {target:,}, with {_FACTOR_AFTER_DIVERGING:g} times the "
+                "learning rate"
             )
 
     def _stop(self, window: Window) -> None:

@@ -28,6 +28,7 @@ from toy_training import (
 from nmt.errors import DataError
 from nmt.model_config import Value
 from nmt.models.model_file import load_model
+from nmt.runs import checkpoint
 
 # --- killed
 
@@ -253,6 +254,16 @@ def test_a_damaged_newest_state_is_passed_over(
     assert "going on from update-00000016.state" in (run / "train.log").read_text()
     assert "going on at update 16" in told
     assert_same_run(run, undisturbed(**FP32))
+
+
+def test_states_of_an_earlier_version_are_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "STATE_VERSION", 4)
+        run = train(data, tmp_path / "run", max_updates=8)
+    with pytest.raises(DataError, match=r"format version 4; this nmt reads .* another --out"):
+        train(data, run, max_updates=16)
 
 
 def test_what_lies_beyond_the_state_that_is_used_goes(data: Path, tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None
         batches=[collate(src, tgt, shape)],
         lengths=LengthSums.of(src.lengths, tgt.lengths),
         own_tokens=sum(s + t + 2 for s, t in pairs),
-        position=Position(),
         following=Position(),
         epoch=epoch,
     )

@@ -662,7 +662,9 @@ def failed_in_one_line(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_run_that_diverges_fails_in_one_line(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = nmt("train", data, "--out", run, *settings_of(learning_rate=1e30))
-    found = "diverged: no finite gradient in updates 2 to 6, as after going back once"
+    found = (
+        "diverged: no finite gradient in 5 updates in a row, up to update 6, as after going back"
+    )
     assert found in failed_in_one_line(done)
     assert (status(run)["status"], status(run)["update"]) == ("failed", 6)
     assert "diverged" in status(run)["reason"]

@@ -25,6 +25,7 @@ from toy_training import (
     recipe,
     run_command,
     settings_of,
+    spoil_gradients,
     status,
     stopped_after,
     train,
@@ -203,18 +204,6 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
 # --- gradients that are not finite
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, updates: list[list[int]]) -> None:
-    """Let the gradients of updates of exactly these pairs be no numbers."""
-    run = UpdateRunner.run
-
-    def run_poisoned(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
-        if update.pairs.tolist() in updates:
-            self.optimizer.weights.gradient[0] = math.nan  # which the update's own add up to
-        return run(self, update, number, save=save)
-
-    monkeypatch.setattr(UpdateRunner, "run", run_poisoned)
-
-
 def spoil_weights(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], bool]) -> None:
     """Let weights be no numbers after some updates, as if by a gradient that was finite."""
 
@@ -226,32 +215,10 @@ def spoil_weights(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], bool]) ->
     around_steps(monkeypatch, after=spoil)
 
 
-def pairs_of_updates(data: Path, tmp_path: Path) -> list[list[int]]:
-    """Return the pairs of a run's updates, in order."""
-    seen: list[list[int]] = []
-    run = UpdateRunner.run
-
-    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
-        seen.append(update.pairs.tolist())
-        return run(self, update, number, save=save)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UpdateRunner, "run", note)
-        train(data, tmp_path / "seen")
-    return seen
-
-
-def text_of(number: int, language: str) -> str:
-    """The name of the text of an update, counted from 1, while none has been passed over."""
-    epoch, index = divmod(number - 1, 7)
-    return f"epoch-{epoch}-pool-0-update-{index}.{language}"
-
-
-def test_an_update_without_a_finite_gradient_is_passed_over_and_counted(
+def test_an_update_without_a_finite_gradient_is_skipped_and_counted(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, [order[2], order[11], order[12]])
+    spoil_gradients(monkeypatch, (3, 12, 13))
     run = train(data, tmp_path / "run", log_every=1)
     records = {record["update"]: record for record in metrics(run, "train")}
     assert not {3, 12, 13} & records.keys()  # they have no figures of their own
@@ -263,70 +230,49 @@ def test_an_update_without_a_finite_gradient_is_passed_over_and_counted(
 def test_the_other_updates_are_as_if_it_had_not_been(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
     before = train(data, tmp_path / "before", max_updates=2)
-    poison(monkeypatch, [order[2]])
+    spoil_gradients(monkeypatch, (3,))
     after = train(data, tmp_path / "after", max_updates=3, save_every=1)
     assert torch.equal(flat(after / "last.safetensors"), flat(before / "last.safetensors"))
 
 
-def test_several_in_a_row_are_left_out_after_going_back(
+def back_at(run: Path) -> list[int]:
+    """Return the updates that a run has gone back to."""
+    return [record["update"] for record in metrics(run) if "went_back" in record]
+
+
+def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, order[9:14])  # updates 10 to 14, two after a checkpoint
-    run = train(data, tmp_path / "run", max_updates=16)
+    plain = train(data, tmp_path / "plain", max_updates=16, log_every=1)
+    spoil_gradients(monkeypatch, range(10, 15))  # two after a checkpoint
+    run = train(data, tmp_path / "run", max_updates=16, log_every=1)
     assert status(run)["status"] == "finished"
-    (event,) = [record for record in metrics(run) if "went_back" in record]
-    assert event["update"] == 8
-    progress = newest_state(run)[0]["progress"]
-    assert len(progress["passed_over"]) == 5
-    # Their text is there, line by line.
-    folder = DataFolder.open(data)
-    for number, pairs in zip(range(10, 15), order[9:14], strict=True):
-        for side, language, vocabulary in (
-            (folder.train.src, "en", folder.src_vocabulary),
-            (folder.train.tgt, "de", folder.tgt_vocabulary),
-        ):
-            path = run / "passed_over" / text_of(number, language)
-            expected = vocabulary.decode([side(pair).tolist() for pair in pairs])
-            assert path.read_text(encoding="utf-8").splitlines() == expected
+    assert back_at(run) == [8]
+    rates, before = (
+        {record["update"]: record["learning_rate"] for record in metrics(one, "train")}
+        for one in (run, plain)
+    )
+    assert rates == {update: rate * (1 if update <= 8 else 0.5) for update, rate in before.items()}
 
 
-def test_a_run_that_diverges_before_its_first_save_begins_again_without_those_updates(
+def test_a_run_that_diverges_before_its_first_save_begins_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
     # Saved amid the bad updates, too; these states are not sound, and are not come back to.
-    poison(monkeypatch, order[1:6])
-    run = train(data, tmp_path / "run", max_updates=16, save_every=4)
+    spoil_gradients(monkeypatch, range(2, 7))
+    run = train(data, tmp_path / "run", max_updates=16, save_every=4, learning_rate=0.004)
     assert status(run)["status"] == "finished"
-    (event,) = [record for record in metrics(run) if "went_back" in record]
-    assert event["update"] == 0
-    assert {path.name for path in (run / "passed_over").iterdir()} == {
-        text_of(number, language) for number in range(2, 7) for language in ("en", "de")
-    }
-    # The weights are those of a run that began with the other updates.
-    seen: list[list[int]] = []
-    going_on = UpdateRunner.run
-
-    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
-        seen.append(update.pairs.tolist())
-        return going_on(self, update, number, save=save)
-
-    monkeypatch.setattr(UpdateRunner, "run", note)
-    again = train(data, tmp_path / "again", max_updates=16, save_every=4)
-    assert seen[:6] == [*order[:6]]
-    assert seen[6:] == [order[0], *order[6:21]]
-    assert torch.equal(flat(again / "last.safetensors"), flat(run / "last.safetensors"))
+    assert back_at(run) == [0]
+    slower = train(data, tmp_path / "slower", max_updates=16, save_every=4, learning_rate=0.002)
+    assert torch.equal(flat(slower / "last.safetensors"), flat(run / "last.safetensors"))
 
 
 def test_a_fine_tuned_run_begins_again_from_the_model_that_it_began_with(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = train(data, tmp_path / "given", max_updates=8) / "last.safetensors"
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, order[:5])  # all of which leave the weights as they are
+    spoil_gradients(monkeypatch, range(1, 6))  # all of which leave the weights as they are
     train(data, tmp_path / "run", given, max_updates=6, save_every=100)
     first = metrics(tmp_path / "run", "train")[0]
     fresh = train(data, tmp_path / "fresh", max_updates=6, save_every=100)
@@ -336,19 +282,16 @@ def test_a_fine_tuned_run_begins_again_from_the_model_that_it_began_with(
 def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    spoil_weights(monkeypatch, lambda update: update == 14 and not (run / "passed_over").exists())
-    train(data, run)  # validates at 14, and has saved at 8
+    times = itertools.count()
+    spoil_weights(monkeypatch, lambda update: update == 14 and next(times) == 0)
+    run = train(data, tmp_path / "run")  # validates at 14, and has saved at 8
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 8
     assert "valid loss nan at update 14" in event["went_back"]
     assert status(run)["status"] == "finished"
-    assert {path.name for path in (run / "passed_over").iterdir()} == {
-        text_of(number, language) for number in range(9, 15) for language in ("en", "de")
-    }  # the last six
 
 
-def test_an_infinite_loss_is_passed_over_even_where_its_gradient_is_finite(
+def test_an_update_of_infinite_loss_is_skipped_even_if_its_gradient_is_finite(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, calls = smoothed_cross_entropy, itertools.count(1)
@@ -364,59 +307,37 @@ def test_an_infinite_loss_is_passed_over_even_where_its_gradient_is_finite(
     assert math.isfinite(record["loss"])
 
 
-def test_a_run_that_went_back_is_stopped_and_goes_on_bit_for_bit(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stopped", [13, 17])
+def test_a_run_that_diverges_is_stopped_and_goes_on_bit_for_bit(
+    stopped: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, order[9:14])
+    spoil_gradients(monkeypatch, range(10, 15))
     whole = train(data, tmp_path / "whole", max_updates=20)
-    run = stopped_after(monkeypatch, 17, data, tmp_path / "run", max_updates=20)
-    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
+    spoil_gradients(monkeypatch, range(10, 15))
+    run = stopped_after(monkeypatch, stopped, data, tmp_path / "run", max_updates=20)
+    assert back_at(run) == ([8] if stopped > 14 else [])
     train(data, run, max_updates=20)
-    assert torch.equal(flat(run / "last.safetensors"), flat(whole / "last.safetensors"))
-    (passed_over,) = {str(newest_state(one)[0]["progress"]["passed_over"]) for one in (run, whole)}
-    assert passed_over.count("epoch") == 5
-
-
-def test_a_run_that_is_stopped_amid_bad_updates_goes_on_bit_for_bit(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, order[9:14])
-    whole = train(data, tmp_path / "whole", max_updates=20)
-    run = stopped_after(monkeypatch, 13, data, tmp_path / "run", max_updates=20)
-    train(data, run, max_updates=20)  # the next update is the fifth bad one
-    assert [record["update"] for record in metrics(run) if "went_back" in record] == [8]
+    assert back_at(run) == [8]
     assert_same_state(run, whole)
-
-
-def test_texts_are_of_the_updates_that_were_done(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order, run = pairs_of_updates(data, tmp_path), tmp_path / "run"
-    poison(monkeypatch, order[9:14])  # back from 14 to 8
-    spoil_weights(monkeypatch, lambda update: update == 14 and (run / "passed_over").exists())
-    with pytest.raises(NMTError, match="valid loss nan at update 14, as after going back once"):
-        train(data, run)
-    # The second time, updates 9 to 14 were those that without passing over are 9 and 15 to 19.
-    expected = [*range(10, 15), 9, *range(15, 20)]
-    assert {path.name for path in (run / "passed_over").iterdir()} == {
-        text_of(number, language) for number in expected for language in ("en", "de")
-    }
 
 
 def test_a_run_that_diverges_again_after_going_back_fails(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = pairs_of_updates(data, tmp_path)
-    poison(monkeypatch, order[9:])
-    with pytest.raises(NMTError, match="updates 10 to 14, as after going back once"):
-        train(data, tmp_path / "run")
-    # The pairs of both times, in two languages.
-    assert len(list((tmp_path / "run" / "passed_over").iterdir())) == 2 * (5 + 5)
-    assert status(tmp_path / "run")["status"] == "failed"
+    run = tmp_path / "run"
+
+    def spoil(optimizer: Optimizer, update: int) -> None:
+        if update >= 10:
+            optimizer.weights.gradient[0] = math.nan
+
+    around_steps(monkeypatch, before=spoil)
+    said = "5 updates in a row, up to update 14, as after going back once; lower learning_rate"
+    for _ in range(2):  # it stays so when it is started again
+        with pytest.raises(NMTError, match=said):
+            train(data, run)
+        assert status(run)["status"] == "failed"
     # What was saved before is still there.
-    assert (tmp_path / "run" / "checkpoints" / "update-00000008.safetensors").exists()
+    assert (run / "checkpoints" / "update-00000008.safetensors").exists()
 
 
 # --- two processes, in one of which something goes wrong
@@ -455,7 +376,7 @@ def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
     # States were saved after updates 10, 12 and 14, too, but none of them is sound.
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 8
-    assert len(newest_state(run)[0]["progress"]["passed_over"]) == 5
+    assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
     assert len(list(run.glob("checkpoints/*.state"))) == 2
     assert status(run)["status"] == "finished"
 
