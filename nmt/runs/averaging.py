@@ -1,7 +1,6 @@
-"""Averages of checkpoints, which translate better than the last one alone (the paper, section 6.1).
+"""Checkpoint averaging, which translates better than the last checkpoint (the paper, section 6.1).
 
-One weight is averaged at a time, so that the memory needed is about one model's, however many
-checkpoints there are.
+One weight is averaged at a time, so any number of checkpoints needs the memory of about one model.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
     """Write the mean of several models' weights as a model file.
 
     Raises:
-        DataError: if a file is damaged, or is not of the same model and vocabulary as the first.
+        DataError: if a file is damaged, or differs from the first in model or vocabulary.
     """
     readers = [ModelReader(path) for path in paths]
     first = readers[0]
     for reader in readers[1:]:
         found = first.card.differences(reader.card)
         if reader.weight_names != first.weight_names:
-            found.append("other weights")
+            found.append("different weights")
         if found:
             raise DataError(
-                f"{first.path} and {reader.path} do not belong together: {'; '.join(found)}"
+                f"{first.path} and {reader.path} cannot be averaged: {'; '.join(found)}"
             )
     weights = {}
     with console.progress("averaging", total=len(first.weight_names), unit="weights") as bar:
@@ -48,21 +47,21 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
 
 
 def check_replaceable(out: Path, models: Sequence[Path]) -> None:
-    """Refuse to write over one of the models, a file of a run, or what is no model file.
+    """Refuse to overwrite one of the models, a file of a run, or anything but a model file.
 
     Raises:
-        UsageError: saying which of them `out` is.
+        UsageError: naming which of them `out` is.
     """
     if out.exists() and any(path.exists() and out.samefile(path) for path in models):
-        raise UsageError(f"{out}: is one of the models to average; choose another --out")
+        raise UsageError(f"{out} is one of the models to average; choose another --out")
     if is_of_a_run(resolved(out)):
-        raise UsageError(f"{out}: is a file of the run itself; choose another --out")
+        raise UsageError(f"{out} belongs to a training run; choose another --out")
     try:
         if out.exists():
             TensorFile(out, kind=KIND, version=FORMAT_VERSION)
     except DataError:
         raise UsageError(
-            f"{out}: exists and is no model file; choose another --out, or remove it"
+            f"{out} exists and is not a model file; choose another --out or remove it"
         ) from None
 
 
@@ -77,7 +76,7 @@ def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
     """Return a run's newest (role `update`) or best (role `best`) checkpoints.
 
     Raises:
-        UsageError: if the run has fewer checkpoints than asked for.
+        UsageError: if the run has fewer than `count` checkpoints.
     """
     folder = RunFolder(run)
     found = checkpoints_of(folder, role)
@@ -91,7 +90,7 @@ def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
     if len(found) < count:
         kept = "keep_last" if role == "update" else "keep_best"
         raise UsageError(
-            f"{run}: holds {len(found)} such checkpoints, {count} were asked for; ask for "
-            f"fewer, or train with a larger {kept}"
+            f"{run} has only {len(found)} of the {count} checkpoints; ask for fewer, or train with "
+            f"a larger {kept}"
         )
     return found

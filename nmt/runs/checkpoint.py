@@ -1,10 +1,10 @@
-"""Checkpoints: model files that averaging uses, and the training state that a run goes on from.
+"""Checkpoints: model files for averaging, and training states to resume from.
 
-    checkpoints/update-00003000.safetensors   a model file, every save_every updates; newest kept
+    checkpoints/update-00003000.safetensors   a model file every save_every updates; newest kept
     checkpoints/best-00002000.safetensors     a model file, one of the best by validation
-    checkpoints/update-00003000.state         the training state, newest two kept
+    checkpoints/update-00003000.state         the training state; newest two kept
 
-A state alone is enough to go on. It is written at every checkpoint, and in between for safety.
+A run resumes from a state, which is written with every checkpoint and between them for safety.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ _NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
 
 @dataclass
 class Progress:
-    """Where a run stands; with the optimiser's vectors, all that a resume needs."""
+    """The progress of a run; with the optimiser's vectors, everything that resuming needs."""
 
-    update: int = 0  # updates done
+    update: int = 0  # number of updates done
     position: Position = field(default_factory=Position)  # of the next update
-    validated: int = 0  # the update that was validated last
-    bad_validations: int = 0  # in a row, without a better result
-    best: list[tuple[float, int]] = field(default_factory=list)  # (figure, update), best first
+    validated: int = 0  # the last update that was validated
+    bad_validations: int = 0  # validations in a row without a better result
+    best: list[tuple[float, int]] = field(default_factory=list)  # (metric, update), best first
     seconds: float = 0.0  # spent training
-    micro_batch_tokens: int = 0  # in use; 0: not settled yet
-    micro_batch_for: str = ""  # what it was settled for: the recipe's value, device and ranks
-    learning_rate_factor: float = 1.0  # below 1: the run has diverged, and gone back
+    micro_batch_tokens: int = 0  # in use; 0: not chosen yet
+    micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
+    learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
 
     def become(self, other: Progress) -> None:
-        """Take over all of another's values; whoever holds this one sees them."""
+        """Copy all values from another, so that everybody who holds this object sees them."""
         for one in fields(self):
             setattr(self, one.name, getattr(other, one.name))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values as JSON has them."""
+        """Return the values in JSON's types."""
         return asdict(self)
 
 
 def update_path(run: RunFolder, update: int) -> Path:
-    """Return the name of an update's checkpoint."""
+    """Return the path of an update's checkpoint."""
     return run.checkpoints / f"update-{update:08d}.safetensors"
 
 
 def best_path(run: RunFolder, update: int) -> Path:
-    """Return the name of an update's model file among the best."""
+    """Return the path of an update's model file among the best."""
     return run.checkpoints / f"best-{update:08d}.safetensors"
 
 
 def state_path(run: RunFolder, update: int) -> Path:
-    """Return the name of an update's training state."""
+    """Return the path of an update's training state."""
     return run.checkpoints / f"update-{update:08d}.state"
 
 
 def write_state(run: RunFolder, progress: Progress, vectors: Mapping[str, Tensor]) -> None:
-    """Write all that a resume needs.
+    """Write everything that resuming needs.
 
-    vectors: the weights and what the optimiser knows of them, by name.
+    vectors: the weights and the optimiser's state, by name.
     """
     header = {"progress": progress.as_json()}
     path = state_path(run, progress.update)
@@ -81,7 +81,7 @@ def write_state(run: RunFolder, progress: Progress, vectors: Mapping[str, Tensor
 
 
 def has_state(run: RunFolder) -> bool:
-    """Tell whether there is a training state to go on from, whole or damaged."""
+    """Return whether there is a training state, whole or damaged."""
     return any(run.checkpoints.glob("update-*.state"))
 
 
@@ -89,7 +89,7 @@ def open_state(path: Path) -> TensorFile:
     """Open a training state.
 
     Raises:
-        DataError: if it is missing or not whole.
+        DataError: if it is missing or damaged.
     """
     file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
     file.verify()
@@ -97,7 +97,7 @@ def open_state(path: Path) -> TensorFile:
 
 
 def update_behind(path: Path) -> int | None:
-    """Return the update behind a model file's weights, or None where there is no whole file."""
+    """Return the update of a model file's weights; None if the file is missing or damaged."""
     try:
         return ModelReader(path).card.update
     except DataError:
@@ -112,20 +112,20 @@ def restore(
     update: int | None = None,
     newest: int | None = None,
 ) -> Progress:
-    """Bring all ranks to where the run's newest whole training state is; a fresh run stays fresh.
+    """Load the run's newest whole training state on all ranks; without states change nothing.
 
-    Rank 0 reads, the others hear it from there.
+    Rank 0 reads the state and broadcasts it.
 
     Args:
-        run: whose states they are.
+        run: the folder with the states.
         vectors: those of `write_state`, overwritten.
         ranks: all of them take part.
-        update: whose state to restore, for looking on only: nothing in the folder is touched.
-        newest: the update whose state counts as the newest; later ones are removed. Where that
-            is 0 and has no state, the vectors stay as they are.
+        update: restore this update's state, without changing anything in the folder.
+        newest: treat this update's state as the newest and remove later ones. If there is no
+            state up to it, the vectors stay as they are.
 
     Raises:
-        DataError: if there are states, but none that is whole, or not that one.
+        DataError: if all states are damaged, or the one of `update` is missing.
     """
     progress = Progress()
     with ranks.together():
@@ -140,9 +140,9 @@ def restore(
 
 
 def newest_sound(run: RunFolder, *, before: int) -> int | None:
-    """Return the update of the newest whole state that no bad update came right before.
+    """Return the update of the newest whole state that does not follow a bad update.
 
-    before: of an earlier update than this.
+    before: only states of earlier updates count.
     """
     for update in reversed(states_of(run)):
         if update >= before:
@@ -151,14 +151,14 @@ def newest_sound(run: RunFolder, *, before: int) -> int | None:
             if not open_state(state_path(run, update)).read("guard")[2]:
                 return update
         except DataError as error:
-            run.warn(f"{error}; passed over for an earlier one")
+            run.warn(f"{error}; trying an earlier one")
     return None
 
 
 def _restore_newest(run: RunFolder, vectors: Mapping[str, Tensor], newest: int | None) -> Progress:
-    """Load the newest whole state; a damaged one is reported and the one before it used.
+    """Load the newest whole state; report damaged ones and use the one before.
 
-    What lies beyond the state that is used will be made again and is removed.
+    Files of later updates are removed, because training makes them again.
     """
     problems = []
     for update in reversed(states_of(run)):
@@ -170,14 +170,15 @@ def _restore_newest(run: RunFolder, vectors: Mapping[str, Tensor], newest: int |
             problems.append(str(error))
             continue
         for problem in problems:
-            run.warn(f"{problem}; going on from {state_path(run, update).name} instead")
-        # Pruning may have gone by a newer state that is damaged now.
+            run.warn(f"{problem}; resuming from {state_path(run, update).name} instead")
+        # A newer state that is damaged now may have caused pruning.
         progress.best = [one for one in progress.best if best_path(run, one[1]).is_file()]
         _remove_beyond(run, progress)
         return progress
     if problems:
         raise DataError(
-            f"{run.path}: no training state is whole ({'; '.join(problems)}); choose another --out"
+            f"{run.path}: all training states are damaged ({'; '.join(problems)}); choose another "
+            "--out"
         )
     if newest is not None:
         _remove_beyond(run, Progress())
@@ -202,7 +203,7 @@ def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> Progress:
 
 
 def _parse_progress(values: dict[str, Any]) -> Progress:
-    best = [(float(figure), int(update)) for figure, update in values["best"]]
+    best = [(float(metric), int(update)) for metric, update in values["best"]]
     return Progress(**values | {"best": best, "position": Position(**values["position"])})
 
 
@@ -219,14 +220,14 @@ def _remove_beyond(run: RunFolder, progress: Progress) -> None:
 
 
 def _remove_half_written(run: RunFolder) -> None:
-    """Remove what a process that was killed left; whoever calls this holds the folder's lock."""
+    """Remove temporary files of a killed process; the caller holds the folder's lock."""
     for folder in (run.path, run.checkpoints):
         for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
             path.unlink()
 
 
 def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
-    """Remove what need not be kept."""
+    """Remove checkpoints and states that need not be kept."""
     newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
     states = states_of(run)[-STATES_KEPT:]
     for path, role, update, suffix in _files_of(run):
@@ -236,14 +237,14 @@ def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
 
 
 def prune_best(run: RunFolder, kept: Collection[int]) -> None:
-    """Remove the best model files of all updates but some."""
+    """Remove the best model files, except those of the updates in `kept`."""
     for path, role, update, _ in _files_of(run):
         if role == "best" and update not in kept:
             path.unlink()
 
 
 def states_of(run: RunFolder) -> list[int]:
-    """Return the updates that there are training states of, oldest first."""
+    """Return the updates that have a training state, oldest first."""
     return sorted(_updates_of(run, "update", "state"))
 
 

@@ -1,10 +1,7 @@
-"""What becomes known of a run as it goes: log, metrics, curves, TensorBoard, the terminal.
+"""The report of a run: log, metrics.jsonl, curves, TensorBoard and the live view on the terminal.
 
-The trainer says once what has happened; here it is settled who hears of it, and in which words.
-
-What a running training shows on a terminal, as rows of label and text.
-
-A run's figures for TensorBoard: the only door to `torch.utils.tensorboard`.
+The trainer reports each event once. `Report` decides where it is written, and in which words.
+Only `TensorBoard` uses `torch.utils.tensorboard`.
 """
 
 from __future__ import annotations
@@ -50,18 +47,22 @@ _HISTORY = {"nll": "valid nll", "bleu": "valid BLEU"}
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 40  # validations in a sparkline
 
+_PACE_SECONDS = 10.0  # time after which the log says how long the run will take
+_CURVES_SECONDS = 60.0
+_CURVES_SHARE = 0.01  # largest share of the time spent drawing curves
+
 
 def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple[str, str]]:
-    """Lay out a run's latest figures.
+    """Return the rows of the live view: label and text.
 
     Args:
-        train: the latest training record; empty where there is none yet.
+        train: the latest training record; empty if there is none yet.
         valid: all validation records, in order.
-        best: the update that validated best.
+        best: the update with the best validation.
     """
     found = []
     if train:
-        found += [("training", _figures(train, _TRAINING)), ("speed", _figures(train, _SPEED))]
+        found += [("training", _metrics(train, _TRAINING)), ("speed", _metrics(train, _SPEED))]
     if valid:
         found.append(("last valid", _at_update(valid[-1])))
     found += [("best valid", _at_update(record)) for record in valid if record["update"] == best]
@@ -75,17 +76,17 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
 
 
 def _at_update(valid: Record) -> str:
-    return f"update {valid['update']:,}: {_figures(valid, _VALID)}"
+    return f"update {valid['update']:,}: {_metrics(valid, _VALID)}"
 
 
-def _figures(record: Record, formats: Mapping[str, str]) -> str:
-    """Write those of the figures that a record has."""
+def _metrics(record: Record, formats: Mapping[str, str]) -> str:
+    """Format the metrics that a record has."""
     found = [(form, record.get(key)) for key, form in formats.items()]
     return ", ".join(form.format(value) for form, value in found if value is not None)
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw values as bars of eight heights, the lowest of them to the highest."""
+    """Draw values as bars of eight heights, from the lowest value to the highest."""
     finite = [value for value in values if math.isfinite(value)]
     low = min(finite, default=0.0)
     step = (max(finite, default=0.0) - low) / (len(_BARS) - 1) or 1.0
@@ -95,7 +96,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def require_tensorboard() -> None:
-    """Check that TensorBoard can be written.
+    """Check that TensorBoard is installed.
 
     Raises:
         UsageError: if the package is missing.
@@ -104,16 +105,16 @@ def require_tensorboard() -> None:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError:
         raise UsageError(
-            "tensorboard = true needs the package tensorboard: run `pip install "
-            "'nmt[tensorboard]'`, or leave it out"
+            "tensorboard = true needs the package tensorboard; run `pip install "
+            "'nmt[tensorboard]'` or set tensorboard = false"
         ) from None
 
 
 class TensorBoard:
-    """Event files of scalars, named after kind and figure: train/loss, valid/bleu."""
+    """Event files of scalars, named by kind and metric: train/loss, valid/bleu."""
 
     def __init__(self, folder: Path, update: int) -> None:
-        """Go on at an update; what lies beyond it in the folder's older files is void."""
+        """Continue at an update; later entries in the folder's older files become void."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(folder), purge_step=update + 1)
@@ -130,14 +131,9 @@ class TensorBoard:
         self._writer.close()
 
 
-_PACE_SECONDS = 10.0  # after which the log says how long the run is going to take
-_CURVES_SECONDS = 60.0
-_CURVES_SHARE = 0.01  # of the time, at most, goes into drawing curves
-
-
 @dataclass(frozen=True)
 class Sample:
-    """A line of the valid text and how the model translates it."""
+    """A line of the valid text and the model's translation."""
 
     line: int  # from 1
     source: str
@@ -147,10 +143,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """Validation's figures, and some translations to look at."""
+    """The metrics of a validation, and some sample translations."""
 
-    loss: float  # smoothed, as in training; nats a token
-    nll: float  # nats a token
+    loss: float  # smoothed, as in training; nats per token
+    nll: float  # nats per token
     bleu: float | None
     bleu_signature: str | None
     samples: tuple[Sample, ...] = ()
@@ -160,25 +156,25 @@ class ValidationResult:
         """exp(nll), per subword."""
         return math.exp(min(self.nll, 700.0))
 
-    def figures(self) -> dict[str, float]:
-        """Return the figures that there are, by name."""
-        figures = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        return figures if self.bleu is None else figures | {"bleu": self.bleu}
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics by name; without BLEU if it was not computed."""
+        metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
+        return metrics if self.bleu is None else metrics | {"bleu": self.bleu}
 
 
 class Report:
-    """The report of one run; for `with`.
+    """The report of one run, used in a `with` statement.
 
-    Only the first rank says what has happened; `advance` is for every rank.
+    Only the first rank reports events; every rank calls `advance`.
     """
 
     def __init__(self, run: RunFolder, config: TrainingConfig, progress: Progress) -> None:
-        """Get ready.
+        """Set up.
 
         Args:
-            run: where to write.
-            config: whether TensorBoard is wanted, and where training ends.
-            progress: where the run stands, now and later.
+            run: the run folder to write to.
+            config: decides about TensorBoard and the end of training.
+            progress: the run's progress, which the trainer updates.
         """
         self.run = run
         self.config = config
@@ -192,7 +188,7 @@ class Report:
         self._valid: list[Record] = []
         self._draw_at = 0.0
         self._marks: list[tuple[int, float]] = []
-        """Update and time at the start and after the first update, until the pace is told."""
+        """(update, time) at the start and after the first update, until the pace is logged."""
 
     def __enter__(self) -> Self:
         self._view.__enter__()
@@ -214,9 +210,9 @@ class Report:
             self._tell_pace()
 
     def started(self, description: str) -> None:
-        """Say that the run starts, or goes on where it was."""
+        """Report that the run starts or resumes."""
         update = self.progress.update
-        verb = f"going on at update {update:,}" if update else "starting"
+        verb = f"resuming at update {update:,}" if update else "starting"
         self.run.log(f"{verb}: {description}")
         self._marks = [(update, time.monotonic())]
         self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
@@ -225,10 +221,10 @@ class Report:
         self._show()
 
     def trained(self, record: Record) -> None:
-        """Pass on the figures of the updates since the last time."""
+        """Report the metrics of the updates since the last report."""
         self._record(record)
         skipped = console.counted(record["skipped_updates"], "update", "updates")
-        passed_over = f"; {skipped} without a finite gradient passed over"
+        passed_over = f"; {skipped} skipped (gradient not finite)"
         self.run.log(
             f"update {record['update']:,} epoch {record['epoch']:.2f}: nll {record['nll']:.3f}, "
             f"perplexity {record['perplexity']:.2f} (smoothed loss {record['loss']:.3f}), "
@@ -243,9 +239,9 @@ class Report:
             self._draw_curves()
 
     def validated(self, result: ValidationResult, improved: bool, seconds: float) -> None:
-        """Pass on a validation's figures and samples, and whether it is the best so far."""
+        """Report a validation's metrics and samples, and whether it is the best so far."""
         update = self.progress.update
-        record: dict[str, Any] = {"kind": "valid", "update": update, **result.figures()}
+        record: dict[str, Any] = {"kind": "valid", "update": update, **result.metrics()}
         if result.bleu_signature is not None:
             record["bleu_signature"] = result.bleu_signature
         if result.samples:
@@ -266,7 +262,7 @@ class Report:
         self._draw_curves()
 
     def went_back(self, why: str) -> None:
-        """Say that the run has gone back to an earlier update."""
+        """Report that the run has gone back to an earlier update."""
         self.run.warn(why)
         self.run.record({"kind": "event", "update": self.progress.update, "went_back": why})
         self._valid = [one for one in self._valid if one["update"] <= self.progress.update]
@@ -277,7 +273,7 @@ class Report:
         self._show()
 
     def finished(self, reason: str) -> None:
-        """Say that training has come to its end."""
+        """Report the end of training."""
         self._draw_curves()
         model = "best" if (self.run.path / "best.safetensors").exists() else "last"
         self.run.log(
@@ -287,9 +283,9 @@ class Report:
         )
 
     def _tell_pace(self) -> None:
-        """Say once, early, how long the run is going to take.
+        """Log once, early, how long the run will take.
 
-        The first update also waits for its data, and counts only where there is no other.
+        The first update also waits for its data, so it counts only if there is no other.
         """
         update, now = self.progress.update, time.monotonic()
         if len(self._marks) == 1:
@@ -302,8 +298,8 @@ class Report:
         seconds = (now - at) / (update - since)
         self._marks.clear()
         self.run.log(
-            f"update {update:,}: {seconds:,.3g} s an update, so {left:,} more will take about "
-            f"{console.duration(left * seconds)}; validating and saving come on top"
+            f"update {update:,}: {seconds:,.3g} s per update, so {left:,} more will take about "
+            f"{console.duration(left * seconds)}, plus validation and saving"
         )
 
     def _record(self, record: Record) -> None:
@@ -328,7 +324,7 @@ class Report:
         self._view.rows = rows(self._train, self._valid, best)
 
     def _draw_curves(self) -> None:
-        """Draw the curves, and settle when training figures alone are a reason to draw again."""
+        """Draw the curves, and set the time from which training metrics cause the next drawing."""
         started = time.monotonic()
         self.run.draw_curves()
         ended = time.monotonic()

@@ -1,15 +1,13 @@
-"""The run folder: what a training run leaves on disk, apart from its checkpoints.
+"""The run folder: the files of a training run, except its checkpoints.
 
-config.toml       every value resolved, each under its explanation
-metrics.jsonl     one JSON object a line: training and validation figures
+config.toml       all resolved values, each with an explanation
+metrics.jsonl     training and validation metrics, one JSON object per line
 train.log         the same for people, with sample translations
-curves.svg        the same as pictures
-tensorboard/      the same for TensorBoard, where it is asked for
+curves.svg        learning curves of the same metrics
+tensorboard/      the same for TensorBoard, if the recipe asks for it
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.runs.checkpoint`
 best.safetensors, last.safetensors
-
-A run's learning curves, from its metrics.
 """
 
 from __future__ import annotations
@@ -32,9 +30,15 @@ from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.plot import Panel, Point, Series, draw_curves
 
+FORMAT_VERSION = 2
+_OWN_FILES = {
+    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
+    *("best.safetensors", "last.safetensors"),
+}
+
 
 def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
-    """Draw the records of a run's `metrics.jsonl`; the BLEU panel is there once BLEU was taken."""
+    """Draw the records of a run's `metrics.jsonl`; with a BLEU panel if there are BLEU scores."""
     kept = list(records)
 
     def series(kind: str, key: str, label: str = "") -> Series:
@@ -65,7 +69,7 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
 
 
 def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> list[Point]:
-    """Pick (update, value) from the records of one kind that have a number under `key`."""
+    """Return (update, value) for the records of one kind that have a number under `key`."""
     return [
         (update, value)
         for record in records
@@ -75,13 +79,9 @@ def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> lis
     ]
 
 
-FORMAT_VERSION = 2
-
-
 @dataclasses.dataclass(frozen=True)
 class InitialModel:
-    """The model that a run's weights start from: where it lies, and its checksum; both empty
-    where they start random."""
+    """Path and checksum of the model that a run starts from; both empty for random weights."""
 
     path: str = ""
     checksum: str = ""
@@ -96,7 +96,7 @@ class RunFolder:
         self._config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: TextIO | None = None
-        self._unwritten: set[Path] = set()  # which a warning has been given of
+        self._unwritten: set[Path] = set()  # files whose failure we have warned of
 
     @property
     def exists(self) -> bool:
@@ -104,55 +104,59 @@ class RunFolder:
         return self._config.is_file()
 
     def check(self) -> None:
-        """Refuse a place that is taken.
+        """Refuse a path that is in use.
 
         Raises:
-            UsageError: if something else than a run is there.
+            UsageError: if anything other than a run is there.
         """
         if not self.exists and self.path.exists():
             if not self.path.is_dir():
-                raise UsageError(f"{self.path}: exists and is no folder; choose another --out")
+                raise UsageError(f"{self.path} exists and is not a folder; choose another --out")
             if not all(_is_left_by_a_start(entry) for entry in self.path.iterdir()):
                 raise UsageError(
-                    f"{self.path}: holds other files and no run; choose an empty or new --out"
+                    f"{self.path} has other files and no run; choose an empty or new --out"
                 )
 
     def create(self) -> None:
-        """Make the folder where it is missing; UsageError where something else is in its place."""
+        """Make the folder if it is missing; UsageError if something else is in its place."""
         self.check()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        """Hold the folder until `unlock`, or until this process ends.
+        """Lock the folder until `unlock`, or until this process ends.
 
         Raises:
-            Stopped: if another process trains in it.
+            Stopped: if another process is training in it.
         """
         self._lock = (self.path / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Stopped(
-                f"{self.path}: another process is training here; nothing touched"
+                f"{self.path}: another process is training here; wait for it or choose another "
+                "--out"
             ) from None
         except OSError:
-            console.warning(f"{self.path}: no locks on this file system; train here only once")
+            console.warning(
+                f"{self.path}: this file system has no locks; do not train here twice at a time"
+            )
 
     def unlock(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
 
     def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
-        """Settle what is left open as the run in this folder has settled it.
+        """Fill in open values as the run in this folder chose them.
 
-        Threads are left open where there are other processes now, or too few cores. Else they stay,
-        whatever OMP_NUM_THREADS says now: another number of threads rounds otherwise.
+        Threads stay open if the number of processes has changed, or if there are too few cores.
+        Otherwise they stay the same, whatever OMP_NUM_THREADS says, because another number of
+        threads rounds differently.
 
         Args:
-            training: what is asked for now.
-            ranks: how many processes there are.
-            cores: that each of them has.
+            training: the present recipe.
+            ranks: the number of processes.
+            cores: the cores of each process.
         """
         config = self._read_config()
         before, threads = config["training"], int(config["training"]["threads"])
@@ -164,15 +168,15 @@ class RunFolder:
         )
 
     def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:
-        """Check that the run in this folder would go on as it was.
+        """Check that the present recipe may resume the run in this folder.
 
         Args:
-            recipe: what is asked for now, all settled.
+            recipe: the present recipe, with all values chosen.
             data: the data folder's fingerprint.
-            initial: what the weights start from.
+            initial: the model that the weights start from.
 
         Raises:
-            UsageError: naming every value that differs and may not, the old and the new one.
+            UsageError: naming the old and new value of everything that must not change.
         """
         before = self._read_config()
         may_change = resumable_keys() | {"init_from", "ranks"}
@@ -184,17 +188,17 @@ class RunFolder:
         ]
         if changes:
             raise UsageError(
-                f"{self.path}: holds another run: {'; '.join(changes)}; give the old values to go "
-                "on with it, or choose another --out"
+                f"{self.path} has a run with other values: {'; '.join(changes)}; give the old "
+                "values to resume it, or choose another --out"
             )
 
     def initial_model(self) -> InitialModel:
-        """Return what the run's weights have started from."""
+        """Return the model that the run started from."""
         run = self._read_config()["run"]
         return InitialModel(run["init_from"], run["init_from_checksum"])
 
     def best_metric(self) -> str:
-        """Return what the run's best checkpoints are best by: loss or bleu."""
+        """Return the metric that selects the run's best checkpoints: loss or bleu."""
         return str(self._read_config()["training"]["best_metric"])
 
     def _read_config(self) -> dict[str, Any]:
@@ -205,13 +209,13 @@ class RunFolder:
         version = document.get("run", {}).get("format_version")
         if version != FORMAT_VERSION:
             raise DataError(
-                f"{self._config}: of format version {version}; this nmt reads {FORMAT_VERSION}; "
-                "choose another --out"
+                f"{self._config} has format version {version}, but this nmt reads "
+                f"{FORMAT_VERSION}; choose another --out"
             )
         return document
 
     def write_config(self, recipe: Recipe, data: str, initial: InitialModel, *, ranks: int) -> None:
-        """Write every value; `ranks`: how many processes the run has now."""
+        """Write all values; `ranks`: the present number of processes."""
         sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
         write_text(
             self._config,
@@ -219,12 +223,12 @@ class RunFolder:
         )
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
-        """Say how the run stands, for recipes and cron."""
+        """Write the status of the run, for recipes and cron."""
         record = {"status": status, "update": update, "reason": reason}
         write_text(self.path / "status.json", json.dumps(record) + "\n")
 
     def last_update(self) -> int:
-        """Return the update that status.json tells of, 0 without one."""
+        """Return the update in status.json, 0 without one."""
         try:
             update = json.loads((self.path / "status.json").read_text(encoding="utf-8"))["update"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -232,44 +236,44 @@ class RunFolder:
         return int(update)
 
     def log(self, line: str, *, aloud: bool = True) -> None:
-        """Add a line to the log, and say it."""
+        """Add a line to the log, and print it if `aloud`."""
         if aloud:
             console.notice(line)
         self._append_to_log(line)
 
     def warn(self, line: str) -> None:
-        """Say a line aloud, also with --quiet, and add it to the log."""
+        """Print a warning, also with --quiet, and add it to the log."""
         console.warning(line)
         self._append_to_log(f"warning: {line}")
 
     def _append_to_log(self, line: str) -> None:
         self._append(self.path / "train.log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
-    def record(self, figures: Mapping[str, object]) -> None:
+    def record(self, record: Mapping[str, object]) -> None:
         """Add one object to metrics.jsonl."""
-        self._append(self._metrics, json.dumps(figures) + "\n")
+        self._append(self._metrics, json.dumps(record) + "\n")
 
     def _append(self, path: Path, line: str) -> None:
-        """Add a whole line or none."""
+        """Append a whole line or nothing."""
         data = line.encode()
         with self.dispensable(path), path.open("ab", buffering=0) as file:
             end = file.tell()
-            if file.write(data) < len(data):  # the disk has room for a part of it
+            if file.write(data) < len(data):  # the disk has room for only a part of it
                 file.truncate(end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextlib.contextmanager
     def dispensable(self, path: Path) -> Iterator[None]:
-        """Let the run go on where a line or a picture cannot be written; warn once a file."""
+        """Let training continue if a line or a picture cannot be written; warn once per file."""
         try:
             yield
         except OSError as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
-                console.warning(f"{path}: {error.strerror}; training goes on without what is lost")
+                console.warning(f"{path}: {error.strerror}; training continues without writing it")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Read metrics.jsonl; a line that a crash cut short is passed over."""
+        """Read metrics.jsonl; skip lines that a crash cut short."""
         if not self._metrics.exists():
             return []
         records = []
@@ -281,7 +285,7 @@ class RunFolder:
         return records
 
     def last_start(self) -> dict[str, Any]:
-        """Return the record of the newest start, with what has become of its micro-batches."""
+        """Return the newest start record, with later changes of micro_batch_tokens."""
         found: dict[str, Any] = {}
         for record in self.metrics():
             if record.get("kind") == "start":
@@ -291,7 +295,7 @@ class RunFolder:
         return found
 
     def cut_metrics(self, update: int, validated: int) -> None:
-        """Drop the records beyond `update`, and validations beyond `validated`: they come again."""
+        """Drop records after `update` and validations after `validated`, which come again."""
         if not self._metrics.exists():
             return
         ends = {"train": update, "valid": validated}
@@ -306,21 +310,15 @@ class RunFolder:
             write_text(path, curves_from_metrics(self.metrics()))
 
 
-_OWN_FILES = {
-    *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
-    *("best.safetensors", "last.safetensors"),
-}
-
-
 def is_of_a_run(path: Path) -> bool:
-    """Tell whether a run writes files of this name there."""
+    """Return whether the path is a file that a run writes."""
     folder = path.parent
     is_checkpoint = folder.name == "checkpoints" and RunFolder(folder.parent).exists
     return is_checkpoint or (path.name in _OWN_FILES and RunFolder(folder).exists)
 
 
 def _is_left_by_a_start(entry: Path) -> bool:
-    """Tell whether a run that was killed before its config.toml was there leaves such an entry."""
+    """Return whether a run that was killed before writing config.toml may leave this entry."""
     if entry.name == "checkpoints" and entry.is_dir():
         return not any(entry.iterdir())
     return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)

@@ -28,7 +28,7 @@ from nmt.models.device import memory_errors
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.launch import initial_model, open_data, settle
 from nmt.training.memory import PeakMemory, longest_pair, micro_batch_bytes, share_of_update
-from nmt.training.meter import Figures, Window, device_name, rate_of_ranks
+from nmt.training.meter import Metrics, Window, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer, learning_rate
 from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
@@ -149,12 +149,12 @@ def _rows(
     disk = Need.of(config, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes)
     flops = trainer.flops(found.lengths) / found.updates
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
-    figures = _try(trainer, largest, rate)
+    metrics = _try(trainer, largest, rate)
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
     times = _Times(
-        update=1 / figures.updates_per_second,
+        update=1 / metrics.updates_per_second,
         summing=sent / _SUM_RATE[device.type] if is_estimate else 0.0,
         validation=validation,
         state=disk.state_bytes / _DISK_RATE,
@@ -174,10 +174,10 @@ def _rows(
         ("disk, at most", megabytes(disk.bytes)),
         ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
-        ("model-FLOPs utilisation", f"{figures.mfu:.0%}"),
-        ("tokens a second", f"{figures.tokens_per_second:,.0f}"),
+        ("model-FLOPs utilisation", f"{metrics.mfu:.0%}"),
+        ("tokens a second", f"{metrics.tokens_per_second:,.0f}"),
         *times.rows(config),
-        ("how sure", _how_sure(ranks.world_size, processes, figures.updates, device.type)),
+        ("how sure", _how_sure(ranks.world_size, processes, metrics.updates, device.type)),
     ]
 
 
@@ -251,7 +251,7 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))  # one where both are the same
 
 
-def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
+def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Metrics:
     """Train for some seconds, at least one update; the largest micro-batch goes before."""
     trainer.train_update(largest, Window.empty(trainer.device))
     next(trainer.updates)  # the first waits until the pool has been planned
@@ -265,7 +265,7 @@ def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Figures:
                 f"{trainer.progress.micro_batch_tokens:,}, or train a smaller model"
             )
         window.loss.item()  # waits for a GPU to be done
-    return window.figures(trainer.ranks, trainer.flops, machine_rate)
+    return window.metrics(trainer.ranks, trainer.flops, machine_rate)
 
 
 def _alone(data: DataFolder, pairs: Indices, cut: Cut) -> Update:

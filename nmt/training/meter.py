@@ -1,4 +1,4 @@
-"""The meter of a run: what has happened since the last line of the log, and its figures.
+"""The meter of a run: what has happened since the last line of the log, and its metrics.
 
 A checksum of weights, computed where they are, that is the same on every device.
 
@@ -132,7 +132,7 @@ def _wait(device: torch.device) -> None:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Metrics:
     """What a window comes to, under the names of a `train` record."""
 
     epoch: float  # complete
@@ -154,7 +154,7 @@ class Figures:
 class Window:
     """Counts what happens between two lines of the log; tensors stay on the device until then.
 
-    A run that goes on begins with an empty window: its first figures are of the updates since then.
+    A run that goes on begins with an empty window: its first metrics are of the updates since then.
     """
 
     loss: Tensor  # summed over target tokens of this rank
@@ -196,14 +196,14 @@ class Window:
         self.padded_tokens += update.padded_tokens
         self.epoch = update.epoch
 
-    def has_figures(self) -> bool:
+    def has_metrics(self) -> bool:
         """Tell whether any update had a finite gradient, so that there is a mean."""
         return self.updates > 0 and bool(self.loss_tokens)
 
-    def figures(
+    def metrics(
         self, ranks: Ranks, flops: Callable[[LengthSums], float], machine_rate: float
-    ) -> Figures:
-        """Return the figures; all ranks take part. This waits for a GPU to be done.
+    ) -> Metrics:
+        """Return the metrics; all ranks take part. This waits for a GPU to be done.
 
         Args:
             ranks: the processes of the run.
@@ -215,7 +215,7 @@ class Window:
         loss, nll = (float(x) / float(self.loss_tokens) for x in (self.loss, self.nll))
         grad_norm = float(self.grad_norm)
         seconds = time.monotonic() - self.started
-        return Figures(
+        return Metrics(
             epoch=self.epoch,
             loss=loss,
             nll=nll,

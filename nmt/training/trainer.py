@@ -123,7 +123,7 @@ class Trainer:
         )
         self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
         self.progress = checkpoint.Progress()
-        self.valid: dict[str, float] = {}  # validation's figures for the present weights
+        self.valid: dict[str, float] = {}  # validation's metrics for the present weights
         self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
 
     def restore(self, update: int | None = None) -> None:
@@ -168,7 +168,7 @@ class Trainer:
             window = Window.empty(self.device)
             while True:
                 update = progress.update
-                if update and update % config.log_every == 0 and window.has_figures():
+                if update and update % config.log_every == 0 and window.has_metrics():
                     self._log(window)
                     window = Window.empty(self.device)
                 paused = time.monotonic()
@@ -293,17 +293,17 @@ class Trainer:
         while self.progress.update < update:
             if not self.train_update(window.take(self.updates), window).done:
                 raise NMTError("stopped while replaying: out of memory, or on request")
-        return self._figures(window)
+        return self._metrics(window)
 
-    def _figures(self, window: Window) -> dict[str, Any]:
+    def _metrics(self, window: Window) -> dict[str, Any]:
         """Sum the window up over ranks; time is counted up to now."""
         progress = self.progress
-        figures = window.figures(self.ranks, self.flops, self.machine_rate)
-        progress.seconds += figures.seconds
+        metrics = window.metrics(self.ranks, self.flops, self.machine_rate)
+        progress.seconds += metrics.seconds
         place: dict[str, object] = {"kind": "train", "update": progress.update}
         return (
             place
-            | dataclasses.asdict(figures)
+            | dataclasses.asdict(metrics)
             | {
                 "learning_rate": self.optimizer.learning_rate(progress.update),
                 "seconds": progress.seconds,
@@ -312,10 +312,10 @@ class Trainer:
         )
 
     def _log(self, window: Window) -> None:
-        """Report the window's figures."""
-        figures = self._figures(window)
+        """Report the window's metrics."""
+        metrics = self._metrics(window)
         if self.ranks.is_first:
-            self.report.trained(figures)
+            self.report.trained(metrics)
 
     def _validate(self) -> bool:
         """Validate the weights that are kept, and write them if they are among the best.
@@ -331,7 +331,7 @@ class Trainer:
         if not math.isfinite(result.loss):
             self._go_back(f"valid loss {result.loss} at update {progress.update:,}")
             return False
-        self.valid = result.figures()
+        self.valid = result.metrics()
         progress.validated = progress.update
         best_before = progress.best
         improved = self._enter_among_best(result)
@@ -416,7 +416,7 @@ class Trainer:
             )
 
     def _stop(self, window: Window) -> None:
-        if window.has_figures():
+        if window.has_metrics():
             self._log(window)
             self.saver.outdate()  # a state of this update does not know of the window's time
         self.saver.save_at_the_end(self._present_card())
@@ -430,7 +430,7 @@ class Trainer:
         )
 
     def _finish(self, window: Window) -> None:
-        if window.has_figures():
+        if window.has_metrics():
             self._log(window)
         self.saver.save_at_the_end(self._present_card())
         if not self.ranks.is_first:

@@ -1,6 +1,6 @@
 """Validation: loss and perplexity on the valid pairs, and real translations of their text.
 
-Every rank does a share; all of them learn the figures.
+Every rank does a share; all of them learn the metrics.
 """
 
 from __future__ import annotations

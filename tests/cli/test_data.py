@@ -83,7 +83,7 @@ def test_verify_names_the_damaged_file(folder: Path) -> None:
     assert run(folder).returncode == 0
     failed = run(folder, "--verify")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert f"nmt: error: {path}: its SHA-256 differs" in failed.stderr
+    assert f"nmt: error: {path}: altered: its SHA-256 differs" in failed.stderr
 
 
 def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_needs_no_torch_loads_none(
         ),
         (("translate", model_file, "--shortlist", run), 1, "run: no such file"),
         (("translate", model_file, "--input", tmp_path / "none"), 1, "No such file"),
-        (("train", run, "--out", run, "--model", "transformer_tiny"), 1, "run: this is no data"),
+        (("train", run, "--out", run, "--model", "transformer_tiny"), 1, "run is not a data"),
         (("train", run, "--out", run, "--model", "bert"), 2, "unknown model 'bert'"),
         (
             ("train", run, "--out", run, "--model", "conv_seq2seq", "--set", "x=1"),

@@ -123,8 +123,8 @@ def test_the_best_are_best_by_the_run_s_metric(learnt: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"last": 4}, "holds 3 such checkpoints, 4 were asked for; .* larger keep_last"),
-        ({"best": 9}, "holds 3 such checkpoints, 9 were asked for; .* larger keep_best"),
+        ({"last": 4}, "has only 3 of the 4 checkpoints; .* larger keep_last"),
+        ({"best": 9}, "has only 3 of the 9 checkpoints; .* larger keep_best"),
     ],
 )
 def test_fewer_than_asked_for_is_an_error(
@@ -164,7 +164,7 @@ def test_models_of_other_shapes_are_refused_by_name(
 ) -> None:
     other = dataclasses.replace(card.config, d_model=64, dropout=0.3)
     paths = [write("one"), write("two", config=other)]
-    message = "do not belong together: d_model 16 and 64; dropout 0.1 and 0.3"
+    message = "cannot be averaged: d_model 16 and 64; dropout 0.1 and 0.3"
     with pytest.raises(DataError, match=message):
         average_models(paths, tmp_path / "mean.safetensors")
     assert not (tmp_path / "mean.safetensors").exists()
@@ -181,7 +181,7 @@ def test_models_of_other_vocabularies_or_languages_are_refused(
     one = write("one")
     for path, message in (
         (words, "another src vocabulary; another tgt vocabulary"),
-        (target, "together: another tgt vocabulary"),
+        (target, "averaged: another tgt vocabulary"),
         (french, "tgt_lang de and fr"),
     ):
         with pytest.raises(DataError, match=message):
@@ -213,11 +213,11 @@ def test_a_missing_checkpoint_is_named(write: Callable[..., Path], tmp_path: Pat
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("best.safetensors", "best.safetensors: is a file of the run itself"),
+        ("best.safetensors", "best.safetensors belongs to a training run"),
         ("checkpoints/update-00000250.safetensors", "is one of the models to average"),
-        ("checkpoints/mean.safetensors", "is a file of the run itself"),
-        ("config.toml", "is a file of the run itself"),
-        ("notes", "notes: exists and is no model file"),
+        ("checkpoints/mean.safetensors", "belongs to a training run"),
+        ("config.toml", "belongs to a training run"),
+        ("notes", "notes exists and is not a model file"),
         ("no/", "no/: is a folder; name a file"),
         ("checkpoints", "checkpoints: is a folder; name a file"),
         ("round", "round: Too many levels of symbolic links"),

@@ -85,7 +85,7 @@ def test_training_figures_go_to_metrics_and_log(
 
 def test_the_log_tells_of_updates_that_were_passed_over(report: Report, tmp_path: Path) -> None:
     report.trained(figures(1_300, skipped=2))
-    assert log_of(tmp_path)[-1].endswith("; 2 updates without a finite gradient passed over")
+    assert log_of(tmp_path)[-1].endswith("; 2 updates skipped (gradient not finite)")
 
 
 def test_a_validation_is_on_record_with_its_samples(
@@ -142,8 +142,8 @@ def test_the_log_soon_tells_how_long_the_run_will_take(
         report.progress.update += 1
         report.advance()
     assert log_of(tmp_path)[1:] == [
-        "update 3: 2.5 s an update, so 27 more will take about 68 seconds; validating and saving "
-        "come on top"
+        "update 3: 2.5 s per update, so 27 more will take about 68 seconds, plus validation "
+        "and saving"
     ]
 
 
@@ -153,7 +153,7 @@ def test_the_first_update_tells_it_where_it_takes_long(
     clock.now += 600
     report.progress.update += 1
     report.advance()
-    assert "update 1: 600 s an update, so 29 more will take about 4.8 hours" in log_of(tmp_path)[1]
+    assert "update 1: 600 s per update, so 29 more will take about 4.8 hours" in log_of(tmp_path)[1]
 
 
 def points(folder: Path) -> int:
@@ -202,7 +202,7 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     run.record({"kind": "valid", "update": 14, "loss": 3.0, "nll": 2.5, "perplexity": 12.2})
     report = Report(run, recipe().training, Progress(update=20, best=[(2.0, 7)]))
     report.started("a model")
-    assert log_of(tmp_path) == ["going on at update 20: a model"]
+    assert log_of(tmp_path) == ["resuming at update 20: a model"]
     assert report._view.rows == [
         ("last valid", "update 14: nll 2.5000, perplexity 12.200, smoothed loss 3.0000"),
         ("best valid", "update 7: nll 1.5000, perplexity 4.500, smoothed loss 2.0000"),

@@ -21,7 +21,7 @@ from nmt.model_config import Value
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey
-from nmt.training.meter import Figures, Window
+from nmt.training.meter import Metrics, Window
 from nmt.training.trainer import Trainer
 from nmt.training.update import Outcome
 from nmt.training.validation import Validator
@@ -88,8 +88,8 @@ def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
 def test_what_it_foretells_follows_from_what_it_measures(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = Figures(
-        **{field.name: 0.0 for field in fields(Figures)}  # type: ignore[arg-type]
+    measured = Metrics(
+        **{field.name: 0.0 for field in fields(Metrics)}  # type: ignore[arg-type]
         | {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
     )
     monkeypatch.setattr(module, "_try", lambda *_: measured)
@@ -181,15 +181,15 @@ def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:
             max_positions=256,
         )
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="exists and is no folder"):
+    with pytest.raises(UsageError, match="exists and is not a folder"):
         rows(separate, tmp_path / "file", tie_embeddings="none")
 
 
 def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = Figures(
-        **{field.name: 0.0 for field in fields(Figures)}  # type: ignore[arg-type]
+    measured = Metrics(
+        **{field.name: 0.0 for field in fields(Metrics)}  # type: ignore[arg-type]
         | {"updates_per_second": 0.4, "updates": 2}
     )
     monkeypatch.setattr(module, "_try", lambda *_: measured)

@@ -83,7 +83,7 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
         [sys.executable, "-c", KILLED, *instants, *arguments],
     )
     assert done.returncode == 0, done.stderr
-    assert "going on at update 24" in done.stderr
+    assert "resuming at update 24" in done.stderr
     train(data, run, **FP32)
     assert_same_run(run, undisturbed(**FP32))
 
@@ -96,7 +96,7 @@ def test_a_killed_run_is_not_taken_for_a_running_one(
     with training_until(run, 14, nmt_command("train", data, "--out", run, *endless)) as started:
         second = nmt("train", data, "--out", run, *endless)
         assert second.returncode == 75
-        assert "another process is training here; nothing touched" in second.stderr
+        assert "another process is training here; wait" in second.stderr
         assert started.poll() is None
         started.kill()
         started.communicate()
@@ -250,9 +250,9 @@ def test_a_damaged_newest_state_is_passed_over(
     told = capsys.readouterr().err
     assert "nmt: warning: " in told
     assert "update-00000020.state: damaged" in told
-    assert "; going on from update-00000016.state instead" in told
+    assert "; resuming from update-00000016.state instead" in told
     assert "going on from update-00000016.state" in (run / "train.log").read_text()
-    assert "going on at update 16" in told
+    assert "resuming at update 16" in told
     assert_same_run(run, undisturbed(**FP32))
 
 
@@ -286,7 +286,9 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
     for path in run.glob("checkpoints/*.state"):
         flip_byte(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
-    with pytest.raises(DataError, match=r"no training state is whole .*; choose another --out"):
+    with pytest.raises(
+        DataError, match=r"all training states are damaged .*; choose another --out"
+    ):
         train(data, run, **FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
     after = content(run)

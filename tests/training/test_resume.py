@@ -189,7 +189,7 @@ def test_the_command_says_that_it_stopped_and_goes_on(
     end = update + 5
     done = nmt("train", data, "--out", run, *settings_of(**FP32 | {"max_updates": end}))
     assert (done.returncode, done.stdout) == (0, "")
-    assert f"going on at update {update:,}" in done.stderr
+    assert f"resuming at update {update:,}" in done.stderr
     _, vectors = newest_state(run)
     _, expected = newest_state(undisturbed(**FP32 | {"max_updates": end}))
     assert all(torch.equal(vectors[name], expected[name]) for name in expected)

@@ -596,9 +596,9 @@ def test_what_may_change_may_change(data: Path, run: Path, tmp_path: Path) -> No
 def test_a_folder_with_other_things_is_refused(data: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds other files and no run"):
+    with pytest.raises(UsageError, match="has other files and no run"):
         train(data, tmp_path / "run")
-    with pytest.raises(UsageError, match="exists and is no folder"):
+    with pytest.raises(UsageError, match="exists and is not a folder"):
         train(data, tmp_path / "run/thesis.txt")
     assert content(tmp_path) == {"run/thesis.txt": b"mine"}
 

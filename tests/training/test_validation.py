@@ -113,12 +113,12 @@ def test_training_logged_the_figures_of_the_model_it_wrote(
     card = ModelReader(learnt / "best.safetensors").card
     (record,) = (r for r in metrics(learnt, "valid") if r["update"] == card.update)
     assert card.valid == {key: record[key] for key in ("loss", "nll", "perplexity", "bleu")}
-    assert result.figures() == pytest.approx(card.valid, rel=1e-5)
+    assert result.metrics() == pytest.approx(card.valid, rel=1e-5)
 
 
 def test_two_processes_find_what_one_finds(two_ranks: list[Any], result: ValidationResult) -> None:
     for found in two_ranks:
-        assert found["figures"] == pytest.approx(result.figures(), rel=1e-5)
+        assert found["figures"] == pytest.approx(result.metrics(), rel=1e-5)
 
 
 def test_two_processes_share_the_work(data: Path, two_ranks: list[Any]) -> None:
@@ -190,7 +190,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
     found = measure(data, model, with_bleu=True)
-    assert found.figures() == pytest.approx(result.figures(), rel=1e-5)
+    assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]
 
 
@@ -250,7 +250,7 @@ def test_validation_does_not_disturb_training(data: Path, tmp_path: Path) -> Non
 def test_without_bleu_there_is_none(data: Path, model: TranslationModel) -> None:
     result = measure(data, model)
     assert (result.bleu, result.bleu_signature) == (None, None)
-    assert result.figures().keys() == {"loss", "nll", "perplexity"}
+    assert result.metrics().keys() == {"loss", "nll", "perplexity"}
 
 
 def test_a_hopeless_model_has_a_finite_perplexity() -> None:

@@ -331,11 +331,12 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
     train(data, run, start.rename(tmp_path / "moved.safetensors"), **LEARNT, **STILL)
     another = learnt / "checkpoints/update-00000150.safetensors"
     with pytest.raises(
-        UsageError, match=r"holds another run: init_from_checksum was '\w+' and is now '\w"
+        UsageError,
+        match=r"has a run with other values: init_from_checksum was '\w+' and is now '\w",
     ):
         train(data, run, another, **LEARNT, **STILL)
     with pytest.raises(
-        UsageError, match=r"holds another run: init_from_checksum was '\w+' and is now ''"
+        UsageError, match=r"has a run with other values: init_from_checksum was '\w+' and is now ''"
     ):
         train(data, run, **LEARNT, **STILL)
 
