@@ -1,1 +1,1 @@
-"""Models of other toolkits."""
+"""Import and export of models in other formats."""

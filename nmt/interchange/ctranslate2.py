@@ -1,6 +1,6 @@
-"""Models for CTranslate2, a fast engine that only translates, by its public converter classes.
+"""Export to CTranslate2, a fast engine for translation, by its public converter classes.
 
-See `ctranslate2_manifest` for what an export is.
+`models.ctranslate2_manifest` describes the folder of an export.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float16")
 
-# It takes no formula for positions, but a table: for twice the longest source, and so much more.
+# CTranslate2 needs a table of positions: for twice the longest source plus this many.
 _MORE_POSITIONS = 512
 _ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
-# What it can express of a Transformer's configuration: these keys of any value, those of these
-# values, and all others at their defaults alone.
+# Supported configurations of a Transformer: these keys with any value, those with these values,
+# and all others only with their defaults.
 _OF_ANY_VALUE = (
     *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
     *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance"),
@@ -44,12 +44,12 @@ _OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
     "feed_forward": tuple(_ACTIVATIONS),
     "positions": ("sinusoidal", "learned"),
 }
-# A logit that is never taken. As a bias it costs nothing, and fp16 can hold it.
+# Makes a token impossible. As a bias it costs nothing, and it fits into fp16.
 _BARRED = -1e4
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
-    """Write a model as CTranslate2 reads it; the folder appears when it is complete.
+    """Export a model to CTranslate2. The folder appears when it is complete.
 
     Args:
         path: a model file or run folder.
@@ -57,13 +57,13 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
         quantization: the type of the weights.
 
     Raises:
-        UsageError: if CTranslate2 is not installed, or has no such architecture or type.
+        UsageError: if CTranslate2 is not installed, or does not support the architecture or type.
     """
     if quantization not in QUANTIZATIONS:
         raise UsageError(
             f"unknown quantization {quantization!r}{did_you_mean(quantization, QUANTIZATIONS)}"
         )
-    out = resolved(out)  # behind a symbolic link, the folder itself is replaced
+    out = resolved(out)  # replaces the target of a symbolic link
     if out.exists():
         _check_replaceable(out)
     model, card = load_model(path)
@@ -100,16 +100,16 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuse to replace what is no export, or has other files in it.
+    """Refuse to replace a folder that is not an export, or has other files in it.
 
     Raises:
-        UsageError: naming what is there.
+        UsageError: if it is such a folder.
     """
     try:
         known = {MANIFEST, *Export.open(out).files}
     except (DataError, OSError):
         raise UsageError(
-            f"{out}: exists and is no export; choose another folder, or remove it"
+            f"{out}: exists and is not an export; choose another folder or remove it"
         ) from None
     if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
         raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
@@ -123,11 +123,11 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
         raise UsageError("CTranslate2 is not installed: pip install 'nmt[ctranslate2]'") from None
     if not isinstance(model, Transformer):
         raise UsageError(
-            f"{path}: CTranslate2 has nothing like the architecture {card.architecture}"
+            f"{path}: CTranslate2 does not support the architecture {card.architecture}"
         )
     config = model.config
     if unknown := _not_expressed(config):
-        raise UsageError(f"{path}: CTranslate2 has nothing like {unknown[0]}")
+        raise UsageError(f"{path}: CTranslate2 does not support {unknown[0]}")
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),
         config.num_heads,
@@ -151,7 +151,7 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
 
 
 def _not_expressed(config: TransformerConfig) -> list[str]:
-    """Return what of a configuration an export could not hold."""
+    """Return the values of a configuration that CTranslate2 does not support."""
     values = {
         spec.name: (getattr(config, spec.name), _OF_THESE_VALUES.get(spec.name, (spec.default,)))
         for spec in fields(config)
@@ -161,14 +161,14 @@ def _not_expressed(config: TransformerConfig) -> list[str]:
 
 
 def _table(positions: Positions | None, length: int) -> Tensor:
-    """Return what is added at the first positions of a side, (length, D)."""
+    """Return the vectors of the first positions of a side, (length, D)."""
     assert positions is not None
     table: Tensor = positions(torch.arange(length), length)
     return table
 
 
 def _fill(spec: Any, model: Transformer, positions: int) -> None:
-    """Give a specification the weights of a model, and tables of so many positions."""
+    """Copy a model's weights, and the vectors of this many positions, to a specification."""
     sides = (
         (spec.encoder, model.src_positions, model.encoder_norm),
         (spec.decoder, model.tgt_positions, model.decoder_norm),
@@ -194,7 +194,7 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
 
 
 def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
-    """Give a layer what those of encoder and decoder both have."""
+    """Copy the weights that encoder and decoder layers share."""
     projections, output = theirs.self_attention.linear
     _fill_linear(projections, ours.attention.qkv)
     _fill_linear(output, ours.attention.output)
@@ -228,7 +228,7 @@ def _array(weight: Tensor) -> NDArray[np.float32]:
 
 
 def _barring(vocabulary: Vocabulary) -> NDArray[np.float32]:
-    """Return a bias that takes all chance from what can never be text."""
+    """Return a bias that bars tokens which are never text."""
     bias = np.zeros(len(vocabulary), np.float32)
     bias[list(vocabulary.barred_ids)] = _BARRED
     return bias

@@ -1,1 +1,1 @@
-"""Batches to log-probabilities."""
+"""The models: from batches to log-probabilities."""

@@ -27,9 +27,9 @@ from nmt.models.positions import (
     sum_by_distance,
 )
 
-# On CPUs torch makes products of a batch that have less work than this, each, by a loop of its own,
-# which is several times slower than multiplying and adding up elements of all of them.
-_NAIVE = 400
+# Below this size, torch multiplies each matrix of a batch on a CPU by a simple loop. Multiplying
+# elementwise and summing is several times faster.
+_SMALL_PRODUCT = 400
 
 
 def attend(
@@ -46,14 +46,14 @@ def attend(
         key: (B, H, S, K).
         value: (B, H, S, V).
         mask: bool, broadcastable to (B, H, T, S), True = may attend; None: everywhere.
-        relative: what is added to keys and values at each distance, if the queries stand at the
-            last T of S places.
+        relative: vectors added to keys and values at each distance. The queries are at the last
+            T of S positions.
 
     Returns:
         (B, H, T, V).
     """
     scaled, first = query * query.shape[-1] ** -0.5, key.shape[2] - query.shape[2]
-    if _is_naive(query, key):
+    if _is_small(query, key):
         scores: Tensor = (scaled * key).sum(dim=-1)[:, :, None]  # (B, H, 1, S)
     else:
         scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
@@ -62,7 +62,7 @@ def attend(
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
-    if _is_naive(query, value):
+    if _is_small(query, value):
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
     else:
         attended = weights @ value
@@ -71,14 +71,14 @@ def attend(
     return attended  # (B, H, T, V)
 
 
-def _is_naive(query: Tensor, other: Tensor) -> bool:
-    """Tell whether products of one query (B, H, 1, K) with keys or values would be made so."""
-    is_small = query.shape[2] == 1 and math.prod(other.shape[2:]) < _NAIVE
+def _is_small(query: Tensor, other: Tensor) -> bool:
+    """Tell whether to multiply one query (B, H, 1, K) elementwise with keys or values."""
+    is_small = query.shape[2] == 1 and math.prod(other.shape[2:]) < _SMALL_PRODUCT
     return is_small and other.device.type == "cpu"
 
 
 class SelfAttention(nn.Module):
-    """Attention of a sequence to itself; the three input projections are one product.
+    """Attention of a sequence to itself. The three input projections are one product.
 
     As in the paper, projections are matrices without bias.
     """
@@ -99,7 +99,7 @@ class SelfAttention(nn.Module):
 
     @property
     def relative_vectors(self) -> Relative | None:
-        """What is added to keys and values at each distance, if anything is."""
+        """The vectors added to keys and values at each distance, if any."""
         return None if self.relative is None else self.relative.vectors
 
     def project(self, x: Tensor, rotation: Tensor | None) -> Projected:
@@ -107,7 +107,7 @@ class SelfAttention(nn.Module):
 
         Args:
             x: (n, D).
-            rotation: (n, K) by which queries and keys are turned (see `rotated`); None: not at all.
+            rotation: (n, K) that rotates queries and keys (see `rotated`); None: no rotation.
         """
         keys, values = self.widths
         projected = linear(x, self.qkv)  # (n, 2HK + HV)
@@ -120,7 +120,7 @@ class SelfAttention(nn.Module):
         return query_key, value.view(len(x), 1, self.num_heads, -1)  # and (n, 1, H, V)
 
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
-        """Attend within each sentence of x (n, D), or only to what stands before: (n, D)."""
+        """Attend within each sentence of x (n, D), only backwards if causal: (n, D)."""
         projected = self.project(x, sentences.rotation)
         attended = attend_packed(
             projected,
@@ -133,7 +133,7 @@ class SelfAttention(nn.Module):
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
-        """Return the weights that `forward` attends by, (B, H, T, T), without a gradient."""
+        """Return the attention weights of `forward`, (B, H, T, T), without a gradient."""
         projected = self.project(x, sentences.rotation)
         return attention_weights(
             projected,
@@ -158,12 +158,12 @@ class CrossAttention(nn.Module):
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys (B, H, S, K) and values (B, H, S, V) of memory (B, S, D): once a sentence."""
+        """Return keys (B, H, S, K) and values (B, H, S, V) of memory (B, S, D), once each."""
         projected = linear(memory, self.key_value)  # (B, S, HK + HV)
         key, value = (
             part.view(*memory.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
             for part in torch.split(projected, self.widths, dim=2)
-        )  # contiguous, or each step would copy them
+        )  # contiguous, so that steps do not copy them
         return key, value
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
@@ -172,7 +172,7 @@ class CrossAttention(nn.Module):
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
-        """Return the weights that `forward` attends by, (B, H, T, S), without a gradient."""
+        """Return the attention weights of `forward`, (B, H, T, S), without a gradient."""
         return attention_weights(self._project(x, memory), own, others)
 
     def _project(self, x: Tensor, memory: Tensor) -> Projected:
@@ -188,29 +188,29 @@ class CrossAttention(nn.Module):
 
 @runtime_checkable
 class Attention(Protocol):
-    """A module that can also return the weights that its forward pass attends by."""
+    """A module that can return the attention weights of its forward pass."""
 
     def weights(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the weights (B, H, queries, keys) for the arguments of the forward pass."""
 
 
 @contextmanager
-def noting_weights(attentions: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
-    """Note the weights of each attention as the model goes through it.
+def recording_weights(attentions: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
+    """Record the weights of each attention during a forward pass.
 
-    They are computed beside the pass, from the very inputs of each attention, so that the pass
-    knows nothing of it.
+    They are computed separately from the inputs of each attention, so that the pass itself does not
+    change.
     """
-    noted: dict[nn.Module, Tensor] = {}
+    recorded: dict[nn.Module, Tensor] = {}
 
-    def note(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         assert isinstance(attention, Attention)
-        noted[attention] = attention.weights(*args, **kwargs)
+        recorded[attention] = attention.weights(*args, **kwargs)
 
     with ExitStack() as hooks:
         for attention in attentions:
-            hooks.enter_context(attention.register_forward_pre_hook(note, with_kwargs=True))
-        yield noted
+            hooks.enter_context(attention.register_forward_pre_hook(record, with_kwargs=True))
+        yield recorded
 
 
 def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> T
         (N, H * V).
     """
     sentences, heads, _, width = key.shape
-    # The W hypotheses of a sentence stand as W queries before its one memory.
+    # The W hypotheses of a sentence are W queries to its memory.
     queries = query.view(sentences, -1, heads, width).transpose(1, 2)  # (B, H, W, K)
     attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, V)
     return attended.transpose(1, 2).reshape(len(query), -1)

@@ -1,7 +1,7 @@
-"""What training and search may ask of any model, and nothing else.
+"""The interface between models, training and search.
 
 Shapes, here and in every model: B sentences, S source length, T target length, W beam width,
-N = B * W hypotheses (the W of a sentence are neighbours), D d_model, V target vocabulary, n tokens
+N = B * W hypotheses (the W of a sentence are consecutive), D d_model, V target vocabulary, n tokens
 of packed sentences.
 """
 
@@ -29,79 +29,80 @@ class Memory:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """By which weights each token of B pairs attends to others, layer by layer and head by head.
+    """The attention weights of B pairs, by layer and head.
 
-    The weights of a real token sum to 1; at padding, of either side, they are 0. An architecture
-    without self-attention has no such layers: then the first dimension is 0.
+    The weights of a real token sum to 1. At padding, of either side, they are 0. Without
+    self-attention, the first dimension of `encoder` and `decoder` is 0.
     """
 
     encoder: Tensor  # (layers, B, H, S, S), fp32 or wider
-    decoder: Tensor  # (layers, B, H, T, T): 0 from a token to those behind it
+    decoder: Tensor  # (layers, B, H, T, T): 0 from a token to later ones
     cross: Tensor  # (layers, B, H, T, S)
 
 
 class DecoderState(Protocol):
-    """What a model remembers of N hypotheses, which are equally long. Search reorders it."""
+    """A model's state for N hypotheses of the same length. Search reorders it."""
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order; a row that stays in its place costs nothing.
+        """Keep these hypotheses, in this order. A row that stays in its place costs nothing.
 
         Args:
-            rows: (N',) int64 on the CPU: indices into the N hypotheses; those of a sentence are
-                neighbours, and each sentence has as many.
-            sentences: (B',) int64 on the CPU: the sentences that the rows belong to, in their
-                order; indices into the B.
+            rows: (N',) int64 on the CPU, indices into the N hypotheses. Those of a sentence are
+                consecutive, and each sentence has the same number.
+            sentences: (B',) int64 on the CPU, indices into the B sentences: those that the rows
+                belong to, in order.
         """
 
 
 Projection = Callable[[Tensor, Tensor], Tensor]
-"""Features (N, F) to logits (N, U) of U tokens, given which of them each of the B sentences is not
-to have: (B, U) bool. Those get -inf."""
+"""Maps features (N, F) and a mask (B, U) bool to logits (N, U) of U tokens. Where the mask of a
+sentence is True, its logits are -inf."""
 
 
 class Decoder(Protocol):
-    """What search asks of a model, or of several that translate together."""
+    """The interface of a model or an ensemble for search."""
 
     def begin(self, src: Packed) -> DecoderState:
-        """Return the state before the first target token: a hypothesis for each of B sources.
+        """Return the state before the first target token, with a hypothesis for each of B sources.
 
-        It may be told to `select` before its first step, too.
+        `select` may be called before the first step, too.
 
         Args:
-            src: the sources, each closed by eos.
+            src: the sources, each with eos.
         """
 
     @property
     def vocab_size(self) -> int:
-        """V, tokens that may follow."""
+        """V, the target vocabulary's size."""
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """Extend the hypotheses of some states, the rows of one behind those of the other.
+        """Extend the hypotheses of some states; the rows of the states are concatenated.
 
-        All rows go through the model's products together, so that batches which began at
+        All rows go through the matrix products together, so that batches which began at
         different times are as fast as one.
 
         Args:
-            states: made by `begin`; one that is fresh is given bos.
-            tokens: (N,) int64 on the CPU, N over all states: each hypothesis's next token.
+            states: made by `begin`.
+            tokens: (N,) int64 on the CPU, the last token of each hypothesis of all states; bos at
+                first.
 
         Returns:
-            (N, F) for each hypothesis what `project` makes logits of, on the model's device.
+            (N, F) features for `project`, on the model's device.
         """
 
     def project(self, features: Tensor) -> Tensor:
-        """Return the logits (n, V) of what follows some of the hypotheses.
+        """Return the logits (n, V) of the next tokens of some hypotheses.
 
-        Some at a time, so that what is done to logits finds them in a CPU's cache.
+        Search projects a few rows at a time, so that their logits stay in a CPU's cache.
 
         Args:
-            features: (n, F) rows of what `step` has returned.
+            features: (n, F), rows of the result of `step`.
         """
 
     def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return what makes, like `project`, logits (N, U) of some tokens only.
+        """Return a projection like `project`, but onto some tokens only: logits (N, U).
 
-        The tokens that a sentence is not to have take no part in its hypotheses' probabilities.
+        Tokens that are masked for a sentence have no share in its probabilities.
 
         Args:
             tokens: (U,) int64 on the CPU.
@@ -109,27 +110,22 @@ class Decoder(Protocol):
 
 
 class TranslationModel(nn.Module, ABC):
-    """A sequence-to-sequence model, whose last layer is a projection to logits without bias.
-
-    It is a `Decoder`, too.
-    """
+    """A sequence-to-sequence model and `Decoder`. Its output projection has no bias."""
 
     output_projection: nn.Parameter
-    """(V, D). Training applies it together with the loss, so that all logits never exist."""
+    """(V, D). Training fuses it with the loss, so that the logits never all exist at once."""
 
     @property
     def is_padding_free(self) -> bool:
-        """Whether all work goes by the number of tokens, as the model is now, whatever sentences
-        they make up: then batches of one shape waste nothing."""
+        """Whether the model, with its device and type, computes nothing for padding."""
         return False
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """The parts that do most of the work, in the order in which forward goes through them.
+        """The modules that do most of the work, in the order of the forward pass.
 
-        Each is compiled for itself, and those of one kind once: a model that is compiled as a whole
-        takes longer, and gets all gradients at once, too late to sum them over ranks beside the
-        backward pass.
+        Each kind is compiled once. Compiling the whole model would take longer, and would give all
+        gradients at once, too late to sum them over ranks during the backward pass.
         """
         return [self]
 
@@ -137,13 +133,13 @@ class TranslationModel(nn.Module, ABC):
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens, teacher-forced.
 
-        The first num_tokens rows belong to `batch.targets`, and their product with the output
-        projection's transpose are the logits; the others are padding.
+        The first num_tokens rows belong to `batch.targets`, and the others are padding. Their
+        products with the transposed output projection are the logits.
         """
 
     @abstractmethod
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return what the pass that `forward` makes over a batch attends to; for looking at.
+        """Return the attention weights of a forward pass, for inspection.
 
         The model is in evaluation mode, its weights packed or not. Row t of a target is that of
         the state which has read bos and the t tokens before, and predicts token t, counted from 0.
@@ -157,17 +153,17 @@ class TranslationModel(nn.Module, ABC):
 
         Args:
             batch: B pairs.
-            from_top: the layer, counted from the last one, which is 0; a model with fewer takes
-                its first.
+            from_top: the layer, counted from the last one, which is 0. A model with fewer layers
+                uses its first.
         """
 
     @abstractmethod
     def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each closed by eos."""
+        """Encode B sources, each with eos."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target token: a hypothesis for each sentence, B."""
+        """Return the state before the first target token, with a hypothesis per sentence."""
 
     def begin(self, src: Packed) -> DecoderState:
         """See `Decoder`."""
@@ -180,7 +176,7 @@ class TranslationModel(nn.Module, ABC):
 
     @abstractmethod
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        """See `Decoder`; what it returns are last states (N, D), as `forward`'s."""
+        """See `Decoder`. The features are last states (N, D), as from `forward`."""
 
     def project(self, features: Tensor) -> Tensor:
         """See `Decoder`."""

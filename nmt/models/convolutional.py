@@ -1,37 +1,27 @@
-"""Convolutional sequence to sequence learning (Gehring et al. 2017).
+"""The convolutional model (Gehring et al. 2017).
 
-Learnt position embeddings, blocks of a convolution and a gated linear unit, and an attention in
-every layer of the decoder. Activations keep their variance by initial weights and by constant
-factors (sections 3.4 and 3.5) instead of normalisation layers. Training runs all positions of
-packed sentences at once; search runs one position at a time, and each layer of the decoder
-remembers its last k - 1 inputs.
+Learned position embeddings, layers of a convolution and a gated linear unit, and attention in every
+decoder layer. Initial weights and constant factors keep the variance of activations (sections 3.4
+and 3.5) instead of normalisation layers. In search, each decoder layer keeps its last k - 1 inputs.
 
-What is not the paper's: the projection to logits has no bias, as no model's here; embeddings may be
-shared; all layers have one width; and weights are plain. The paper normalises them (Salimans and
-Kingma 2016), and trains by steps that go by the size of the gradient, which Adam's do not: by Adam
-normalised weights learn as plain ones do (with the settings below, the loss of updates 101 to 125
-is 4.62 with them and 4.64 without), and the mean of two checkpoints would not be that of weights.
+Differences from the paper:
 
-The decoder's attention reads what the gated linear unit gives, and the residual connection goes
-round both, as in the authors' own implementation. Where it reads the sum behind the connection, the
-model learns later (5 and 5 layers of 256, Multi30k, Adam, learning rate 0.003: loss of updates 126
-to 150, of 1,000 tokens each, is 4.57 nats a token, against 4.40).
+- The projection to logits has no bias, embeddings may be shared, and all layers have one width.
+- Weights are not normalised (Salimans and Kingma 2016). With Adam, normalised weights learn no
+  faster: the loss of updates 101 to 125 is 4.62 with them and 4.64 without. And they could not be
+  averaged over checkpoints.
 
-Legend: besides the contract's, H hidden width, k width of the kernel.
+As in the authors' code, attention reads the output of the gated linear unit, and the residual
+connection spans both. If attention reads the residual sum instead, the model learns more slowly:
+the loss of updates 126 to 150 is 4.57 nats per token, against 4.40 (5 and 5 layers of 256,
+Multi30k, updates of 1,000 tokens, Adam, learning rate 0.003).
 
-Convolutions over packed sentences, with gated linear units (Gehring et al. 2017, section 3.2).
+A convolution is one product of each token's k neighbours side by side. On a CPU this is faster than
+torch's convolution, which needs padding or gaps between sentences: 35 ms, against 49 with gaps and
+99 with padding (2,000 tokens of width 256, k = 3, forward and backward on two cores).
 
-The k neighbours of each token are laid out beside each other, and the convolution is one product
-of them. On a CPU that is faster than torch's own convolution, which needs tables or gaps between
-sentences (2,000 tokens of width 256, k = 3, forward and backward on two cores: 35 ms, where it
-takes 49 with gaps and 99 in tables). It also makes the weight a matrix like all others.
-
-Legend: n tokens of packed sentences, H hidden width, k width of the kernel.
-
-Multi-step attention (Gehring et al. 2017, section 3.3): each layer of the decoder has its own.
-
-Legend: B sentences, S source length, T target length, Q queries of a sentence (T in training, W
-hypotheses in search), D d_model, H hidden width, n tokens of packed sentences.
+Legend: as in `models.base`, and H hidden width, k kernel width, Q queries of a sentence (T in
+training, W hypotheses in search).
 """
 
 from __future__ import annotations
@@ -47,33 +37,33 @@ from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import ConvolutionalConfig
-from nmt.models.attention import noting_weights
+from nmt.models.attention import recording_weights
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.kernels.dropout import dropout
 from nmt.models.kernels.linear import linear
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import first_of, reorder_
 from nmt.models.layers import variance_preserving
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which tokens of packed sentences a convolution sees from each; made once a forward pass."""
+    """The neighbours that a convolution sees from each token; made once per forward pass."""
 
     before: int
-    """How many of the k neighbours stand before the token; the token itself is one of them."""
+    """How many of the k neighbours, the token included, come before it."""
     in_sentence: Tensor
-    """(k, n, 1) of the states' type: 1 where the neighbour is of the same sentence, 0 elsewhere."""
+    """(k, n, 1) of the states' type: 1 if the neighbour is in the same sentence, else 0."""
 
     @classmethod
     def of(cls, packed: Packed, k: int, like: Tensor, *, causal: bool) -> Neighbours:
-        """Find the neighbours: as many on either side, or the token and those before it.
+        """Find the neighbours: the same number on either side, or only those before.
 
         Args:
             packed: the sentences.
             k: neighbours of each token, an odd number unless causal.
             like: a tensor of the states' type.
-            causal: whether a token sees none behind it.
+            causal: whether a token sees only itself and those before it.
         """
         before = k - 1 if causal else k // 2
         around = F.pad(packed.sentences, (before, k - 1 - before), value=-1)  # (n + k - 1,)
@@ -109,18 +99,17 @@ class GatedConvolution(nn.Module):
 
 
 class Source:
-    """What all layers attend to, made once a sentence: keys z and values (z + e) * sqrt(S).
+    """The keys z and values (z + e) * sqrt(S) of all layers' attention.
 
     z is the encoder's output and e the source's embeddings. A mean of S values has less variance
-    than one of them: scaled by S * sqrt(1 / S), it has as much if the weights are equal (section
-    3.4).
+    than one value. The factor S * sqrt(1 / S) restores it for equal weights (section 3.4).
     """
 
     def __init__(self, memory: Memory) -> None:
         keys, values = memory.states.chunk(2, dim=-1)  # each (B, S, D)
         scale = memory.mask.sum(dim=1).double().sqrt().to(values.dtype)[:, None, None]  # (B, 1, 1)
         self.keys_values = torch.stack((keys, values * scale))  # (2, B, S, D)
-        self.mask = memory.mask.clone()  # (B, S); the memory stays as it is
+        self.mask = memory.mask.clone()  # (B, S) the memory is not changed
 
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',) int64 on the CPU, in this order."""
@@ -130,7 +119,7 @@ class Source:
         self.mask = first_of(self.mask, 0, len(sentences))
 
     def attend(self, queries: Tensor) -> Tensor:
-        """Return the weighted sums (B, Q, D) of values that queries (B, Q, D) see."""
+        """Return the weighted sums (B, Q, D) of values for queries (B, Q, D)."""
         _, values = self.keys_values
         return torch.bmm(self.weights(queries), values)
 
@@ -142,7 +131,7 @@ class Source:
 
 
 class MultiStepAttention(nn.Module):
-    """A layer's attention, from its states h and the embeddings g of what it has read last."""
+    """A decoder layer's attention (section 3.3), from states h and token embeddings g."""
 
     def __init__(self, d_model: int, d_hidden: int) -> None:
         super().__init__()
@@ -154,16 +143,16 @@ class MultiStepAttention(nn.Module):
         return linear(h, self.query.weight, self.query.bias) + g
 
     def project(self, attended: Tensor) -> Tensor:
-        """Return what is added to the states (n, H) for what was attended to (n, D)."""
+        """Map the weighted sums (n, D) to what is added to the states (n, H)."""
         return linear(attended, self.output.weight, self.output.bias)
 
-    def forward(self, h: Tensor, g: Tensor, own: Table, source: Source) -> Tensor:
-        """Attend from h (n, H) and g (n, D), laid out by `own`, to their sources: (n, H)."""
+    def forward(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
+        """Attend from h (n, H) and g (n, D), with their layout `own`, to their sources: (n, H)."""
         attended = source.attend(own.rows(self.queries(h, g)))  # (B, T, D)
         return self.project(own.packed(attended[None])[:, 0, 0])
 
-    def weights(self, h: Tensor, g: Tensor, own: Table, source: Source) -> Tensor:
-        """Return the weights that `forward` attends by, (B, 1, T, S), in fp32 or wider."""
+    def weights(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
+        """Return the attention weights of `forward`, (B, 1, T, S), in fp32 or wider."""
         queries = self.queries(h, g)
         wide = queries.to(torch.promote_types(queries.dtype, torch.float32))
         weights = source.weights(own.rows(wide)) * own.mask[..., None]  # 0 at padding
@@ -172,13 +161,13 @@ class MultiStepAttention(nn.Module):
 
 _EMBEDDING_STD = 0.1
 _HALF = 0.5**0.5
-"""Halves the variance of a sum of two terms of one variance."""
+"""Scales the sum of two terms of equal variance back to that variance."""
 
 
 class PositionedEmbedding(nn.Module):
     """Embeddings of tokens plus those of their positions, with dropout on the sum (section 3.1).
 
-    Positions from the last one of the table on, however far, share its vector.
+    Later positions share the last vector.
     """
 
     def __init__(self, vocab_size: int, config: ConvolutionalConfig) -> None:
@@ -188,7 +177,7 @@ class PositionedEmbedding(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Embed tokens (n,) that stand at some positions (n,): (n, D)."""
+        """Embed tokens (n,) at positions (n,): (n, D)."""
         positions = positions.clamp(max=self.positions.num_embeddings - 1)
         summed = self.tokens(tokens) + self.positions(positions)  # (n, D)
         return dropout(summed, self.dropout, self.training)
@@ -215,7 +204,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """A gated convolution of what stands before, attention, and a residual connection."""
+    """A causal gated convolution, attention, and a residual connection."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
@@ -224,7 +213,7 @@ class DecoderLayer(nn.Module):
         self.attention = MultiStepAttention(config.d_model, config.d_hidden)
 
     def forward(
-        self, x: Tensor, g: Tensor, neighbours: Neighbours, own: Table, source: Source
+        self, x: Tensor, g: Tensor, neighbours: Neighbours, own: PaddedLayout, source: Source
     ) -> Tensor:
         """Decode x (n, H), with the embeddings g (n, D) of its tokens."""
         dropped = dropout(x, self.dropout, self.training)
@@ -237,7 +226,7 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Decode one position x (N, H) of the hypotheses of some states: (N, H).
 
-        Products are of all rows together, and only attention is of each state alone.
+        Matrix products take all rows together. Only attention goes state by state.
         """
         rows = [state.num_rows for state in states]
         neighbours = [
@@ -260,7 +249,7 @@ class ConvolutionalState:
     def __init__(self, config: ConvolutionalConfig, memory: Memory) -> None:
         self.length = 0
         self.source = Source(memory)
-        # (layers, N, k - 1, H), oldest first; before the first position there is nothing.
+        # (layers, N, k - 1, H), oldest first, zero before the first position
         self._inputs = memory.states.new_zeros(
             config.num_decoder_layers, len(memory.states), config.kernel_width - 1, config.d_hidden
         )
@@ -276,7 +265,7 @@ class ConvolutionalState:
         return len(self.source.mask)
 
     def neighbours(self, layer: int, x: Tensor) -> Tensor:
-        """Add a layer's inputs x (N, H) of one position; return them behind those before.
+        """Add a layer's inputs x (N, H) of one position; return them after those before.
 
         Returns:
             (N, k * H), from first to last.
@@ -297,7 +286,7 @@ class ConvolutionalState:
 
 
 class ConvolutionalModel(TranslationModel):
-    """Encoder and decoder of the paper; fulfils `TranslationModel`."""
+    """The paper's encoder and decoder."""
 
     def __init__(
         self, config: ConvolutionalConfig, src_vocab_size: int, tgt_vocab_size: int
@@ -330,7 +319,7 @@ class ConvolutionalModel(TranslationModel):
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""
         source = Source(self.encode(batch.src))
-        own = Table.of(batch.tgt_in)
+        own = PaddedLayout.of(batch.tgt_in)
         g = self.tgt_embedding(batch.tgt_in.tokens, batch.tgt_in.positions)  # (n, D)
         neighbours = self._neighbours(batch.tgt_in, causal=True)
         x = _mapped(g, self.decoder_input)  # (n, H)
@@ -340,11 +329,11 @@ class ConvolutionalModel(TranslationModel):
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return what the pass that `forward` makes over a batch attends to."""
+        """Return the attention weights of a forward pass."""
         attentions = [layer.attention for layer in self._decoder_layers()]
-        with noting_weights(attentions) as noted:
+        with recording_weights(attentions) as recorded:
             self(batch)
-        cross = torch.stack([noted[attention] for attention in attentions])
+        cross = torch.stack([recorded[attention] for attention in attentions])
         _, sentences, heads, tgt_length, src_length = cross.shape
         return AttentionWeights(
             encoder=cross.new_zeros(0, sentences, heads, src_length, src_length),
@@ -354,29 +343,29 @@ class ConvolutionalModel(TranslationModel):
 
     @torch.no_grad()
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return, of one layer, what the decoder looks at in the source: (B, 1, T, S)."""
+        """Return the cross-attention weights of one layer: (B, 1, T, S)."""
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
-        with noting_weights([attention]) as noted:
+        with recording_weights([attention]) as recorded:
             self(batch)
-        return noted[attention]
+        return recorded[attention]
 
     def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each closed by eos; states (B, S, 2D) are z beside z + e."""
-        table = Table.of(src)
+        """Encode B sources, each with eos. The states (B, S, 2D) are z beside z + e."""
+        layout = PaddedLayout.of(src)
         e = self.src_embedding(src.tokens, src.positions)  # (n, D)
         neighbours = self._neighbours(src, causal=False)
         x = _mapped(e, self.encoder_input)  # (n, H)
         for layer in self.encoder:
             x = layer(x, neighbours)  # (n, H)
         z = _mapped(x, self.encoder_output)  # (n, D)
-        # All attentions send a gradient, more than the encoder bears: it gets their mean, and
-        # embeddings, here, the sum (section 3.4).
+        # Each decoder layer sends a gradient. The encoder gets their mean, which keeps training
+        # stable (section 3.4); the embeddings get the sum.
         z = z.detach().lerp(z, 1 / self.config.num_decoder_layers)
-        return Memory(table.rows(torch.cat((z, z + e), dim=1)), table.mask)
+        return Memory(layout.rows(torch.cat((z, z + e), dim=1)), layout.mask)
 
     def start(self, memory: Memory) -> ConvolutionalState:
-        """Return the state before the first target token: a hypothesis for each sentence, B."""
+        """Return the state before the first target token, with a hypothesis per sentence."""
         return ConvolutionalState(self.config, memory)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
@@ -393,7 +382,7 @@ class ConvolutionalModel(TranslationModel):
         return self._last_states(x)
 
     def _last_states(self, x: Tensor) -> Tensor:
-        """Return last states (n, D) for what the decoder's last layer gives (n, H)."""
+        """Map the last layer's output (n, H) to last states (n, D)."""
         return dropout(_mapped(x, self.decoder_output), self.config.dropout, self.training)
 
     def _neighbours(self, packed: Packed, *, causal: bool) -> Neighbours:
@@ -402,7 +391,7 @@ class ConvolutionalModel(TranslationModel):
         )
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
-        return cast(Sequence[DecoderLayer], self.decoder)  # which they are
+        return cast(Sequence[DecoderLayer], self.decoder)
 
 
 def _mapped(x: Tensor, layer: nn.Linear) -> Tensor:

@@ -1,7 +1,7 @@
-"""What an export for CTranslate2 says of itself.
+"""The manifest of a CTranslate2 export.
 
-An export is a folder: CTranslate2's own files, `card.safetensors` (a model file without weights,
-for the vocabularies and limits) and `export.json`, which holds the checksum of all others.
+An export is a folder with CTranslate2's own files, `card.safetensors` (a model file without
+weights, for vocabularies and limits) and `export.json`, which has the checksums of all others.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _MODEL = "model.bin"  # of CTranslate2
 
 @dataclass(frozen=True)
 class Export:
-    """What an export says of itself."""
+    """The manifest of an export."""
 
-    model: str  # checksum of the model file that it was made of
+    model: str  # checksum of the exported model file
     quantization: str
-    positions: int  # tokens of the longest source or translation, begin or end counted
-    files: dict[str, str]  # SHA-256 of all others by their names
+    positions: int  # longest source or translation in tokens, with bos or eos
+    files: dict[str, str]  # SHA-256 of the other files by name
 
     @classmethod
     def open(cls, folder: Path) -> Export:
-        """Read an export's manifest, and compare all files with it.
+        """Read an export's manifest and check all files against it.
 
         Raises:
-            DataError: if the folder is none, or has been altered.
+            DataError: if the folder is not an export, or was changed.
         """
         path = folder / MANIFEST
         try:
@@ -63,5 +63,5 @@ class Export:
 
 
 def is_export(path: Path) -> bool:
-    """Tell whether a path is the folder of an export, or what is left of one."""
+    """Tell whether a path is the folder of an export, complete or not."""
     return any((path / name).is_file() for name in (MANIFEST, _MODEL))

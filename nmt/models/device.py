@@ -1,9 +1,4 @@
-"""Where a model computes, and in which type.
-
-One name for every lack of memory.
-
-How the C library hands out memory while a model computes on a CPU.
-"""
+"""Devices and precisions, out-of-memory errors, and memory reuse on CPUs."""
 
 from __future__ import annotations
 
@@ -20,9 +15,9 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""Torch's names of the types, by ours."""
+"""torch's names of our precisions."""
 PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": tuple(DTYPES)}
-"""What a model can translate in, by the kind of device."""
+"""Precisions for translation, by kind of device."""
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -34,10 +29,10 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def check_device(name: str) -> None:
-    """Refuse a name that means no device.
+    """Refuse an unknown device name.
 
     Raises:
-        UsageError: naming the nearest one.
+        UsageError: if it is unknown; it suggests the nearest name.
     """
     if name not in DEVICES:
         raise UsageError(f"unknown device {name!r}{did_you_mean(name, DEVICES)}")
@@ -80,12 +75,12 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
 @contextlib.contextmanager
 def memory_errors() -> Iterator[None]:
-    """Let every lack of memory, of a GPU or of the machine, be a MemoryError; also a decorator."""
+    """Raise MemoryError if memory runs out, on a GPU or the CPU. Also a decorator."""
     try:
         yield
     except RuntimeError as error:
-        # By words, which torch.OutOfMemoryError has too: what torch's allocator of CPU memory,
-        # CUDA's libraries and CTranslate2 raise has no type of its own.
+        # By message, because torch's CPU allocator, CUDA's libraries and CTranslate2 raise plain
+        # RuntimeErrors. torch.OutOfMemoryError has such a message, too.
         if any(
             words in str(error)
             for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory")
@@ -99,12 +94,12 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, on systems with glibc.
+    """Keep freed memory in this process, on systems with glibc.
 
-    Tensors of many MB come and go in every layer. Otherwise each is a mapping of its own, and the
-    system clears all its pages anew: 100,000 page faults an update of the small model in training.
+    Every layer makes and frees tensors of many MB. By default each is a new mapping, and the system
+    clears its pages again: 100,000 page faults per update of the small model in training.
     """
-    with contextlib.suppress(OSError, AttributeError):  # another C library has other ways
+    with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_MAX, 0)
         mallopt(_TRIM_THRESHOLD, 2**31 - 1)

@@ -1,7 +1,4 @@
-"""Several models of one vocabulary that translate together.
-
-What follows has the mean of the probabilities that the models give it, each as much as the others.
-"""
+"""Ensembles: models with one vocabulary, whose probabilities are averaged with equal weights."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class EnsembleState:
 
 
 class Ensemble:
-    """Members of any architecture; fulfils `Decoder`."""
+    """Members of any architecture. A `Decoder`."""
 
     def __init__(self, members: Sequence[TranslationModel]) -> None:
         self.members = members
@@ -47,7 +44,7 @@ class Ensemble:
 
     @property
     def vocab_size(self) -> int:
-        """V, tokens that may follow."""
+        """V, the target vocabulary's size."""
         return self.members[0].vocab_size
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
@@ -67,10 +64,10 @@ class Ensemble:
         return _mean([member.project(part) for member, part in parts])
 
     def projection_onto(self, tokens: Tensor) -> Projection:
-        """Return what makes such logits (N, U) of some tokens only.
+        """Return a projection onto some tokens only: logits (N, U).
 
-        Each member's probabilities are those of the tokens that a sentence may have: another
-        sentence's tokens must not change the mean.
+        Each member normalises over the tokens that a sentence may have, so that other sentences'
+        tokens do not change the mean.
         """
         projections = [member.projection_onto(tokens) for member in self.members]
 
@@ -87,16 +84,16 @@ class Ensemble:
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithms of the mean of the probabilities that logits (n, V) stand for."""
+    """Return the logarithms of the mean probabilities of logits (n, V)."""
     log_probs = torch.stack([of_member.float().log_softmax(dim=-1) for of_member in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:
-    """Refuse models that do not belong together.
+    """Refuse models that cannot form an ensemble.
 
     Raises:
-        UsageError: naming what differs from the first one's.
+        UsageError: if languages or vocabularies differ from the first one's.
     """
     for path, card in zip(paths[1:], cards[1:], strict=True):
         differences = [

@@ -1,7 +1,7 @@
-"""The work of a model: multiply-adds of its matrix products, which is nearly all that it does.
+"""The work of a model in multiply-adds of its matrix products, which is nearly all it does.
 
-Only real tokens count: work on padding is waste, not progress. Attention counts whole squares, also
-where a causal mask hides half of them, as implementations compute them.
+Only real tokens count, not padding. Attention counts the full square even if a causal mask hides
+half of it, because implementations compute it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from nmt.models.base import TranslationModel
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
     width = config.d_model
     keys, values = (config.num_heads * head_width for head_width in config.head_widths)
-    # Queries, keys, values and the output are a matrix each; the decoder's second attention makes
-    # keys and values of source tokens. Scores and weighted means are HK and HV a pair of tokens.
+    # Queries, keys, values and the output have a matrix each. Cross-attention makes keys and values
+    # of source tokens. Scores and weighted means take HK and HV per pair of tokens.
     attention = 2 * width * (keys + values)
-    if config.positions == "relative":  # each query meets all vectors of keys and of values
+    if config.positions == "relative":  # each query with all relative vectors
         attention += (2 * config.max_relative_distance + 1) * (keys + values)
     feed_forward = (3 if config.feed_forward == "swiglu" else 2) * width * config.d_ff
     src_pairs = _pairs(config, lengths.src, lengths.src_src, seen=3)
@@ -42,9 +42,8 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
 def _pairs(config: TransformerConfig, tokens: int, squares: int, *, seen: int) -> int:
     """Return the pairs of query and key that a self-attention computes.
 
-    In blocks (see `local_attention`) they are `seen` windows a token, where that is less than the
-    squares: exactly so if no sentence is longer than that or none is shorter, and else an upper
-    bound.
+    With a window (see `kernels.padded_attention`) they are `seen` windows a token, if that is less
+    than the squares. For batches that mix shorter and longer sentences, this is an upper bound.
     """
     window = config.attention_window
     return min(squares, seen * window * tokens) if window else squares
@@ -52,10 +51,10 @@ def _pairs(config: TransformerConfig, tokens: int, squares: int, *, seen: int) -
 
 def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
     width, hidden = config.d_model, config.d_hidden
-    mapping = width * hidden  # between the widths of embeddings and of layers, either way
+    mapping = width * hidden  # between the widths of embeddings and layers
     convolution = config.kernel_width * hidden * 2 * hidden
     encoder = lengths.src * (config.num_encoder_layers * convolution + 2 * mapping)
-    # An attention maps states to queries and back; scores and weighted sums are D each a pair.
+    # Attention maps states to queries and back. Scores and weighted sums take D each per pair.
     layer = lengths.tgt * (convolution + 2 * mapping) + lengths.src_tgt * 2 * width
     decoder = config.num_decoder_layers * layer + lengths.tgt * 2 * mapping
     return encoder + decoder + lengths.tgt * width * tgt_vocab_size
@@ -63,14 +62,14 @@ def _convolutional(config: ConvolutionalConfig, tgt_vocab_size: int, lengths: Le
 
 def _recurrent(config: RecurrentConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
     width, hidden = config.d_model, config.d_hidden
-    # Each layer's gates are 4 products of what it reads and of its own last output, of which the
-    # two directions of the encoder have a half each.
+    # Each layer's gates are 4 products of its input and its last output. In the encoder each
+    # direction has half the width.
     encoder = 4 * hidden * (width + hidden // 2)
     encoder += (config.num_encoder_layers - 1) * 4 * hidden * (hidden + hidden // 2)
     decoder = 4 * hidden * (2 * width + hidden)
     decoder += (config.num_decoder_layers - 1) * 4 * hidden * 2 * hidden
-    # A key for each source token; for each target token a query, and the state that attention
-    # makes of what it finds and of the layers' output. A score and a weighted mean for each pair.
+    # A key per source token. A query and an attentional state per target token. A score and a
+    # weighted mean per pair.
     keys = queries = width * hidden
     attentional = width * 2 * hidden
     return (
@@ -93,10 +92,9 @@ def training_flops(
 ) -> int:
     """Return the floating-point operations of training on pairs of these lengths.
 
-    A multiply-add is two, and the backward pass, which takes the gradient of both factors of every
-    product, is twice the forward pass: the convention of Kaplan et al. (2020), section 2.1. The
-    Transformer's paper estimates otherwise (section 6.1), by what its GPUs could have done in the
-    time that they took, so its figures are not to be compared with these.
+    A multiply-add counts as two, and the backward pass as twice the forward pass, as in Kaplan et
+    al. (2020), section 2.1. Do not compare with the Transformer's paper: its section 6.1 multiplies
+    training time by what the GPUs can sustain.
     """
     return 6 * MULTIPLY_ADDS[architecture](config, tgt_vocab_size, lengths)
 
@@ -105,15 +103,14 @@ def training_flops(
 def decoding_multiply_adds(
     model: TranslationModel, src_tokens: int, position: int
 ) -> tuple[int, int]:
-    """Return the multiply-adds of translating one sentence, greedily: of its source, and of a step.
+    """Return the multiply-adds of greedy search: of encoding a source, and of one step.
 
-    They are counted while the model runs, so that no architecture needs a formula.
+    They are counted while the model runs, so architectures need no formula.
 
     Args:
-        model: in evaluation mode; without values (see `shapes_only`) it runs without work.
+        model: in evaluation mode; with `shapes_only`, it runs without computing.
         src_tokens: S, tokens of the source with its eos.
-        position: of the step that is counted, logits included; the first one, which reads bos, is
-            1.
+        position: of the counted step, from 1. Logits are included.
     """
     device = model.output_projection.device
     src = pack_sources([[UNK_ID] * (src_tokens - 1)]).to(device)

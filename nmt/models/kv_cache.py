@@ -1,4 +1,4 @@
-"""What the decoder's self-attention remembers of hypotheses, and how their rows are moved."""
+"""The KV cache of decoder self-attention, and in-place reordering of rows."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from nmt.models.positions import Relative
 
 
 class KeyValueCache:
-    """Keys and values, of all layers, of the positions that N hypotheses have gone through.
+    """Keys and values of all layers, for the positions of N hypotheses so far.
 
-    Room is made ahead, in both directions: a position is written into its place, and hypotheses
-    that go on where they were are not moved. Those of a sentence mostly share their first tokens:
-    where one takes another's place, only what that place does not hold already is copied. What has
-    fallen out of the window that is attended to is neither read nor copied again.
+    Memory is allocated ahead: a new position is written into it, and hypotheses that stay in their
+    rows are not copied. Hypotheses of a sentence often share their first tokens. If one moves to
+    another row, only the positions that differ there are copied. Positions outside the attention
+    window are neither read nor copied.
     """
 
     def __init__(self, num_layers: int, window: int = 0) -> None:
         self.length = 0
         self.num_layers = num_layers
         self.window = window  # positions before its own that a query sees; 0: all
-        # Each (layers, parts, capacity, rows, H, width), contiguous: keys and values together if
-        # they come so, or else a store of either. Position by position, so that what has been
-        # filled has no gaps: with a row's positions side by side, and room behind them, the
-        # products of attention took twice the time (Zen 3, 4 to 30 positions).
+        # Each (layers, parts, capacity, rows, H, width), contiguous. Keys and values have a common
+        # store if they come in one tensor. Positions come before rows, so that
+        # the filled part has no gaps: with rows first, attention took twice the time (Zen 3, 4 to
+        # 30 positions).
         self._stores: list[Tensor] = []
-        # By whose step each place was filled: of a position's equal ones are their vectors equal.
+        # Row that wrote each position. Rows with the same writer hold identical vectors.
         self._writers: NDArray[np.int64] = np.zeros((0, 0), np.int64)  # (N, length)
 
     def attend(self, layer: int, projected: Projected, relative: Relative | None = None) -> Tensor:
-        """Add a layer's keys and values of one position, and attend to all so far, or the window.
+        """Add a layer's keys and values of one position, and attend to all or the window.
 
         Args:
             layer: counted from 0.
             projected: queries (N, H, K), keys and values (N, H, V) of the position.
-            relative: what the layer adds to keys and values at each distance.
+            relative: vectors that the layer adds to keys and values at each distance.
 
         Returns:
             (N, H * V).
         """
         first, *others = projected
         added = [first[:, 1:], *others]  # each (N, parts, H, width)
-        stores = self._stores if layer else self._with_room(added)
+        stores = self._stores if layer else self._with_space(added)
         held: list[Tensor] = []
         for store, new in zip(stores, added, strict=True):
             own = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
@@ -62,17 +62,17 @@ class KeyValueCache:
         return max(0, self.length - self.window) if self.window else 0
 
     def advance(self) -> None:
-        """Count the position that all layers have added."""
+        """Finish a position, after all layers have added theirs."""
         self._writers = np.column_stack((self._writers, np.arange(len(self._writers))))
         self.length += 1
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows (N',) int64 on the CPU, in this order."""
         count = len(rows)
-        if not self._stores:  # no step has been made
+        if not self._stores:  # before the first step
             return
-        chosen = rows.numpy()
-        writers = self._writers[chosen]  # (N', length)
+        sources = rows.numpy()
+        writers = self._writers[sources]  # (N', length)
         if count > len(self._writers):
             self._stores = [
                 self._grown(store[:, :, : self.length].index_select(3, rows.to(store.device)))
@@ -82,17 +82,16 @@ class KeyValueCache:
             differs = writers[:, self._first :] != self._writers[:count, self._first :]
             places, positions = np.nonzero(differs)
             if len(places):
-                self._copy(np.stack((chosen[places], places, positions + self._first)))
-            if 2 * count <= self._stores[0].shape[3]:  # the others' memory is let go
+                self._copy(np.stack((sources[places], places, positions + self._first)))
+            if 2 * count <= self._stores[0].shape[3]:  # frees the others' memory
                 self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
         self._writers = writers
 
     def _copy(self, moves: NDArray[np.int64]) -> None:
-        """Copy vectors from rows to others, all as if at once.
+        """Copy vectors between rows; all are read before any is written.
 
         Args:
-            moves: (3, moves) rows that they are copied from, rows that they are copied to, and
-                positions.
+            moves: (3, moves) source rows, target rows and positions.
         """
         for store in self._stores:
             layers, parts, capacity, rows, heads, width = store.shape
@@ -103,21 +102,21 @@ class KeyValueCache:
             read, written = ((first + row).flatten() for row in (sources, places))
             vectors.index_copy_(0, written, vectors.index_select(0, read))
 
-    def _with_room(self, added: list[Tensor]) -> list[Tensor]:
-        """Return the stores, with room for what a position adds, each (N, parts, H, width)."""
+    def _with_space(self, added: list[Tensor]) -> list[Tensor]:
+        """Return the stores with space for a new position, each (N, parts, H, width)."""
         if not self._stores:
             self._writers = np.zeros((len(added[0]), 0), np.int64)
             for new in added:
                 count, parts, heads, width = new.shape
                 self._stores.append(new.new_empty(self.num_layers, parts, 0, count, heads, width))
         if self.length == self._stores[0].shape[2]:
-            count = len(added[0])  # less than before, perhaps
+            count = len(added[0])  # maybe fewer than before
             self._stores = [self._grown(store[:, :, :, :count]) for store in self._stores]
         return self._stores
 
     @staticmethod
     def _grown(store: Tensor) -> Tensor:
-        """Return the store with room for half as many positions more, and at least 16."""
+        """Return the store with space for half as many positions more, at least 16."""
         layers, parts, length, *vectors = store.shape
         grown = store.new_empty(layers, parts, length + max(16, length // 2), *vectors)
         grown[:, :, :length] = store
@@ -125,14 +124,12 @@ class KeyValueCache:
 
 
 def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
-    """Put row rows[i] of a dimension in the place of i, in place.
-
-    What stays where it is, is not touched.
+    """Set row i of a dimension to row rows[i], in place. Rows that stay are not touched.
 
     Args:
         x: any tensor.
         dim: the dimension.
-        rows: int64 on the CPU, no more than the dimension has.
+        rows: int64 on the CPU, at most as many as the dimension has.
     """
     moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
     if len(moved):
@@ -141,7 +138,7 @@ def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
 
 
 def first_of(x: Tensor, dim: int, count: int) -> Tensor:
-    """Return the first rows of a dimension; where they are few, let the others' memory go."""
+    """Return the first rows of a dimension; if they are few, free the others' memory."""
     first = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
     return first.clone() if 2 * first.numel() < held else first

@@ -1,19 +1,15 @@
-"""What stands around each sub-layer of a Transformer: the residual connection, dropout, a norm.
+"""Layers that architectures share: embeddings, feed-forward, norms, residuals, initial weights.
 
-Initial weights. Those of the Transformer's sub-layers, which its paper leaves open, go by
-Xavier's rule (Glorot and Bengio 2010), with gains that let a post-norm model learn sooner.
+The Transformer's paper leaves initial weights open. Here they follow Xavier's rule (Glorot and
+Bengio 2010), with gains that let a post-norm model learn sooner. Both gains were measured on
+Multi30k with the small model:
 
-Both were measured on Multi30k with the small model. A gain of 2^-0.5 for queries, keys and values,
-which Xavier's rule gives to the three as one matrix, halves the first scores, and attention starts
-out flatter (dropout 0.1, constant learning rate 0.0005: training perplexity of updates 151 to 200
-is 111, where a gain of 1 has 148). Half of Xavier's size for what a sub-layer adds to the residual
-stream keeps LayerNorm(x + sub-layer(x)) nearer to x (dropout 0.3, learning rate rising to 0.002 at
-update 300: perplexity of updates 301 to 400 is 37, where a gain of 1 has 66, 0.2 has 45, and a
-pre-norm model 38).
-
-Token embeddings (Vaswani et al. 2017, section 3.4).
-
-The sub-layer that treats each position by itself (Vaswani et al. 2017, section 3.3).
+- 2^-0.5 for queries, keys and values, as if the three were one matrix. It halves the first scores,
+  so that attention starts flatter. Training perplexity of updates 151 to 200 is 111, against 148
+  with a gain of 1 (dropout 0.1, constant learning rate 0.0005).
+- 0.5 for the last matrix of a sub-layer. It keeps LayerNorm(x + sub-layer(x)) nearer to x.
+  Perplexity of updates 301 to 400 is 37, against 66 with a gain of 1, 45 with 0.2, and 38 for a
+  pre-norm model (dropout 0.3, learning rate rising to 0.002 at update 300).
 """
 
 from __future__ import annotations
@@ -46,9 +42,9 @@ def output_projection(width: int, inner: int) -> Tensor:
 
 
 def variance_preserving(inputs: int, outputs: int, dropout: float = 0.0) -> nn.Linear:
-    """Return a layer that keeps the variance of what dropout was applied to, with zero biases.
+    """Return a layer with zero biases whose output has the variance of its input before dropout.
 
-    Dropout raises the variance of its result (Gehring et al. 2017, section 3.5).
+    Dropout raises the variance (Gehring et al. 2017, section 3.5).
     """
     layer = nn.Linear(inputs, outputs)
     nn.init.normal_(layer.weight, std=((1 - dropout) / inputs) ** 0.5)
@@ -59,7 +55,7 @@ def variance_preserving(inputs: int, outputs: int, dropout: float = 0.0) -> nn.L
 class TokenEmbedding(nn.Module):
     """Embeddings scaled by sqrt(d_model), plus positions, with dropout on the sum (section 5.4).
 
-    The same matrix, unscaled, projects the decoder's output to logits where embeddings are tied.
+    If embeddings are tied, the same matrix, unscaled, projects the decoder's output to logits.
     """
 
     def __init__(self, vocab_size: int, d_model: int, dropout: float) -> None:
@@ -74,7 +70,7 @@ class TokenEmbedding(nn.Module):
 
         Args:
             tokens: (..., ) int64.
-            positions: (..., D), what is added; None: nothing.
+            positions: (..., D), added to the embeddings, if any.
 
         Returns:
             (..., D).
@@ -147,13 +143,13 @@ class SwiGLU(nn.Module):
 
 
 def feed_forward(config: TransformerConfig) -> FeedForward | SwiGLU:
-    """Return the sub-layer that a configuration names."""
+    """Return the feed-forward sub-layer of a configuration."""
     kind = SwiGLU if config.feed_forward == "swiglu" else FeedForward
     return kind(config.d_model, config.d_ff)
 
 
-# As LayerNorm's: of the mean square. torch's own default is the smallest step of the type, which is
-# 0.008 in bf16, and would make one model another in each precision.
+# Added to the mean square, as in LayerNorm. torch's default depends on the type and is 0.008 in
+# bf16, so the model would differ between precisions.
 _RMS_EPSILON = 1e-6
 
 
@@ -165,7 +161,7 @@ def norm(config: TransformerConfig) -> nn.LayerNorm | nn.RMSNorm:
 
 
 def final_norm(config: TransformerConfig) -> nn.Module:
-    """Return what closes a stack of layers: pre-norm layers leave their sums without a norm."""
+    """Return the norm after the last layer, which only pre-norm models have."""
     return norm(config) if config.pre_norm else nn.Identity()
 
 
@@ -182,10 +178,10 @@ class Residual(nn.Module):
         self.dropout = config.dropout
 
     def prepared(self, x: Tensor) -> Tensor:
-        """Return x (n, D) as the sub-layer takes it."""
+        """Return the sub-layer's input for x (n, D)."""
         return self.norm(x) if self.pre_norm else x
 
     def forward(self, x: Tensor, output: Tensor) -> Tensor:
-        """Return what comes of x (n, D) and the sub-layer's output (n, D) for it."""
+        """Add the sub-layer's output (n, D) to x (n, D), with dropout and norm."""
         summed = add_dropped(x, output, self.dropout, self.training)
         return summed if self.pre_norm else self.norm(summed)

@@ -1,8 +1,9 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997; with forget gates, Gers et al. 2000).
+"""LSTM layers (Hochreiter and Schmidhuber 1997; with forget gates, Gers et al. 2000).
+
+`BidirectionalLSTM` is an encoder layer, `LSTMCell` one step of a decoder layer. `StepProduct`
+multiplies by the same weight at every step, with one product for its gradient.
 
 Legend: I the width of inputs, H of a layer's output.
-
-The product with one weight at every step of a recurrence.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.kernels.linear import linear, matmul
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 
 
 class StepProduct:
     """x weight^T + addend, called once a step, for T steps and N rows in each.
 
-    In training the weight's gradient is one product over all steps: taken step by step it would be
-    T small products, and as many passes over the gradient to add them up.
+    In training, the weight's gradient is one product over all steps. Step by step it would take T
+    small products and T passes over the gradient to sum them.
     """
 
     def __init__(self, weight: Tensor, addends: Tensor) -> None:
@@ -29,7 +30,7 @@ class StepProduct:
 
         Args:
             weight: (O, I).
-            addends: (T, N, O), what is known before the first step; may be expanded to that shape.
+            addends: (T, N, O), known before the first step. May be expanded to this shape.
         """
         self._inputs: list[Tensor] | None = None
         self._weight = weight
@@ -46,7 +47,7 @@ class StepProduct:
 
 
 class _WithGradientOf(torch.autograd.Function):
-    """Addends as they are; their gradient, which is that of the products, also is the weight's."""
+    """The addends unchanged. Their gradient is that of the products, and gives the weight's."""
 
     @staticmethod
     def forward(ctx: Any, addends: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
@@ -62,16 +63,16 @@ class _WithGradientOf(torch.autograd.Function):
 
 
 _FORGET_BIAS = 1.0
-"""So that cells remember at first (Jozefowicz et al. 2015)."""
+"""Makes cells remember at first (Jozefowicz et al. 2015)."""
 
 
 class BidirectionalLSTM(nn.Module):
     """A layer that reads B sentences in both directions, each by half of its H units.
 
-    torch's own LSTM does it, with the input products of all positions at once; on GPUs that is
-    cuDNN's, which is far faster than steps one by one. Sentences stand in a table, and are turned
-    round in it for the second direction: torch's packed sequences take CPUs as long, and let the
-    CPU wait for a GPU to tell it their lengths.
+    It uses torch's LSTM, which multiplies the inputs of all positions at once. On GPUs this is
+    cuDNN, which is far faster than single steps. Sentences are padded, and reversed for the second
+    direction. torch's packed sequences are no faster on CPUs, and on GPUs they wait for the
+    sentences' lengths.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -80,31 +81,31 @@ class BidirectionalLSTM(nn.Module):
         self.back = _lstm(width, hidden // 2)
 
     def forward(self, x: Tensor, order: Tensor) -> Tensor:
-        """Read x (S, B, I), a sentence in each column, with its table's `reversal`: (S, B, H)."""
+        """Read x (S, B, I), with the `reversal` of its padded layout: (S, B, H)."""
         with warnings.catch_warnings():
-            # They are views of the vector of all weights, and cuDNN copies them.
+            # The weights are views of the vector of all weights, and cuDNN copies them.
             warnings.filterwarnings("ignore", "RNN module weights are not part of single")
             ahead, _ = self.ahead(x)  # (S, B, H / 2)
-            back, _ = self.back(turned(x, order))  # (S, B, H / 2)
-        return torch.cat((ahead, turned(back, order)), dim=2)
+            back, _ = self.back(reversed_sentences(x, order))  # (S, B, H / 2)
+        return torch.cat((ahead, reversed_sentences(back, order)), dim=2)
 
 
-def turned(x: Tensor, order: Tensor) -> Tensor:
-    """Return x (S, B, any) with each sentence, a column, the other way round, by its `reversal`."""
+def reversed_sentences(x: Tensor, order: Tensor) -> Tensor:
+    """Return x (S, B, any) with each sentence, a column, reversed by `order` from `reversal`."""
     return x.flatten(0, 1).index_select(0, order).view_as(x)
 
 
-def reversal(table: Table) -> Tensor:
-    """Return for each place of a table that stands time first the one at the sentence's other end.
+def reversal(layout: PaddedLayout) -> Tensor:
+    """Return the order that reverses each sentence of a padded layout, time first.
 
-    Of two sentences with 3 and 2 tokens, the first row of each comes from places 4 and 3, which is
-    where they end; padding, wherever it comes from, is padding.
+    For example, two sentences of 3 and 2 tokens are at 0 2 4 and 1 3. Their first rows come from 4
+    and 3, where they end. Padding may come from anywhere.
 
     Returns:
-        (S * B,) int64: places are numbered as in x.flatten(0, 1) for x (S, B, any).
+        (S * B,) int64, positions in x.flatten(0, 1) for x (S, B, any).
     """
-    count, longest = table.tokens.shape
-    lengths = table.mask.sum(dim=1)  # (B,)
+    count, longest = layout.tokens.shape
+    lengths = layout.mask.sum(dim=1)  # (B,)
     device = lengths.device
     positions = lengths - 1 - torch.arange(longest, device=device)[:, None]  # (S, B)
     return (positions.clamp_min(0) * count + torch.arange(count, device=device)).flatten()
@@ -120,16 +121,16 @@ def _lstm(width: int, hidden: int) -> nn.LSTM:
 
 
 class LSTMCell(nn.Module):
-    """What a layer does in one step: its weights, and from gates to the next state.
+    """One step of a layer: its weights, and the next state from the gates.
 
-    Gates stand in the order input, forget, output, candidate.
+    Gates are in the order input, forget, output, candidate.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.hidden = hidden
         bound = hidden**-0.5
-        # (4H, I + H): of what comes in, and of the layer's last output
+        # (4H, I + H) for the input and the layer's last output
         self.weight = nn.Parameter(
             nn.init.uniform_(torch.empty(4 * hidden, width + hidden), -bound, bound)
         )
@@ -137,13 +138,13 @@ class LSTMCell(nn.Module):
         nn.init.constant_(self.bias[hidden : 2 * hidden], _FORGET_BIAS)
 
     def forward(self, gates: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output and the cells' next content, each (N, H).
+        """Return the output and the next cell state, each (N, H).
 
         Args:
-            gates: (N, 4H), before they are squashed.
-            memory: (N, H), the content of the cells.
+            gates: (N, 4H), before sigmoid and tanh.
+            memory: (N, H), the cell state.
         """
-        taken, kept, shown = gates[:, : 3 * self.hidden].sigmoid().chunk(3, dim=1)
+        input_gate, forget_gate, output_gate = gates[:, : 3 * self.hidden].sigmoid().chunk(3, dim=1)
         candidate = gates[:, 3 * self.hidden :].tanh()
-        memory = torch.addcmul(kept * memory, taken, candidate)  # (N, H)
-        return shown * memory.tanh(), memory
+        memory = torch.addcmul(forget_gate * memory, input_gate, candidate)  # (N, H)
+        return output_gate * memory.tanh(), memory

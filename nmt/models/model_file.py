@@ -1,8 +1,7 @@
-"""The one file that translates: weights, configuration and vocabularies together.
+"""The model file: weights, configuration and vocabularies in one file, enough to translate.
 
-Checkpoints, averaged models and the models of a run folder are all of this format. It needs
-neither the data folder nor the recipe that it came from. What a file says of its model is read
-without torch.
+Checkpoints, averaged models and the models of a run folder have this format. A model file needs
+neither its data folder nor its recipe. Its card is read without torch.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 _MOSES = ("normalize", "tokenize")
-# What the header holds of a card; a stranger's file may hold anything.
+# Types of the card's fields in the header, which are checked: the file may be from a stranger.
 _HEADER = {
     "architecture": str,
     "config": dict,
@@ -46,7 +45,7 @@ _HEADER = {
 
 @dataclass(frozen=True)
 class ModelCard:
-    """All that a model file says of its weights."""
+    """The metadata of a model file."""
 
     architecture: str
     config: ModelConfig
@@ -54,10 +53,10 @@ class ModelCard:
     tgt_lang: str
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
-    max_src_tokens: int  # longest source the model was trained on, eos not counted
+    max_src_tokens: int  # longest training source, without eos
     data: str  # fingerprint of the data folder
-    update: int  # updates behind the weights; of an average, the newest one's
-    valid: dict[str, float]  # validation's figures for just these weights, where there are any
+    update: int  # of the weights; of an average, that of the newest one
+    valid: dict[str, float]  # validation scores of these weights, if any
 
     def build(self) -> TranslationModel:
         """Build the model with fresh weights."""
@@ -69,11 +68,11 @@ class ModelCard:
 
     @property
     def vocabulary_bytes(self) -> int:
-        """Bytes of the SentencePiece models in the file; one that both sides share counts once."""
+        """Bytes of the SentencePiece models in the file; a shared one counts once."""
         return sum(map(len, {self.src_vocabulary.model, self.tgt_vocabulary.model}))
 
     def differences(self, other: ModelCard) -> list[str]:
-        """Return what keeps the two models' weights from being averaged."""
+        """Return the differences that prevent averaging the two models."""
         found = []
         for name in ("architecture", "src_lang", "tgt_lang"):
             if getattr(self, name) != getattr(other, name):
@@ -91,7 +90,7 @@ class ModelCard:
 
 
 def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None:
-    """Write a model file whole or not at all; tied weights stand in `weights` once."""
+    """Write a model file whole or not at all; tied weights are in `weights` once."""
     tensors = {_WEIGHT + name: weight for name, weight in weights.items()}
     tensors[_SRC_VOCABULARY] = _bytes_tensor(card.src_vocabulary.model)
     if card.tgt_vocabulary.model != card.src_vocabulary.model:
@@ -116,7 +115,7 @@ class ModelReader:
         """Open a model file and check all of it.
 
         Raises:
-            DataError: if it is missing, damaged, of another version, or holds unknown values.
+            DataError: if it is missing, damaged, of another version, or has unknown values.
         """
         self._file = TensorFile(path, kind=KIND, version=FORMAT_VERSION)
         self._file.verify()
@@ -175,7 +174,7 @@ def _read_vocabulary(file: TensorFile, name: str, moses: Moses | None) -> Vocabu
 
 
 def find_model(path: Path) -> Path:
-    """Return the model file that a user means by a file or a run folder: its best, else its last.
+    """Return the model file of a path: the file itself, or a run folder's best, else its last.
 
     Raises:
         NMTError: if there is none.
@@ -186,12 +185,12 @@ def find_model(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     if is_export(path):
-        raise NMTError(f"{path}: is a CTranslate2 export; give the model file that it was made of")
+        raise NMTError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 
 
 def model_checksum(path: Path) -> str:
-    """Return the checksum of a model file's content, or of a run folder's, as it is noted there.
+    """Return the recorded checksum of a model file, or of a run folder's.
 
     Raises:
         NMTError: if there is no model.
@@ -200,7 +199,7 @@ def model_checksum(path: Path) -> str:
 
 
 def read_card(path: Path) -> ModelCard:
-    """Read, without torch, what a model file says of its weights.
+    """Read the card of a model file, without torch.
 
     Raises:
         DataError: see `ModelReader`.
@@ -223,7 +222,7 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
     from nmt.models.registry import shapes_only
 
     reader = ModelReader(find_model(path))
-    with shapes_only():  # no time is spent on weights that are replaced
+    with shapes_only():  # the initial weights would be replaced anyway
         model = reader.card.build()
     expected = {name: (tuple(w.shape), w.dtype) for name, w in model.named_parameters()}
     weights = {name: reader.weight(name) for name in reader.weight_names}
@@ -239,7 +238,7 @@ def load_model(path: Path) -> tuple[TranslationModel, ModelCard]:
 
 
 def _assign(model: TranslationModel, weights: dict[str, Tensor]) -> None:
-    """Put weights in the place of a model's parameters, keeping tied ones tied."""
+    """Replace a model's parameters by weights; tied ones stay tied."""
     from torch.nn import Parameter
 
     replaced = {id(p): Parameter(weights[n]) for n, p in model.named_parameters()}

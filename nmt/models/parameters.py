@@ -1,7 +1,4 @@
-"""Where a model's parameters are, told from their names: so it holds for every architecture.
-
-All names of a model's parameters: a tied one has several, and `named_parameters` lists one.
-"""
+"""The names of a model's parameters, and their counts by part of the model."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from torch import nn
 
 
 def parameters_by_names(model: nn.Module) -> list[tuple[tuple[str, ...], nn.Parameter]]:
-    """Return every parameter once, with its names, first the one that a model file uses."""
+    """Return every parameter once, with all its names. The model file uses the first."""
     names: dict[nn.Parameter, list[str]] = {parameter: [] for parameter in model.parameters()}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names[parameter].append(name)
@@ -20,7 +17,7 @@ def parameters_by_names(model: nn.Module) -> list[tuple[tuple[str, ...], nn.Para
 
 
 def first_few(names: Sequence[str]) -> str:
-    """Return some of many names, and how many more there are."""
+    """Return the first three names, and how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
@@ -31,10 +28,10 @@ _NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 def parameter_parts(model: nn.Module) -> dict[str, dict[str, int]]:
     """Count a model's parameters by part and, within each, by kind of sub-layer.
 
-    Parts are the names that stand first. Kinds are the next names that are neither a list's nor a
-    number in it, so that layers are added up: `encoder.3.attention.qkv` is a parameter of the
-    encoder's `attention`. What belongs to layer normalisation is of the kind `norms`, whatever its
-    name. A tied parameter is counted once, as a part of its own, by all of its names.
+    The part is the first component of the name. The kind is the next one that is neither a list nor
+    an index, so that layers are summed: `encoder.3.attention.qkv` belongs to the encoder's
+    `attention`. Parameters of normalisation layers have the kind `norms`. A tied parameter is
+    counted once, as its own part under all its names.
     """
     parts: dict[str, dict[str, int]] = {}
     for names, parameter in parameters_by_names(model):

@@ -1,16 +1,15 @@
-"""How a Transformer knows where a token stands: by vectors that are added to embeddings, or by
-turning queries and keys.
+"""Positions in the Transformer: sinusoidal, learned, rotary and relative.
 
-Places are counted from 0, in each sentence.
+Positions are counted from 0 in each sentence. Sinusoidal and learned vectors are added to
+embeddings. Rotary positions rotate queries and keys.
 
-Relative positions in self-attention (Shaw, Uszkoreit and Vaswani 2018, section 3).
+Relative positions (Shaw, Uszkoreit and Vaswani 2018, section 3) depend on the distance
+clip(j - i, -k, k) from a query at i to a key at j, which has 2k + 1 values. Everything that depends
+on the distance is computed once per query and distance. It is then spread over the keys, or summed
+up from them. So no tensor has a vector for each query and key (their section 3.3).
 
-What a query at i has to do with a key at j goes by the distance clip(j - i, -k, k), of which there
-are 2k + 1. So all that depends on it is computed once a distance and query, and either spread over
-the keys or summed up from them: no tensor has a vector for each query and key (their section 3.3).
-
-Legend: T queries, S keys, K and V the widths of a head's keys and of its values, k the farthest
-distance that is told from those beyond it. Query t stands at the place t + first among the keys.
+Legend: T queries, S keys, K and V the widths of a head's keys and values, k the largest distance.
+Query t is at position t + first among the keys.
 """
 
 from __future__ import annotations
@@ -43,19 +42,20 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 
 
 def rotations(length: int, width: int) -> Tensor:
-    """Return the cosines, then the sines, of what `rotated` turns by: (length, width) in fp32.
+    """Return the cosines, then the sines, of the angles of `rotated`: (length, width) in fp32.
 
-    Pair i of position pos is turned by pos / 10000^(2i / width) (Su et al. 2021, section 3.2.2).
+    Pair i of position pos is rotated by pos / 10000^(2i / width) (Su et al. 2021, section 3.2.2).
     """
     angles = _angles(length, width)  # (length, width / 2)
     return torch.cat((angles.cos(), angles.sin()), dim=1).float()
 
 
 def rotated(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each pair of neighbouring numbers: the dot product of two vectors turned so depends on
-    how far apart they stand, and not on where (Su et al. 2021, equation 34).
+    """Rotate each pair of neighbouring numbers (Su et al. 2021, equation 34).
 
-    It is done in fp32 at least, since half precision would blur the angles of far positions.
+    The dot product of two rotated vectors depends on their distance, but not on their positions.
+
+    Computed in fp32 at least: half precision is too coarse for the angles of far positions.
 
     Args:
         x: (n, parts, H, K), K even.
@@ -66,12 +66,12 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
     """
     cosine, sine = rotation[:, None, None].chunk(2, dim=-1)  # each (n, 1, 1, K / 2)
     first, second = x.view(*x.shape[:-1], -1, 2).unbind(-1)  # each (n, parts, H, K / 2)
-    turned = (first * cosine - second * sine, first * sine + second * cosine)
-    return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
+    pairs = (first * cosine - second * sine, first * sine + second * cosine)
+    return torch.stack(pairs, dim=-1).flatten(-2).to(x.dtype)
 
 
 class PositionTable(nn.Module):
-    """Rows of a formula, made for as many positions as have been asked for."""
+    """Rows of a formula, computed for as many positions as needed so far."""
 
     def __init__(self, formula: Callable[[int, int], Tensor], width: int) -> None:
         super().__init__()
@@ -80,11 +80,11 @@ class PositionTable(nn.Module):
         self._table: Tensor | None = None
 
     def forward(self, places: Tensor, end: int) -> Tensor:
-        """Return the rows of some places, all of them below `end`.
+        """Return the rows of some positions, all below `end`.
 
         Args:
-            places: (..., ) int64.
-            end: a bound, so that no device has to be asked for the largest.
+            places: (..., ) int64 positions.
+            end: a bound, so that finding the largest does not wait for the GPU.
 
         Returns:
             (..., width) in fp32.
@@ -99,10 +99,10 @@ class PositionTable(nn.Module):
 
 class LearnedPositions(nn.Module):
     """A learned vector for each of the first positions (Gehring et al. 2017, section 3.1; Vaswani
-    et al. 2017, table 3, row E). Those behind them share the last one's.
+    et al. 2017, table 3, row E). Later ones share the last vector.
 
-    So no sentence is too long to be read: a translation may have more tokens than its source, and
-    valid lines more than any that was trained on.
+    So no sentence is too long. Translations may be longer than their sources, and valid lines
+    longer than training lines.
     """
 
     def __init__(self, max_positions: int, d_model: int) -> None:
@@ -111,7 +111,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
     def forward(self, places: Tensor, end: int) -> Tensor:
-        """Return the vectors (..., D) of places (...,), all of them below `end`."""
+        """Return the vectors (..., D) of positions (...,), all below `end`."""
         last = len(self.weight) - 1
         return F.embedding(places.clamp_max(last) if end > last + 1 else places, self.weight)
 
@@ -120,7 +120,7 @@ Positions = PositionTable | LearnedPositions
 
 
 def added_positions(config: TransformerConfig) -> Positions | None:
-    """Return what makes the vectors (..., D) added to embeddings of a side; None: none are."""
+    """Return the module for vectors (..., D) added to the embeddings of a side, if any."""
     match config.positions:
         case "sinusoidal":
             return PositionTable(sinusoidal_positions, config.d_model)
@@ -130,17 +130,17 @@ def added_positions(config: TransformerConfig) -> Positions | None:
 
 
 def turning_positions(config: TransformerConfig) -> Positions | None:
-    """Return what makes the (n, K) that queries and keys are turned by; None: they are not."""
+    """Return the module for the rotations (n, K) of queries and keys, if any."""
     key_width, _ = config.head_widths
     return PositionTable(rotations, key_width) if config.positions == "rotary" else None
 
 
 Relative = tuple[Tensor, Tensor]
-"""What is added, at each distance from -k to k, to keys and to values: (2k + 1, K), (2k + 1, V)."""
+"""Vectors added to keys and to values at distances -k to k: (2k + 1, K), (2k + 1, V)."""
 
 
 class RelativePositions(nn.Module):
-    """The vectors a^K and a^V of a layer, which its heads share."""
+    """The vectors a^K and a^V of a layer, shared by its heads."""
 
     def __init__(self, farthest: int, head_widths: tuple[int, int]) -> None:
         super().__init__()
@@ -151,20 +151,20 @@ class RelativePositions(nn.Module):
 
     @property
     def vectors(self) -> Relative:
-        """Those of keys, and those of values."""
+        """The vectors of keys, and those of values."""
         return self.keys, self.values
 
 
 def spread_by_distance(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
-    """Give each key what its distance from the query has.
+    """Give each key the value of its distance from the query.
 
     Args:
-        by_distance: (..., T, 2k + 1), of the distances -k to k.
+        by_distance: (..., T, 2k + 1), values of the distances -k to k.
         keys: S.
-        first: where the first query stands among the keys.
+        first: position of the first query among the keys.
 
     Returns:
-        (..., T, S): of query t and key s, what the distance clip(s - t - first, -k, k) has.
+        (..., T, S): for query t and key s, the value of distance clip(s - t - first, -k, k).
     """
     *rows, queries, distances = by_distance.shape
     farthest, device = distances // 2, by_distance.device
@@ -175,18 +175,18 @@ def spread_by_distance(by_distance: Tensor, keys: int, first: int = 0) -> Tensor
 
 
 def sum_by_distance(x: Tensor, farthest: int, first: int = 0) -> Tensor:
-    """Sum over the keys of each distance, which is the adjoint of `spread_by_distance`.
+    """Sum over the keys of each distance: the adjoint of `spread_by_distance`.
 
-    In the same order each time, unlike the sums of `scatter_add` on GPUs.
+    The order of summation is fixed, unlike in `scatter_add` on GPUs.
 
     Args:
         x: (..., T, S).
         farthest: k.
-        first: where the first query stands among the keys.
+        first: position of the first query among the keys.
 
     Returns:
-        (..., T, 2k + 1): the sums over the keys at the distances -k and less, -k + 1 to k - 1, each
-        of which only one key has, and k and more.
+        (..., T, 2k + 1): the sums over the keys at distances up to -k, at -k + 1 to k - 1 (one key
+        each), and from k.
     """
     *rows, queries, keys = x.shape
     device = x.device
@@ -195,5 +195,5 @@ def sum_by_distance(x: Tensor, farthest: int, first: int = 0) -> Tensor:
     index = at.clamp(0, keys - 1).expand(*rows, queries, 2 * farthest - 1)
     between = x.gather(-1, index).masked_fill_((at < 0) | (at >= keys), 0.0)  # (..., T, 2k - 1)
     before = x.tril(first - farthest).sum(dim=-1, keepdim=True)  # (..., T, 1)
-    behind = x.triu(first + farthest).sum(dim=-1, keepdim=True)
-    return torch.cat((before, between, behind), dim=-1)
+    after = x.triu(first + farthest).sum(dim=-1, keepdim=True)
+    return torch.cat((before, between, after), dim=-1)

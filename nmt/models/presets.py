@@ -1,12 +1,11 @@
-"""Presets: named recipes, each its parent plus what differs.
+"""Presets: named recipes, each its parent plus the values that differ.
 
-Once named a preset is frozen: published results stand on it. The names of Table 3's rows are those
-of base with the option that differs and its value, as `--set` takes it.
+A named preset is frozen, because published results depend on it. Rows of Table 3 are named after
+the option of base that differs and its value, as `--set` takes it.
 
-What the paper reports of its own models: facts, which nothing here computes.
-
-They are those of Table 3 of "Attention Is All You Need" (Vaswani et al. 2017): English to German,
-measured on newstest2013 without averaging checkpoints; perplexity by subword, and tokenised BLEU.
+The paper's own results are at the end: Table 3 of "Attention Is All You Need" (Vaswani et al.
+2017), English to German, measured on newstest2013 without averaging checkpoints, with perplexity
+per subword and tokenised BLEU. Nothing here computes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from nmt.model_config import Value
 
 @dataclass(frozen=True)
 class Preset:
-    """A named recipe: a parent's values (the class defaults without one) plus what differs."""
+    """A named recipe: the values of its parent, or else the class defaults, plus `changes`."""
 
     architecture: str
     parent: str | None
@@ -200,12 +199,12 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         ),
     },
 }
-"""Presets that are listed together, under the name of what they have in common."""
+"""Presets by family, as `nmt models` lists them."""
 
 PRESETS: dict[str, Preset] = {
     name: preset for family in FAMILIES.values() for name, preset in family.items()
 }
-"""All of them, by name."""
+"""All presets by name."""
 
 BODY_PARAMETERS = {
     "transformer_base": 44_101_632,
@@ -277,7 +276,7 @@ def find_preset(name: str) -> Preset:
 
 
 def preset_values(name: str) -> dict[str, Value]:
-    """Return all that a preset and its ancestors set."""
+    """Return the values that a preset and its ancestors set."""
     preset = find_preset(name)
     inherited = preset_values(preset.parent) if preset.parent else {}
     return inherited | dict(preset.changes)
@@ -291,7 +290,7 @@ class PaperResult:
     perplexity: float
     bleu: float
     parameters: int = 65
-    """In millions; where the table has none, it means those of the base model."""
+    """In millions. Rows without a number in the table have those of the base model."""
 
 
 TABLE_3: dict[str, PaperResult] = {
@@ -316,4 +315,4 @@ TABLE_3: dict[str, PaperResult] = {
     "transformer_base_learned_positions": PaperResult("E", 4.92, 25.7),
     "transformer_big": PaperResult("big", 4.33, 26.4, 213),
 }
-"""By the preset that stands for the row."""
+"""By preset of the row."""

@@ -1,20 +1,14 @@
-"""Encoder and decoder of LSTMs with additive attention (Bahdanau, Cho and Bengio 2015).
+"""The recurrent model: LSTMs with additive attention (Bahdanau, Cho and Bengio 2015).
 
-What differs from the paper is what later work settled on: LSTMs instead of gated units, layers of
-them with residual connections from the second on (Wu et al. 2016, section 3.1), and input feeding
-(Luong et al. 2015, section 3.3): the state that has just read a token attends, what it has seen
-and itself make the attentional state (equation 5), which gives the logits and is fed
-to the next step. The decoder begins with zeros. Dropout is on what goes up, from embeddings to
-logits, never on what goes on to the next step (Zaremba et al. 2014).
+It differs from the paper where later work settled on something else: LSTMs instead of gated units,
+several layers with residual connections from the second on (Wu et al. 2016, section 3.1), and input
+feeding (Luong et al. 2015, section 3.3). The state that has just read a token attends. Its context
+and the state itself give the attentional state (equation 5), which gives the logits and is fed to
+the next step. The decoder's first state is zero. Dropout is between layers, never from step to step
+(Zaremba et al. 2014).
 
-Sentences are laid out in tables, time first: T (S) positions of B sentences.
-
-Additive attention (Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2).
-
-LSTM decoder with attention and input feeding (Luong et al. 2015, section 3.3).
-
-Legend: N hypotheses, T positions, D the width of embeddings and attentional states, H that of
-layers, A that of the attention's hidden layer.
+Legend: B sentences, N hypotheses, T (S) positions, D the width of embeddings and attentional
+states, H of layers, A of the attention's hidden layer. Sentences are padded, time first.
 """
 
 from __future__ import annotations
@@ -33,7 +27,7 @@ from nmt.model_config import RecurrentConfig
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.kernels.dropout import add_dropped, dropout
 from nmt.models.kernels.linear import linear
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import first_of, reorder_
 from nmt.models.layers import shared_embeddings
 from nmt.models.lstm import BidirectionalLSTM, LSTMCell, StepProduct, reversal
@@ -41,23 +35,23 @@ from nmt.models.lstm import BidirectionalLSTM, LSTMCell, StepProduct, reversal
 
 @dataclass
 class Keys:
-    """What hypotheses of B sentences attend to, computed once a sentence."""
+    """The keys and values of B sentences, computed once per sentence."""
 
     keys: Tensor  # (B, S, A)
     values: Tensor  # (B, S, H)
     mask: Tensor  # (B, S) bool, True = a real token
 
     def select(self, sentences: Tensor) -> None:
-        """Keep these sentences (B',) int64 on the CPU, in this order; changed in place."""
+        """Keep these sentences (B',) int64 on the CPU, in this order, in place."""
         for name, x in vars(self).items():
             reorder_(x, 0, sentences)
             setattr(self, name, first_of(x, 0, len(sentences)))
 
 
 class AdditiveAttention(nn.Module):
-    """Weights softmax(v^T tanh(W query + U value)), and the sum of values by them.
+    """Weights softmax(v^T tanh(W query + U value)), and the weighted sum of values.
 
-    Legend: A the width of the hidden layer that compares, H that of queries and values.
+    Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2.
     """
 
     def __init__(self, width: int, inner: int) -> None:
@@ -67,18 +61,18 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Parameter(nn.init.normal_(torch.empty(inner), std=inner**-0.5))  # (A,) v
 
     def keys(self, values: Tensor, mask: Tensor) -> Keys:
-        """Prepare values (B, S, H), of which those under the mask (B, S) can be attended to."""
+        """Prepare values (B, S, H); the mask (B, S) is True where to attend."""
         return Keys(linear(values, self.key), values, mask)
 
     def forward(self, queries: Tensor, memory: Keys) -> tuple[Tensor, Tensor]:
-        """Attend from the N = B * W hypotheses of B sentences to their sentence.
+        """Attend from the N = B * W hypotheses of B sentences to their sources.
 
         Args:
             queries: (N, A), already multiplied by W.
             memory: made by `keys`.
 
         Returns:
-            Sums of values (N, H), and the weights (N, S), which are fp32 at least.
+            Weighted sums of values (N, H), and the weights (N, S) in fp32 at least.
         """
         sentences, _, inner = memory.keys.shape
         compared = queries.view(sentences, -1, 1, inner) + memory.keys[:, None]  # (B, W, S, A)
@@ -90,21 +84,21 @@ class AdditiveAttention(nn.Module):
 
 
 Passed = tuple[Tensor, ...]
-"""What a step passes to the next, of N hypotheses: the attentional state (N, D), then of each layer
-its output (N, H) and what its cells hold (N, H)."""
+"""The state that N hypotheses pass to the next step: the attentional state (N, D), then the output
+(N, H) and cell state (N, H) of each layer."""
 
 Attend = Callable[[Tensor], Tensor]
-"""From queries (N, A) to what they find in the memory (N, H)."""
+"""From queries (N, A) to weighted sums of values (N, H)."""
 
 
 class InputFeedingDecoder(nn.Module):
-    """Layers of LSTMs, the attention of the last, and the attentional state."""
+    """LSTM layers, attention and the attentional state (Luong et al. 2015, section 3.3)."""
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         embedded, hidden = config.d_model, config.d_hidden
         self.config = config
-        # The first layer reads the last token's embedding, too, which training knows beforehand.
+        # The first layer also reads the last token's embedding, known beforehand in training.
         bound = hidden**-0.5
         self.embedded = nn.Parameter(
             nn.init.uniform_(torch.empty(4 * hidden, embedded), -bound, bound)
@@ -117,7 +111,7 @@ class InputFeedingDecoder(nn.Module):
         )  # (D, 2H)
 
     def beginning(self, count: int) -> Passed:
-        """Return what is passed to the first step of so many hypotheses: zeros."""
+        """Return the first state of `count` hypotheses: zeros."""
         widths = [self.config.d_model] + [self.config.d_hidden] * (2 * len(self.cells))
         return tuple(self.embedded.new_zeros(count, width) for width in widths)
 
@@ -125,12 +119,12 @@ class InputFeedingDecoder(nn.Module):
         """Go through T positions of N hypotheses.
 
         Args:
-            embedded: (T, N, D), the tokens that are read.
-            passed: to the first of these steps.
-            attend: to the hypotheses' memories.
+            embedded: (T, N, D), embeddings of the tokens.
+            passed: the state before the first of these steps.
+            attend: attends to the hypotheses' sources.
 
         Returns:
-            The attentional states (T, N, D), and what is passed on.
+            The attentional states (T, N, D), and the state after the last step.
         """
         steps = embedded.shape[:2]
         cells = cast(Sequence[LSTMCell], self.cells)
@@ -158,24 +152,24 @@ class InputFeedingDecoder(nn.Module):
         return torch.stack(states), (fed, *chain(*zip(hidden, memories, strict=True)))
 
     def _up(self, x: Tensor, output: Tensor, *, is_first: bool) -> Tensor:
-        """Return what a layer that read x passes to the layer above."""
+        """Return the input of the next layer: the residual sum, from the second layer on."""
         if is_first:
             return dropout(output, self.config.dropout, self.training)
         return add_dropped(x, output, self.config.dropout, self.training)
 
 
 def joined(parts: Sequence[Passed]) -> Passed:
-    """Return the rows of all parts, those of one behind those of the other."""
+    """Concatenate the rows of all parts."""
     return parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
 def split(passed: Passed, rows: Sequence[int]) -> list[Passed]:
-    """Undo `joined`, of parts with so many rows."""
+    """Undo `joined` for parts with these numbers of rows."""
     return list(zip(*(torch.split(x, list(rows)) for x in passed), strict=True))
 
 
 class RecurrentState:
-    """What N hypotheses of B sentences have come to (see `DecoderState`)."""
+    """The state of N hypotheses of B sentences (see `DecoderState`)."""
 
     def __init__(self, passed: Passed, keys: Keys) -> None:
         self.passed = passed
@@ -184,8 +178,8 @@ class RecurrentState:
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
         if not torch.equal(rows, torch.arange(self.num_rows)):
-            chosen = rows.to(self.keys.mask.device)
-            self.passed = tuple(x.index_select(0, chosen) for x in self.passed)
+            kept = rows.to(self.keys.mask.device)
+            self.passed = tuple(x.index_select(0, kept) for x in self.passed)
         self.keys.select(sentences)
 
     @property
@@ -195,7 +189,7 @@ class RecurrentState:
 
 
 class RecurrentModel(TranslationModel):
-    """Encoder and decoder; fulfils `TranslationModel`."""
+    """The recurrent encoder and decoder."""
 
     def __init__(self, config: RecurrentConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
@@ -209,7 +203,7 @@ class RecurrentModel(TranslationModel):
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
-        """What a step of the decoder does between its products."""
+        """The cells and the attention of the decoder."""
         return [*self.decoder.cells, self.decoder.attention]
 
     def forward(self, batch: Batch) -> Tensor:
@@ -218,11 +212,11 @@ class RecurrentModel(TranslationModel):
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return what the pass that `forward` makes over a batch attends to."""
-        noted: list[Tensor] = []
-        self._decode(batch, noted)
-        cross = torch.stack(noted, dim=1)  # (B, T, S)
-        cross.masked_fill_(~Table.of(batch.tgt_in).mask[:, :, None], 0.0)
+        """Return the attention weights of a forward pass."""
+        recorded: list[Tensor] = []
+        self._decode(batch, recorded)
+        cross = torch.stack(recorded, dim=1)  # (B, T, S)
+        cross.masked_fill_(~PaddedLayout.of(batch.tgt_in).mask[:, :, None], 0.0)
         sentences, tgt, src = cross.shape
         return AttentionWeights(
             cross.new_zeros(0, sentences, 1, src, src),
@@ -231,45 +225,45 @@ class RecurrentModel(TranslationModel):
         )
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return what the decoder looks at in the source: (B, 1, T, S)."""
+        """Return the cross-attention weights: (B, 1, T, S)."""
         del from_top  # there is one attention
         return self.attention_weights(batch).cross[0]
 
-    def _decode(self, batch: Batch, noted: list[Tensor]) -> Tensor:
-        """Do what `forward` does, and note the attention's weights (B, S) of each step."""
+    def _decode(self, batch: Batch, recorded: list[Tensor]) -> Tensor:
+        """Do a forward pass, and record the attention weights (B, S) of each step."""
         keys = self._keys(self.encode(batch.src))
-        table = Table.of(batch.tgt_in)
-        embedded = self.tgt_embedding(batch.tgt_in.tokens[table.tokens.t()])  # (T, B, D)
+        layout = PaddedLayout.of(batch.tgt_in)
+        embedded = self.tgt_embedding(batch.tgt_in.tokens[layout.tokens.t()])  # (T, B, D)
 
         def attend(queries: Tensor) -> Tensor:
             found, weights = self.decoder.attention(queries, keys)
-            noted.append(weights)
+            recorded.append(weights)
             return found  # type: ignore[no-any-return]
 
-        count = len(table.tokens)
+        count = len(layout.tokens)
         states, _ = self.decoder(embedded, self.decoder.beginning(count), attend)  # (T, B, D)
-        places = table.positions * count + table.sentences  # (n,)
+        places = layout.positions * count + layout.sentences  # (n,)
         packed = states.flatten(0, 1).index_select(0, places)  # (n, D)
         return dropout(packed, self.config.dropout, self.training)
 
     def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each closed by eos."""
-        table = Table.of(src)
-        x = self.src_embedding(src.tokens[table.tokens.t()])  # (S, B, D)
-        order = reversal(table)
+        """Encode B sources, each with eos."""
+        layout = PaddedLayout.of(src)
+        x = self.src_embedding(src.tokens[layout.tokens.t()])  # (S, B, D)
+        order = reversal(layout)
         first, *others = self.encoder
         p, training = self.config.dropout, self.training
         x = dropout(first(x, order), p, training)  # (S, B, H)
         for layer in others:
             x = add_dropped(x, layer(x, order), p, training)
-        return Memory(x.transpose(0, 1).contiguous(), table.mask)
+        return Memory(x.transpose(0, 1).contiguous(), layout.mask)
 
     def _keys(self, memory: Memory) -> Keys:
         return self.decoder.attention.keys(memory.states, memory.mask)
 
     def start(self, memory: Memory) -> RecurrentState:
-        """Return the state before the first target token: a hypothesis for each sentence, B."""
-        own = Memory(memory.states.clone(), memory.mask.clone())  # the memory stays as it is
+        """Return the state before the first target token, with a hypothesis per sentence."""
+        own = Memory(memory.states.clone(), memory.mask.clone())  # the memory is not changed
         return RecurrentState(self.decoder.beginning(len(memory.states)), self._keys(own))
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:

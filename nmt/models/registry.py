@@ -1,6 +1,6 @@
-"""Architectures by their names, and the one way to build a model.
+"""The registry of architectures, and the one way to build a model.
 
-Models without values.
+`shapes_only` builds models without values, for example to count parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DRAWING = {"normal_", "uniform_", "kaiming_uniform_", "xavier_uniform_"}
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves tensors as they are that would be filled with random numbers."""
+    """Skips the filling of tensors with random numbers."""
 
     def __torch_function__(
         self,
@@ -39,10 +39,10 @@ class _NothingDrawn(TorchFunctionMode):
 
 @contextlib.contextmanager
 def shapes_only() -> Iterator[None]:
-    """Let what is built have shapes and types, and no values.
+    """Build tensors with shapes and types, but without values, on torch's meta device.
 
-    That is torch's meta device. Numbers that are drawn there would go nowhere, by code that takes
-    as long to import as all the rest of torch.
+    Random initialisation is skipped: on this device it has no effect, but imports code that takes
+    as long to load as the rest of torch.
     """
     with torch.device("meta"), _NothingDrawn():
         yield
@@ -53,7 +53,7 @@ ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {
     "conv_seq2seq": ConvolutionalModel,
     "rnn_attention": RecurrentModel,
 }
-"""How each is built, from its configuration and the sizes of its vocabularies."""
+"""Each is built from its configuration and the sizes of its vocabularies."""
 
 
 def build_model(

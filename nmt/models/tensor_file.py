@@ -1,9 +1,8 @@
-"""Named tensors and a header in one safetensors file that is checked before it is believed.
+"""A safetensors file with named tensors, a header and a checksum, verified before use.
 
-safetensors holds no code and no pickle, so a file from a stranger can be opened. What it lacks is
-a checksum: a SHA-256 over the header and all tensors stands in the file's metadata.
-
-Header and arrays are read without torch, which takes seconds to load.
+safetensors holds no code and no pickle, so a stranger's file can be opened. It has no checksum, so
+the metadata holds a SHA-256 over the header and all tensors. Header and arrays are read without
+torch, which takes seconds to load.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def write_tensors(
     kind: str,
     version: int,
 ) -> None:
-    """Write a file whole or not at all; `kind` and `version` say what it is to `TensorFile`."""
+    """Write a file whole or not at all; `TensorFile` checks its `kind` and `version`."""
     from safetensors.torch import save_file
 
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -50,13 +49,13 @@ def write_tensors(
             temporary.touch()
             usual_mode = temporary.stat().st_mode
             save_file(stored, temporary, metadata)
-            temporary.chmod(usual_mode)  # safetensors makes files that nobody else may read
+            temporary.chmod(usual_mode)  # safetensors makes files readable only by the owner
         except (SafetensorError, FileNotFoundError) as error:  # a full disk or a missing folder
             raise NMTError(f"{path}: could not be written: {error}") from None
 
 
 class TensorFile:
-    """An open file: its header, and tensors read one at a time."""
+    """An open file with its header. Tensors are read one at a time."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class TensorFile:
     ) -> None:
         """Open and check the header.
 
-        framework: what is read: tensors, or arrays; the latter without torch.
+        framework: read torch tensors, or NumPy arrays without loading torch.
 
         Raises:
             DataError: if the file is missing, cut short, of another kind or of another version.
@@ -110,7 +109,7 @@ class TensorFile:
         """Read a tensor of bytes.
 
         Raises:
-            DataError: if it holds anything else.
+            DataError: if it has another type.
         """
         found = self._get(name)
         if _type_of(found) != "torch.uint8":
@@ -131,7 +130,7 @@ class TensorFile:
             raise DataError(f"{self.path}: damaged: it lacks {name!r}")
         try:
             return self._file.get_tensor(name)
-        except (AttributeError, TypeError):  # no type of NumPy's
+        except (AttributeError, TypeError):  # NumPy does not have the type
             raise DataError(f"{self.path}: damaged: {name!r} has an unknown type") from None
 
     def _read_all(self) -> Iterator[tuple[str, Tensor | NDArray[Any]]]:
@@ -147,7 +146,7 @@ def _checksum(header: str, tensors: Iterator[tuple[str, Tensor | NDArray[Any]]])
 
 
 def _type_of(tensor: Tensor | NDArray[Any]) -> str:
-    """Return torch's name of a type, which NumPy's is the end of: `torch.float32`."""
+    """Return torch's name of a type, for example `torch.float32`, of NumPy's `float32`, too."""
     return f"torch.{str(tensor.dtype).removeprefix('torch.')}"
 
 

@@ -1,10 +1,9 @@
-"""The Transformer exactly as in "Attention Is All You Need" (Vaswani et al. 2017), unless its
-configuration says otherwise.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017).
 
-Post-norm layers, sinusoidal positions, ReLU, attention projections without bias, embeddings that
-may be shared three ways. Training runs all positions of packed sentences at once; search runs one
-position at a time with cached keys and values, the memory's computed once per sentence and not per
-hypothesis.
+By default it is exactly the paper's: post-norm layers, sinusoidal positions, ReLU, attention
+projections without bias, embeddings shared three ways. The configuration can change these. Training
+runs all positions of packed sentences at once. Search runs one position at a time with cached keys
+and values; those of the memory are computed once per sentence.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
     attend_grouped,
-    noting_weights,
+    recording_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import KeyValueCache, first_of, reorder_
 from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
@@ -77,7 +76,7 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Decode one position x (N, D) of the hypotheses of some states: (N, D).
 
-        Products are of all rows together, and only attention is of each state alone.
+        Matrix products take all rows together. Only attention goes state by state.
         """
         rows = [state.num_rows for state in states]
         projected = self.attention.project(self.after_attention.prepared(x), rotation)
@@ -111,7 +110,7 @@ class TransformerState:
         keys, values = zip(*projected, strict=True)
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
         self.values = torch.stack(values)  # (layers, B, H, S, V)
-        self.mask = memory.mask.clone()  # (B, S); the memory stays as it is
+        self.mask = memory.mask.clone()  # (B, S) the memory is not changed
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
@@ -125,7 +124,7 @@ class TransformerState:
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder of the paper; fulfils `TranslationModel`."""
+    """The paper's encoder and decoder."""
 
     def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
@@ -147,7 +146,7 @@ class Transformer(TranslationModel):
 
     @property
     def is_padding_free(self) -> bool:
-        """Whether the attention at hand takes packed sentences."""
+        """Whether attention takes packed sentences, without padding."""
         has_relative_positions = self.config.positions == "relative"
         return not has_relative_positions and takes_packed(
             self.output_projection, *self.config.head_widths
@@ -165,30 +164,30 @@ class Transformer(TranslationModel):
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        """Return what the pass that `forward` makes over a batch attends to."""
+        """Return the attention weights of a forward pass."""
         attentions = (
             [layer.attention for layer in cast(Sequence[EncoderLayer], self.encoder)],
             [layer.attention for layer in self._decoder_layers()],
             [layer.cross_attention for layer in self._decoder_layers()],
         )
-        with noting_weights(chain(*attentions)) as noted:
+        with recording_weights(chain(*attentions)) as recorded:
             self(batch)
-        return AttentionWeights(*(torch.stack([noted[a] for a in part]) for part in attentions))
+        return AttentionWeights(*(torch.stack([recorded[a] for a in part]) for part in attentions))
 
     @torch.no_grad()
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        """Return, of one layer, what the decoder looks at in the source: (B, H, T, S)."""
+        """Return the cross-attention weights of one layer: (B, H, T, S)."""
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].cross_attention
-        with noting_weights([attention]) as noted:
+        with recording_weights([attention]) as recorded:
             self(batch)
-        return noted[attention]
+        return recorded[attention]
 
     def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each closed by eos."""
-        table = Table.of(src)
+        """Encode B sources, each with eos."""
+        layout = PaddedLayout.of(src)
         states = self._encode(self._sentences(src))  # (n, D)
-        return Memory(table.rows(states), table.mask)
+        return Memory(layout.rows(states), layout.mask)
 
     def _encode(self, sources: Sentences) -> Tensor:
         packed = sources.packed
@@ -207,7 +206,7 @@ class Transformer(TranslationModel):
         return Sentences.of(packed, as_packed=self.is_padding_free, rotation=rotation)
 
     def start(self, memory: Memory) -> TransformerState:
-        """Return the state before the first target token: a hypothesis for each sentence, B."""
+        """Return the state before the first target token, with a hypothesis per sentence."""
         return TransformerState(self._decoder_layers(), memory)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
@@ -227,9 +226,9 @@ class Transformer(TranslationModel):
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
-        return cast(Sequence[DecoderLayer], self.decoder)  # which they are
+        return cast(Sequence[DecoderLayer], self.decoder)
 
 
 def _of(positions: Positions | None, places: Tensor, end: int) -> Tensor | None:
-    """Return what stands at places, all below `end`, where the model has such positions."""
+    """Return the vectors of some positions, all below `end`, if the model has such positions."""
     return None if positions is None else positions(places, end)

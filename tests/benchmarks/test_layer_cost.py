@@ -31,7 +31,7 @@ from nmt.model_config import ConvolutionalConfig, RecurrentConfig, TransformerCo
 from nmt.models.attention import SelfAttention
 from nmt.models.convolutional import GatedConvolution, Neighbours
 from nmt.models.kernels.packed_attention import Sentences
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.lstm import BidirectionalLSTM, reversal
 from nmt.models.presets import PRESETS
 from nmt.models.recurrent import InputFeedingDecoder
@@ -65,7 +65,7 @@ def convolution(packed: Packed, causal: bool) -> Layer:
 
 
 def recurrence(packed: Packed, causal: bool) -> Layer:
-    laid_out = Table.of(packed)
+    laid_out = PaddedLayout.of(packed)
     order, places = reversal(laid_out), laid_out.tokens.t()  # (S, B)
     if not causal:
         layer = BidirectionalLSTM(WIDTH, WIDTH)

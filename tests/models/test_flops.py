@@ -113,7 +113,7 @@ def test_decoding_without_values_is_counted_as_with_them(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     # Where there is little work, CPUs make some products otherwise, by operations not counted.
-    monkeypatch.setattr("nmt.models.attention._NAIVE", 0)
+    monkeypatch.setattr("nmt.models.attention._SMALL_PRODUCT", 0)
     model = tiny(kind)
     encoding, step = decoding_multiply_adds(model, 7, 9)
     assert encoding > 0

@@ -128,7 +128,7 @@ def test_weights_are_those_that_values_are_summed_by(causal: bool) -> None:
     found = weights.transpose(1, 2)[PACKED.sentences, PACKED.positions]  # (n, H, T)
     expected = by_loops(qkv, PACKED, window, causal=causal)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-    assert torch.equal(weights.sum(-1)[:, 0] > 0, sentences.table.mask)  # type: ignore[union-attr]
+    assert torch.equal(weights.sum(-1)[:, 0] > 0, sentences.layout.mask)  # type: ignore[union-attr]
 
 
 class _LargestTensor(TorchDispatchMode):  # type: ignore[no-untyped-call]

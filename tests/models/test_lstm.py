@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.batches import pack_sources
-from nmt.models.kernels.padded_layout import Table
-from nmt.models.lstm import BidirectionalLSTM, LSTMCell, reversal, turned
+from nmt.models.kernels.padded_layout import PaddedLayout
+from nmt.models.lstm import BidirectionalLSTM, LSTMCell, reversal, reversed_sentences
 
 WIDTH, HIDDEN = 6, 8
 LENGTHS = (4, 1, 6)  # eos counted
 
 
-def table() -> Table:
-    return Table.of(pack_sources([[5] * (length - 1) for length in LENGTHS]))
+def layout() -> PaddedLayout:
+    return PaddedLayout.of(pack_sources([[5] * (length - 1) for length in LENGTHS]))
 
 
 def sentences() -> list[Tensor]:
@@ -24,7 +24,7 @@ def sentences() -> list[Tensor]:
 
 
 def laid_out() -> Tensor:
-    """The sentences in a table (S, B, I), with numbers at padding that nothing may see."""
+    """The sentences as a padded tensor (S, B, I), with numbers at padding that nothing may see."""
     x = torch.full((max(LENGTHS), len(LENGTHS), WIDTH), 1e3, dtype=torch.float64)
     for column, sentence in enumerate(sentences()):
         x[: len(sentence), column] = sentence
@@ -32,7 +32,7 @@ def laid_out() -> Tensor:
 
 
 def test_turning_puts_each_sentence_the_other_way_round() -> None:
-    found = turned(laid_out(), reversal(table()))
+    found = reversed_sentences(laid_out(), reversal(layout()))
     for column, sentence in enumerate(sentences()):
         assert torch.equal(found[: len(sentence), column], sentence.flip(0))
 
@@ -46,7 +46,7 @@ def test_both_directions_are_torch_s_bidirectional_lstm_of_each_sentence() -> No
     state = {name: weight.detach() for name, weight in layer.ahead.named_parameters()}
     state |= {f"{n}_reverse": w.detach() for n, w in layer.back.named_parameters()}
     expected.load_state_dict(state)
-    found = layer(laid_out(), reversal(table()))
+    found = layer(laid_out(), reversal(layout()))
     for column, sentence in enumerate(sentences()):
         torch.testing.assert_close(
             found[: len(sentence), column], expected(sentence)[0], atol=1e-12, rtol=0

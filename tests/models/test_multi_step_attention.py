@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.data.batches import Packed, pack_sources
 from nmt.models.base import Memory
 from nmt.models.convolutional import MultiStepAttention, Source
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 
 D, H = 4, 6
 SRC, TGT = [5, 1, 3], [2, 4, 1]  # tokens of the sentences
@@ -30,10 +30,10 @@ def normal(*shape: int) -> Tensor:
 
 def source_of(keys: Tensor, embeddings: Tensor, lengths: list[int]) -> Source:
     """What is attended to, with numbers at padding that must not count."""
-    table = Table.of(packed(lengths))
-    states = table.rows(torch.cat((keys, keys + embeddings), dim=1))
-    states[~table.mask] = 7.0
-    return Source(Memory(states, table.mask))
+    layout = PaddedLayout.of(packed(lengths))
+    states = layout.rows(torch.cat((keys, keys + embeddings), dim=1))
+    states[~layout.mask] = 7.0
+    return Source(Memory(states, layout.mask))
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def test_it_is_the_loop_reference_sentence_by_sentence() -> None:
     for bias in (attention.query.bias, attention.output.bias):
         torch.nn.init.normal_(bias)
     z, e, h, g = normal(sum(SRC), D), normal(sum(SRC), D), normal(sum(TGT), H), normal(sum(TGT), D)
-    own, source = Table.of(packed(TGT)), source_of(z, e, SRC)
+    own, source = PaddedLayout.of(packed(TGT)), source_of(z, e, SRC)
     found = attention(h, g, own, source)
     weights = attention.weights(h, g, own, source)  # (B, 1, T, S)
     assert weights.shape == (3, 1, 4, 5)
@@ -76,8 +76,8 @@ def test_an_example_by_hand() -> None:
 
 def test_a_source_that_drops_sentences_leaves_the_memory_as_it_was() -> None:
     torch.manual_seed(2)
-    table = Table.of(packed(SRC))
-    memory = Memory(table.rows(normal(sum(SRC), 2 * D)), table.mask)
+    layout = PaddedLayout.of(packed(SRC))
+    memory = Memory(layout.rows(normal(sum(SRC), 2 * D)), layout.mask)
     states, mask = memory.states.clone(), memory.mask.clone()
     source, whole = Source(memory), Source(memory)
     queries = normal(3, 2, D)

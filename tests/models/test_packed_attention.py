@@ -18,7 +18,7 @@ from nmt.data.batches import Packed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import CrossAttention, SelfAttention
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.positions import rotations
 
 H, K, V = 3, 4, 5
@@ -74,19 +74,19 @@ def weights_by_loops(
 
 
 def test_a_table_has_a_row_for_each_sentence() -> None:
-    table = Table.of(batch_of([[7, 8], []], [[1], [1]]).src)
-    assert table.mask.tolist() == [[True, True, True], [True, False, False]]
-    laid_out = table.rows(torch.arange(4.0)[:, None])
+    layout = PaddedLayout.of(batch_of([[7, 8], []], [[1], [1]]).src)
+    assert layout.mask.tolist() == [[True, True, True], [True, False, False]]
+    laid_out = layout.rows(torch.arange(4.0)[:, None])
     assert laid_out[..., 0].tolist() == [[0, 1, 2], [3, 3, 3]]  # padding repeats the last token
 
 
 def test_heads_are_neighbouring_columns_and_come_back() -> None:
     torch.manual_seed(1)
-    table, x = Table.of(BATCH.src), normal(12, 2, H, K)
-    heads = [table.heads(x, part) for part in range(2)]
+    layout, x = PaddedLayout.of(BATCH.src), normal(12, 2, H, K)
+    heads = [layout.heads(x, part) for part in range(2)]
     assert heads[0].shape == (4 * H, 5, K)
     assert torch.equal(heads[1][1 * H + 2, 1], x[6, 1, 2])  # of sentence 1, head 2, its token 1
-    assert torch.equal(table.packed(torch.stack(heads)), x)
+    assert torch.equal(layout.packed(torch.stack(heads)), x)
 
 
 @pytest.mark.parametrize("causal", [True, False])

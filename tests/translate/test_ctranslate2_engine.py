@@ -333,7 +333,7 @@ def test_only_an_earlier_export_is_replaced(model_file: Path, tmp_path: Path) ->
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     for manifest in ("", '{"from": "another program"}'):
-        with pytest.raises(UsageError, match="mine: exists and is no export"):
+        with pytest.raises(UsageError, match="mine: exists and is not an export"):
             export_ctranslate2(model_file, tmp_path / "mine", "float32")
         (tmp_path / "mine" / MANIFEST).write_text(manifest)
     (folder / "notes.txt").touch()

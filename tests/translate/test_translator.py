@@ -18,7 +18,7 @@ from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.kernels.padded_layout import Table
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.lines import LineReader
 from nmt.translate.output import (
@@ -74,9 +74,9 @@ class Copying(TranslationModel):
         raise NotImplementedError
 
     def encode(self, src: Packed) -> Memory:
-        table = Table.of(src)
-        self.shapes.append(tuple(table.mask.shape))
-        return Memory(table.rows(src.tokens[:, None].double()), table.mask)
+        layout = PaddedLayout.of(src)
+        self.shapes.append(tuple(layout.mask.shape))
+        return Memory(layout.rows(src.tokens[:, None].double()), layout.mask)
 
     def start(self, memory: Memory) -> CopyingState:
         return CopyingState(memory.states[:, :, 0].long())

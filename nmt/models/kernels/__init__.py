@@ -1,1 +1,1 @@
-"""What exists only for speed."""
+"""Code that exists only for speed."""

@@ -14,10 +14,10 @@ _pools: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Zero each element of x with probability p and scale the others by 1 / (1 - p).
 
-    On CPUs torch draws one random number an element, in one thread, which costs more than a
-    layer's matrix products. Here masks are runs of a pool, each from a place drawn for it: two
-    masks of one forward pass may share draws, shifted against each other, but within a mask all
-    are independent. p is rounded to a multiple of 2^-16. On GPUs it is torch's own.
+    On CPUs torch draws a random number per element in one thread, which takes longer than a layer's
+    matrix products. Here a mask is a stretch of a pool, from a random start. Two masks of a forward
+    pass may overlap in the pool, but within a mask all elements are independent. p is rounded to a
+    multiple of 2^-16. On GPUs this is torch's dropout.
     """
     if not training or p == 0.0:
         return x
@@ -32,13 +32,13 @@ def add_dropped(x: Tensor, output: Tensor, p: float, training: bool) -> Tensor:
 
 
 def seed_dropout(seed: int) -> None:
-    """Make what is dropped from here on a function of a seed."""
+    """Seed all dropout from here on."""
     torch.manual_seed(seed)
     _pools.clear()
 
 
 def forget_masks(device: torch.device) -> None:
-    """Let what is dropped next on a device be drawn anew, and take memory anew."""
+    """Drop the mask pools of a device; the next masks are drawn anew."""
     for key in [key for key in _pools if key[2] == device]:
         del _pools[key]
 
@@ -47,14 +47,14 @@ def _mask(x: Tensor, p: float) -> Tensor:
     size = x.numel()
     pool = _pools.get((p, x.dtype, x.device))
     if pool is None or len(pool) < 2 * size:
-        with torch.inference_mode(False):  # or no gradient could flow through it later
+        with torch.inference_mode(False):  # so that gradients can flow through it later
             pool = _pools[p, x.dtype, x.device] = _draw(2 * size, p, x)
     start = int(torch.randint(len(pool) - size + 1, (), device="cpu"))
     return pool[start : start + size].view(x.shape)
 
 
 def _draw(size: int, p: float, like: Tensor) -> Tensor:
-    # One 64-bit number decides on four elements.
+    # One 64-bit number decides four elements.
     quarters = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
     quarters.random_(-(1 << 63), None)
     drawn = quarters.view(torch.int16)[:size]  # uniform on -2^15 .. 2^15 - 1

@@ -1,10 +1,10 @@
-"""Matrix products of models, by whichever of the CPU's two libraries is faster here.
+"""Matrix products of linear layers, by the faster of the CPU's two libraries.
 
-torch hands fp32 products to MKL, which leaves AMD's AVX-512 units idle; oneDNN, also inside torch,
-then is twice as fast. Elsewhere either may lead, and not for all kinds of product. So both are
-timed on the shapes of the model, for each kind, and the recipe's `matmul` notes the choice.
-oneDNN's operator is a private one of torch: where it is missing, or gives other results, torch's
-own way remains. The weights of a model that only translates may be packed (`packed_weights`).
+torch uses MKL for fp32 products, which does not use AVX-512 on AMD CPUs. There oneDNN, also part of
+torch, is twice as fast. On other CPUs either may be faster, depending on the kind of product. So
+both are timed on the model's shapes, for each kind, and the recipe's `matmul` records the choice.
+oneDNN's operator is private to torch. If it is missing or gives other results, torch's default
+stays. Models that only translate may pack their weights (`packed_weights`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _KINDS: tuple[Kind, ...] = ("forward", "input", "weight")
 
 @dataclass
 class _Choice:
-    """Of flags, which unlike a dictionary or a set are nothing to a compiler."""
+    """Flags, because torch.compile handles them better than a dictionary or set."""
 
-    forward: bool = False  # by oneDNN, and so on
+    forward: bool = False  # whether oneDNN computes the product
     input: bool = False
     weight: bool = False
     any_packed: bool = False
@@ -38,16 +38,16 @@ class _Choice:
 _choice = _Choice()
 
 Product = Callable[[Tensor, Tensor | None], Tensor]
-"""Of x (..., i) and a bias (o,): x weight^T + bias, with a weight that it holds."""
+"""Maps x (..., i) and a bias (o,) to x weight^T + bias, with its own weight."""
 
 _PACKED = "packed_product"
-"""Of weights: the attribute that holds their `Product`."""
+"""The attribute of weights that holds their `Product`."""
 
 
 def use_library(name: str) -> None:
-    """Let this process compute fp32 products on CPUs by `torch` or by `onednn`.
+    """Compute this process's fp32 products on CPUs by `torch` or by `onednn`.
 
-    `onednn:forward,weight` leaves the gradients of inputs to torch, and so on.
+    `onednn:forward,weight`, for example, leaves the gradients of inputs to torch.
     """
     library, _, kinds = name.partition(":")
     for kind in _KINDS:
@@ -55,7 +55,7 @@ def use_library(name: str) -> None:
 
 
 def use_packed(weight: Tensor, product: Product) -> None:
-    """Let all products with this weight be made by `product`, as long as the weight lives."""
+    """Compute all products with this weight by `product` from now on."""
     setattr(weight, _PACKED, product)
     _choice.any_packed = True
 
@@ -76,7 +76,7 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def matmul(a: Tensor, b: Tensor, kind: Kind) -> Tensor:
-    """Return a (n, m) b (m, k), which is a product of that kind; without a gradient."""
+    """Return a (n, m) b (m, k), a product of this kind, without a gradient."""
     by_onednn = getattr(_choice, kind) and _is_fp32_on_cpu(a)
     return onednn_product(a, b.t()) if by_onednn else a @ b
 
@@ -96,7 +96,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class _OneDNNLinear(torch.autograd.Function):
-    """F.linear on two dimensions; of its three products some or all go through oneDNN."""
+    """F.linear on two dimensions, with some or all of its three products by oneDNN."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -118,19 +118,19 @@ class _OneDNNLinear(torch.autograd.Function):
 _LIBRARIES = ("torch", "onednn")
 
 _TIMED_WORK = 1 << 29
-"""Multiply-adds of a product that is timed, where it has over 256 rows: 10 ms of two fast cores."""
+"""Multiply-adds of a timed product with over 256 rows: 10 ms on two fast cores."""
 
 _TIMING_SECONDS = 0.7
 
 
 def fastest_library(weights: Mapping[tuple[int, int], int], rows: int) -> str:
-    """Return what `use_library` takes: the library that takes less time here, for each kind.
+    """Return the faster library for each kind of product, as `use_library` takes it.
 
-    oneDNN must also agree with torch to rounding. It takes about a second, or some where the
-    vocabulary is large.
+    oneDNN must also agree with torch to rounding. The measurement takes about a second, or a few
+    with a large vocabulary.
 
     Args:
-        weights: how many there are of each shape (o, i).
+        weights: the number of weights of each shape (o, i).
         rows: n, the tokens of a micro-batch.
     """
     torchs, onednns = dict.fromkeys(_KINDS, 0.0), dict.fromkeys(_KINDS, 0.0)
@@ -143,7 +143,7 @@ def fastest_library(weights: Mapping[tuple[int, int], int], rows: int) -> str:
                 onednns[kind] += count * by_onednn
     except (AttributeError, RuntimeError):
         return "torch"
-    # A choice that changes with the weather would be none: oneDNN has to win clearly.
+    # Require a 10 % margin, so that the choice is stable.
     kinds = [kind for kind in _KINDS if 1.1 * onednns[kind] < torchs[kind]]
     if len(kinds) == len(_KINDS):
         return "onednn"
@@ -153,12 +153,12 @@ def fastest_library(weights: Mapping[tuple[int, int], int], rows: int) -> str:
 def _seconds_a_row(
     shape: tuple[int, int], rows: int, budget: float
 ) -> dict[Kind, tuple[float, float]]:
-    """Return the seconds by torch and by oneDNN for a token, of each kind of product.
+    """Return the seconds per token by torch and by oneDNN, for each kind of product.
 
     Args:
         shape: of the weight.
-        rows: n; large products are timed with fewer.
-        budget: seconds to spend, unless two rounds take longer.
+        rows: n. Large products are timed with fewer.
+        budget: seconds to spend; two rounds are always done.
 
     Raises:
         AttributeError, RuntimeError: if oneDNN has no such product, or a wrong one.
@@ -179,7 +179,7 @@ def _seconds_a_row(
             break
         for kind, (a, b) in operands.items():
             results = {}
-            # In turn, because the second one finds its operands in the cache.
+            # The order alternates, because the second one finds its operands in the cache.
             for by in _LIBRARIES[:: 1 if round % 2 else -1]:
                 product = F.linear if by == "torch" else onednn_product
                 results[by], took = _timed(product, a, b)
@@ -193,8 +193,7 @@ def _seconds_a_row(
 def _timed(
     product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor
 ) -> tuple[Tensor, float]:
-    """Return a product and its seconds: of CPU time in this thread, which does its share of the
-    work, so that other processes on a busy machine have no say."""
+    """Return a product and its CPU time in this thread, which other processes do not change."""
     started = time.thread_time()
     result = product(a, b)
     return result, time.thread_time() - started

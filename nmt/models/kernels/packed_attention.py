@@ -1,11 +1,10 @@
-"""Attention among packed sentences (Vaswani et al. 2017, section 3.2), as training needs it.
+"""Attention among packed sentences for training (Vaswani et al. 2017, section 3.2).
 
-On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes sentences as they are
-packed. Elsewhere they are laid out in tables, which costs next to nothing: heads have to be copied
-apart in any case.
+On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. In other
+cases they are padded, which costs next to nothing, because heads have to be copied anyway.
 
 Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
-of a head's keys and of its values, n and m tokens of packed sentences.
+of a head's keys and values, n and m tokens of packed sentences.
 """
 
 from __future__ import annotations
@@ -17,32 +16,37 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
-from nmt.models.kernels.padded_attention import Layout, attend_padded, padded_weights, saves_work
-from nmt.models.kernels.padded_layout import Projected, Table, in_heads
+from nmt.models.kernels.padded_attention import (
+    AttentionLayout,
+    attend_padded,
+    padded_weights,
+    saves_work,
+)
+from nmt.models.kernels.padded_layout import PaddedLayout, Projected, in_heads
 from nmt.models.positions import Relative
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """What attention has to know of packed sentences; made once a forward pass."""
+    """Packed sentences with their layout for attention; made once per forward pass."""
 
     packed: Packed
-    table: Table | None
-    """None where attention takes them as they are packed."""
+    layout: PaddedLayout | None
+    """None if attention takes packed sentences."""
     rotation: Tensor | None = None
-    """(n, K): by what self-attention turns queries and keys, if it does (see `rotated`)."""
+    """(n, K) rotates the queries and keys of self-attention (see `rotated`); None: no rotation."""
 
     @classmethod
     def of(cls, packed: Packed, *, as_packed: bool, rotation: Tensor | None = None) -> Sentences:
-        """Make what is needed."""
-        return cls(packed, None if as_packed else Table.of(packed), rotation)
+        """Lay out sentences, unless attention takes them packed."""
+        return cls(packed, None if as_packed else PaddedLayout.of(packed), rotation)
 
 
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
-    """Tell whether there is an attention that takes packed sentences as they are.
+    """Tell whether attention can take packed sentences without padding.
 
     Args:
-        like: a tensor of the type, and on the device, of what will be attended to.
+        like: a tensor of the type and on the device of the keys.
         head_width: K.
         value_width: V.
     """
@@ -57,7 +61,7 @@ def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
 
 
 _is_known_to_have_flash_attention: dict[int, bool] = {}
-"""By GPU. torch.compile, which cannot ask a GPU what it is, finds the answer here."""
+"""By GPU. torch.compile cannot query a GPU, and finds the answer here."""
 
 
 def _has_flash_attention(gpu: int) -> bool:
@@ -81,19 +85,19 @@ def attend_packed(
     Args:
         projected: queries, keys and values.
         own: the sentences of the queries.
-        others: the sentences of the keys and values, as many.
-        causal: whether a token attends to none behind it.
-        window: to what distance a token attends to others of its own sentence; 0: to any.
-        relative: what is added to keys and values at each distance; not where attention takes
-            sentences as they are packed.
+        others: the sentences of the keys and values, the same number.
+        causal: whether a token attends only to itself and earlier ones.
+        window: the largest distance of attention in a sentence; 0: any.
+        relative: vectors added to keys and values at each distance. Not supported for packed
+            sentences.
 
     Returns:
         (n, H, V).
     """
-    if own.table is None or others.table is None:
+    if own.layout is None or others.layout is None:
         assert relative is None
         query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
-        # Here, because it takes longer to import than all of torch, and CPUs have no use for it.
+        # Imported here, because it takes longer than the rest of torch, and CPUs do not need it.
         from torch.nn.attention.varlen import varlen_attn
 
         before = window or -1
@@ -110,9 +114,11 @@ def attend_packed(
         assert isinstance(attended, Tensor)
         return attended
     if window and saves_work(own.packed, window, causal=causal):
-        layout = Layout.of_blocks(own.packed, causal=causal, window=window)
+        layout = AttentionLayout.of_blocks(own.packed, causal=causal, window=window)
     else:
-        layout = Layout.of_sentences(own.table, others.table, causal=causal, window=window)
+        layout = AttentionLayout.of_sentences(
+            own.layout, others.layout, causal=causal, window=window
+        )
     return attend_padded(projected, layout, relative)
 
 
@@ -125,19 +131,22 @@ def attention_weights(
     window: int = 0,
     relative: Relative | None = None,
 ) -> Tensor:
-    """Return the weights by which `attend_packed` sums values, without a gradient.
+    """Return the attention weights of `attend_packed`, without a gradient.
 
     Args:
         projected, own, others, causal, window, relative: those of `attend_packed`.
 
     Returns:
-        (B, H, T, S) in fp32 at least, 0 at padding of either side.
+        (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
-    tables = own.table or Table.of(own.packed), others.table or Table.of(others.packed)
+    layouts = (
+        own.layout or PaddedLayout.of(own.packed),
+        others.layout or PaddedLayout.of(others.packed),
+    )
     wide = torch.promote_types(projected[0].dtype, torch.float32)
-    parts = in_heads([x.to(wide) for x in projected], *tables)
+    parts = in_heads([x.to(wide) for x in projected], *layouts)
     query, key = islice(parts, 2)  # (B * H, T, K), (B * H, S, K)
-    layout = Layout.of_sentences(*tables, causal=causal, window=window)
+    layout = AttentionLayout.of_sentences(*layouts, causal=causal, window=window)
     for_keys = None if relative is None else relative[0].to(wide)
     weights = padded_weights(query, key, layout, for_keys)
     return weights.view(len(layout.own.tokens), -1, *weights.shape[1:])

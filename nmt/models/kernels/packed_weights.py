@@ -1,25 +1,21 @@
-"""Weights of a model that only translates, laid out once for fast products on a CPU.
+"""Packed weights: faster matrix products on a CPU for a model that only translates.
 
-A library's products want weights in blocks of its own; the usual layout is rearranged at every
-call, which costs most where few rows are multiplied, as in a step of the decoder.
+A library's products want weights in its own blocks. Otherwise each call rearranges them, which
+costs most with few rows, as in a decoding step. Which kernel is fastest depends on the CPU: if
+oneDNN has no code for a product, its reference implementation takes a thousand times as long. So
+kernels are chosen by measurement, not by the CPU's name. Each first computes a small product. One
+that fails, is wrong or is hopelessly slow is left out. The others are timed on the largest shapes
+of the model's weights.
 
-Ways to multiply by packed weights on a CPU, and which of them is the fastest on this one.
-
-That depends on the CPU, and not by a little: where oneDNN has no code for a product on a CPU, it
-takes its reference implementation, which is a thousand times as slow. So nothing is concluded from
-the CPU's name. Every kernel first does a small product. One that fails, is wrong or is hopelessly
-slow is left out; the others are timed on the largest shapes of the model's weights.
-
-- fp32: by torch's library, mostly MKL, with the weight transposed or as it is, and by oneDNN with
-  the weight laid out in blocks. They differ in rounding only.
+- fp32: torch's library, mostly MKL, with the weight as it is or transposed, or oneDNN with the
+  weight in blocks. They differ only in rounding.
 - bf16: weights, inputs and results are rounded to 8 bits of mantissa; sums are fp32.
-- int8: weights are rounded to 8 bits, with a scale for each output; inputs to 8 or 7, with a scale
-  for each row, so that a sentence's result does not depend on those beside it. Sums are exact. CPUs
-  without VNNI instructions add products in pairs in 16 bits, which inputs of 8 bits overflow: the
-  small product shows it.
+- int8: weights are rounded to 8 bits with a scale per output, inputs to 8 or 7 bits with a scale
+  per row, so that a sentence's result does not depend on its batch. Sums are exact. CPUs without
+  VNNI instructions add pairs of products in 16 bits, which 8-bit inputs overflow. The small product
+  detects this.
 
-In bf16 and int8, rounded weights can also be multiplied in fp32. That is the way on CPUs that have
-nothing faster, as most have not in bf16.
+In bf16 and int8, rounded weights can also be multiplied in fp32, for CPUs without a faster kernel.
 """
 
 from __future__ import annotations
@@ -45,35 +41,35 @@ from nmt.models.positions import LearnedPositions, RelativePositions
 Packer = Callable[[Tensor], Product]
 """Makes the product with a weight (o, i), which is in fp32."""
 
-_LAYOUT_ROWS = 64  # for about so many rows oneDNN lays a weight out; it serves all numbers well
+_LAYOUT_ROWS = 64  # that oneDNN expects when it packs; works well for any number
 
 _TIMED_ROWS = (4, 256)  # of a step for one line, and for a batch
 _TIMED_SHAPES = 3
-_TIMED_ELEMENTS = 1 << 17  # of a weight; of a larger one, only its first rows are timed
+_TIMED_ELEMENTS = 1 << 17  # of larger weights, only the first rows are timed
 _ROUNDS = 3
-_ROUND_SECONDS = 1e-4  # that a kernel is timed for at least in each of them
-_SHORTEST_SECONDS = 1e-6  # what a coarse clock shows as none, no call being shorter
+_ROUND_SECONDS = 1e-4  # shortest time of a kernel in a round
+_SHORTEST_SECONDS = 1e-6  # if a coarse clock shows 0
 
 _MARGIN = 1.1
-"""A kernel must be so many times as fast as an earlier one, so that the choice is stable."""
+"""A kernel must be 10 % faster than an earlier one, so that the choice is stable."""
 
 _HOPELESS, _HOPELESS_SECONDS = 10, 1e-3
-"""A kernel is hopeless that takes so many times as long as torch, and longer than this."""
+"""A kernel is hopeless if it takes this many times as long as torch, and this many seconds."""
 
 _TOLERANCES = {"fp32": 1e-5, "bf16": 0.01, "int8": 0.03}
-"""How far from the exact result a kernel may be, as a share of the sum of absolute products."""
+"""Largest error of a kernel, as a share of the sum of absolute products."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What suits a model on this machine."""
+    """The best kernel for a model on this machine."""
 
     kernel: str
     speedup: float  # over the fastest in fp32
 
 
 def choose(shapes: Iterable[tuple[int, int]], precision: str) -> Choice:
-    """Return the fastest kernel for a model's weights: measured, once in a process, on one thread.
+    """Measure the fastest kernel for a model's weights, once per process, on one thread.
 
     Args:
         shapes: (o, i) of each weight.
@@ -86,7 +82,7 @@ def choose(shapes: Iterable[tuple[int, int]], precision: str) -> Choice:
 
 @functools.cache
 def is_usable(kernel: str, precision: str) -> bool:
-    """Tell whether a kernel is there, right, and not hopelessly slow."""
+    """Tell whether a kernel exists, is correct, and is not hopelessly slow."""
     if kernel not in KERNELS[precision]:
         return False
     x, weight = _small_factors()
@@ -95,7 +91,7 @@ def is_usable(kernel: str, precision: str) -> bool:
             product = KERNELS[precision][kernel](weight)
             found = product(x, None)
         except (AttributeError, RuntimeError, NotImplementedError):
-            return False  # this torch lacks the operator, or has none for this CPU
+            return False  # this torch has no such operator, or not for this CPU
         error = (found - F.linear(x, weight)).abs()
         if (error > _TOLERANCES[precision] * F.linear(x.abs(), weight.abs())).any():
             return False
@@ -105,7 +101,7 @@ def is_usable(kernel: str, precision: str) -> bool:
 def _small_factors() -> tuple[Tensor, Tensor]:
     """Return x (4, 128) and a weight (128, 128).
 
-    Beside random rows they have some whose every product is as large as it can be.
+    Besides random rows there are rows whose products are all as large as possible.
     """
     random = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(rows, 128, generator=random) for rows in (4, 128))
@@ -124,7 +120,7 @@ def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
     }
     with torch.inference_mode(), _one_thread():
         seconds = _race(packers, shapes)
-    # Rounded weights take as long as others do.
+    # Rounded weights take as long as exact ones.
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
     own = [kernel for kernel in seconds if kernel not in KERNELS["fp32"]]
     kernel = _clearly_first([*own, fp32], seconds)
@@ -140,7 +136,7 @@ def _clearly_first(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:
 
 
 def _race(packers: Mapping[str, Packer], shapes: Iterable[tuple[int, int]]) -> dict[str, float]:
-    """Return how long kernels take for all shapes together, without those that are hopeless."""
+    """Return the seconds of kernels for all shapes together, without hopeless ones."""
     random = torch.Generator().manual_seed(0)
     seconds = dict.fromkeys(packers, 0.0)
     for shape in sorted(shapes, key=math.prod):
@@ -154,7 +150,7 @@ def _race(packers: Mapping[str, Packer], shapes: Iterable[tuple[int, int]]) -> d
 
 
 def _time(products: Mapping[str, Product], x: Tensor) -> dict[str, float]:
-    """Return the least of some measurements, which take turns, of all that are not hopeless."""
+    """Return the shortest time of each kernel that is not hopeless; kernels take turns."""
     first = {}
     for kernel, product in products.items():
         first[kernel] = _seconds(product, x)
@@ -175,8 +171,8 @@ def _is_hopeless(seconds: float, usual: float) -> bool:
 
 
 def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
-    """Return how long a call takes this thread, not counting what others do meanwhile."""
-    product(x, None)  # others have been computed since, and have filled the caches
+    """Return the CPU time of a call in this thread."""
+    product(x, None)  # warms the caches after other kernels
     started = time.thread_time()
     for _ in range(calls):
         product(x, None)
@@ -185,7 +181,7 @@ def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute on one thread: more would be missing from copies of this process."""
+    """Compute on one thread: more threads would be missing in forks of this process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -248,7 +244,7 @@ def _int8_onednn(weight: Tensor, *, levels: int, is_signed: bool = False) -> Pro
 def _int8_fbgemm(weight: Tensor, *, levels: int) -> Product:
     rounded, scales = _rounded_to_int8(weight)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that a future torch will be without this
+        warnings.simplefilter("ignore", UserWarning)  # about removal from a future torch
         quantized = torch._make_per_channel_quantized_tensor(
             rounded, scales.double(), torch.zeros(len(weight), dtype=torch.int64), 0
         )
@@ -312,10 +308,10 @@ KERNELS: dict[str, dict[str, Packer]] = {
         **{kernel: _after(_by_int8, packer) for kernel, packer in _FP32.items()},
     },
 }
-"""By precision and name; those that are about as fast as each other come by preference."""
+"""By precision and name. If kernels are about equally fast, the first is preferred."""
 
 _IN_8_BITS = {"fbgemm-u7": "fbgemm-u8", "onednn-u7": "onednn-u8"}
-"""The same code with inputs of 8 bits: 7 are only for CPUs on which 8 overflow."""
+"""The same code with 8-bit inputs. 7 bits are only for CPUs on which 8 overflow."""
 
 
 _LOOKED_UP = (TokenEmbedding, LearnedPositions, RelativePositions, nn.Embedding)
@@ -328,12 +324,10 @@ def choose_kernel(models: Sequence[TranslationModel], precision: str) -> Choice:
 
 
 def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> None:
-    """Pack all weights that the model multiplies by, and let go of the originals.
+    """Pack all weights of matrix products, and free the originals.
 
-    Those of embeddings stay, and the output projection's, of which a shortlist takes rows.
-
-    The model multiplies by its matrices through `linear`; only torch's own recurrent layers, which
-    have no other way, multiply by theirs themselves, and keep them as they are.
+    Embeddings keep theirs, and so does the output projection, whose rows shortlists use. torch's
+    recurrent layers do not multiply through `linear` and are left unchanged.
 
     Args:
         model: in fp32, on the CPU; from now on it can only translate.
@@ -345,12 +339,12 @@ def pack(model: TranslationModel, precision: str, kernel: str | None = None) -> 
     for weight in list(multiplied(model)):
         use_packed(weight, packer(weight.detach()))
         if id(weight) not in embeddings and weight is not model.output_projection:
-            # Of its shape, but of one number that spoils what it would be used for.
+            # Same shape, but all NaN, so that any further use is noticed.
             weight.data = weight.new_full((1, 1), math.nan).expand_as(weight)
 
 
 def multiplied(model: TranslationModel) -> Iterator[nn.Parameter]:
-    """Yield the matrices by which the model multiplies through `linear`, tied ones once."""
+    """Yield the matrices that the model multiplies by through `linear`, tied ones once."""
     others = _weights_of(model, (*_LOOKED_UP, nn.RNNBase))
     for weight in model.parameters():
         if weight.dim() == 2 and (id(weight) not in others or weight is model.output_projection):

@@ -1,20 +1,14 @@
-"""Attention among sentences laid out in rows of tables, product by product.
+"""Attention among padded sentences or blocks of tokens, product by product.
 
-A row is a sentence, or a block of tokens where attention is restricted to a neighbourhood (see
-`local_attention`).
+In local attention (Vaswani et al. 2017, section 4) each position sees those at a distance of at
+most r. The n packed tokens are cut into blocks of r, regardless of sentences. A query sees keys in
+its own block, the one before and, unless causal, the one after. So work and memory are n * 3r or
+n * 2r instead of the sum of squared lengths. A mask hides keys that are farther away or in another
+sentence.
 
-Legend: B rows, T queries and S keys of each, H heads, K and V the widths of a head's keys and of
-its values, n tokens of packed sentences, k the farthest relative distance.
-
-Attention restricted to a neighbourhood (Vaswani et al. 2017, section 4): each position sees
-those at a distance of at most r.
-
-The n tokens of packed sentences are cut into blocks of r, whatever sentences they make up. What a
-query sees is in its own block, the one before and the one behind, so that work and memory go by
-n * 3r, or n * 2r where none behind is seen, and not by the sum of squared lengths. A mask hides
-what is farther, or of another sentence.
-
-Legend: n tokens, C = ceil(n / r) blocks, H heads of width K, S = 3r or 2r keys before a block.
+Legend: B rows (sentences or blocks), T queries and S keys of each, H heads, K and V the widths of a
+head's keys and values, n tokens of packed sentences, k the largest relative distance. For blocks:
+C = ceil(n / r) blocks, S = 3r or 2r.
 """
 
 from __future__ import annotations
@@ -28,53 +22,53 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
-from nmt.models.kernels.padded_layout import Projected, Table, in_heads
+from nmt.models.kernels.padded_layout import PaddedLayout, Projected, in_heads
 from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
 
 
 def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
-    """Tell whether blocks have fewer pairs of query and key than a table of the sentences.
+    """Tell whether blocks have fewer pairs of query and key than padded sentences.
 
     Args:
         packed: the sentences.
         distance: r.
-        causal: whether a position sees none behind it.
+        causal: whether a position sees only itself and earlier ones.
     """
-    in_table = (len(packed.starts) - 1) * packed.longest**2
-    return in_table > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
+    in_padded = (len(packed.starts) - 1) * packed.longest**2
+    return in_padded > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
 
 
 def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
-    """Return what the queries of each block must not see of its S keys: (C, r, S) bool.
+    """Return which of the S keys are hidden from each query of a block: (C, r, S) bool.
 
     Args:
         packed: the sentences.
         distance: r.
-        causal: whether a position sees none behind it.
+        causal: whether a position sees only itself and earlier ones.
     """
     count, device = len(packed.tokens), packed.tokens.device
     places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
     sentences = packed.sentences[places.clamp(max=count - 1)]  # (C * r,)
-    first = torch.maximum(packed.starts[sentences], places - distance)  # that a query sees
+    first = torch.maximum(packed.starts[sentences], places - distance)  # first key of each query
     last = places if causal else places + distance
     last = torch.minimum(packed.starts[sentences + 1] - 1, last)
     width = (2 if causal else 3) * distance
-    # The keys of block c begin a block before it, at (c - 1) r.
+    # The keys of block c begin one block earlier, at (c - 1) r.
     keys = places[::distance, None, None] - distance + torch.arange(width, device=device)
     first, last = (bound.view(-1, distance, 1) for bound in (first, last))
     return (keys < first) | (keys > last)  # (C, r, S)
 
 
 def with_neighbours(x: Tensor, count: int, seen: int) -> Tensor:
-    """Return each block with the one before it and, if 3 are seen, the one behind it.
+    """Return each block with the one before it and, if `seen` is 3, the one after it.
 
     Args:
-        x: (C * H, r, K), blocks as `Table.heads` lays them out.
+        x: (C * H, r, K), blocks from `PaddedLayout.heads`.
         count: C.
-        seen: blocks that a query sees, 2 or 3.
+        seen: number of blocks that a query sees, 2 or 3.
 
     Returns:
-        (C * H, S, K), 0 beyond the first block and the last.
+        (C * H, S, K), 0 before the first block and after the last.
     """
     own = x.view(count, -1, *x.shape[1:])  # (C, H, r, K)
     wide = own.new_zeros(*own.shape[:2], seen, *own.shape[2:])  # (C, H, seen, r, K)
@@ -86,12 +80,12 @@ def with_neighbours(x: Tensor, count: int, seen: int) -> Tensor:
 
 
 def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
-    """Sum up what each block has in all of its places: the adjoint of `with_neighbours`.
+    """Sum the copies of each block: the adjoint of `with_neighbours`.
 
     Args:
         wide: (C * H, S, K).
         count: C.
-        seen: blocks that a query sees, 2 or 3.
+        seen: number of blocks that a query sees, 2 or 3.
 
     Returns:
         (C * H, r, K).
@@ -106,24 +100,26 @@ def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which queries stand before which keys, and what they must not see of them."""
+class AttentionLayout:
+    """Pairs of queries and keys, and which keys are hidden."""
 
-    own: Table  # of queries: (B, T)
-    others: Table  # of keys and values: (B, S); of a row's own block, where rows are blocks
+    own: PaddedLayout  # of queries: (B, T)
+    others: PaddedLayout  # of keys and values: (B, S), or the own block
     hidden: Tensor  # bool, broadcastable to (B, H, T, S), True = must not attend
     first: int = 0
-    """Where a row's first query stands among its keys: r where rows are blocks of r tokens, whose
-    keys begin a block before; else 0."""
+    """Position of a row's first query among its keys: r for blocks, whose keys begin one block
+    earlier; else 0."""
 
     @classmethod
-    def of_sentences(cls, own: Table, others: Table, *, causal: bool, window: int) -> Layout:
+    def of_sentences(
+        cls, own: PaddedLayout, others: PaddedLayout, *, causal: bool, window: int
+    ) -> AttentionLayout:
         """Lay out row by row.
 
         Args:
-            own, others: where queries and keys stand.
-            causal: whether a token attends to none behind it.
-            window: to what distance a token attends; 0: to any.
+            own, others: layouts of queries and keys.
+            causal: whether a token attends only to itself and earlier ones.
+            window: the largest distance of attention; 0: any.
         """
         padding = ~others.mask[:, None, None]  # (B, 1, 1, S)
         if not causal and not window:
@@ -132,52 +128,56 @@ class Layout:
         hidden = pairs.triu(1 if causal else window + 1)
         if window:
             hidden |= pairs.tril(-window - 1)
-        # Being causal keeps padding, at the end, from every real position.
+        # Padding is at the end, so a causal mask hides it from all real positions.
         return cls(own, others, hidden if causal else hidden | padding)
 
     @classmethod
-    def of_blocks(cls, packed: Packed, *, causal: bool, window: int) -> Layout:
+    def of_blocks(cls, packed: Packed, *, causal: bool, window: int) -> AttentionLayout:
         """Lay out block by block; see `of_sentences`."""
-        blocks = Table.of_blocks(packed, window)
+        blocks = PaddedLayout.of_blocks(packed, window)
         hidden = hidden_in_blocks(packed, window, causal=causal)[:, None]  # (B, 1, T, S)
         return cls(blocks, blocks, hidden, first=window)
 
     def seen(self, x: Tensor) -> Tensor:
-        """Return what stands before the queries (B * H, S, K), of a row's own (B * H, L, K)."""
+        """Map the keys or values of rows (B * H, L, K) to those seen (B * H, S, K)."""
         if not self.first:
             return x
         return with_neighbours(x, len(self.hidden), self.hidden.shape[-1] // self.first)
 
-    def given_back(self, seen: Tensor) -> Tensor:
-        """Sum up what is before the queries of all rows: the adjoint of `seen`."""
+    def summed(self, seen: Tensor) -> Tensor:
+        """Sum gradients of the keys or values that queries see: the adjoint of `seen`."""
         if not self.first:
             return seen
         return without_neighbours(seen, len(self.hidden), self.hidden.shape[-1] // self.first)
 
 
-def attend_padded(projected: Projected, layout: Layout, relative: Relative | None) -> Tensor:
+def attend_padded(
+    projected: Projected, layout: AttentionLayout, relative: Relative | None
+) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1): (n, H, V).
 
     Args:
         projected: queries, keys and values.
-        layout: of them.
-        relative: what is added to keys and values at each distance.
+        layout: of these.
+        relative: vectors added to keys and values at each distance.
     """
-    tables = [t for table in (layout.own, layout.others) for t in vars(table).values()]
+    layouts = [t for padded in (layout.own, layout.others) for t in vars(padded).values()]
     padded: Tensor = _PaddedAttention.apply(  # type: ignore[no-untyped-call]
-        layout.first, layout.hidden, *tables, *(relative or (None, None)), *projected
+        layout.first, layout.hidden, *layouts, *(relative or (None, None)), *projected
     )
     return padded
 
 
-def padded_weights(query: Tensor, key: Tensor, layout: Layout, for_keys: Tensor | None) -> Tensor:
+def padded_weights(
+    query: Tensor, key: Tensor, layout: AttentionLayout, for_keys: Tensor | None
+) -> Tensor:
     """Return softmax(query key^T / sqrt(K)), (B * H, T, S), and 0 at padding.
 
     Args:
-        query: (B * H, T, K), which is overwritten.
-        key: (B * H, S, K), those before the queries.
-        layout: of them.
-        for_keys: (2k + 1, K), what is added to keys at each distance.
+        query: (B * H, T, K), overwritten.
+        key: (B * H, S, K), the keys that queries see.
+        layout: of these.
+        for_keys: (2k + 1, K), vectors added to keys at each distance.
     """
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
     if for_keys is not None:
@@ -186,23 +186,24 @@ def padded_weights(query: Tensor, key: Tensor, layout: Layout, for_keys: Tensor 
     by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
     by_row.masked_fill_(layout.hidden, -math.inf)
     weights = scores.softmax(dim=-1)  # (B * H, T, S)
-    # What padding attends to must not get a gradient from it.
+    # Padding must not send a gradient to the keys.
     weights.view(by_row.shape).masked_fill_(~real[:, None, :, None], 0.0)
     return weights
 
 
 class _PaddedAttention(torch.autograd.Function):
-    """Equation 1 product by product, in rows of tables, in place where it can be: nothing is kept
-    but the inputs and the weights, and no pass is made over them that autograd would make.
+    """Equation 1 product by product, in place if possible. Saves only the inputs and the weights.
 
-    The backward pass of torch's fused attention costs CPUs several times these plain products at
-    the lengths of sentences, most of all in bf16.
+    At the lengths of sentences, torch's fused attention takes several times as long for its
+    backward pass on CPUs, most of all in bf16.
     """
 
     @staticmethod
     def forward(ctx: Any, first: int, hidden: Tensor, *tensors: Any) -> Tensor:
-        tables, (for_keys, for_values), projected = tensors[:8], tensors[8:10], tensors[10:]
-        layout = Layout(Table(*tables[:4]), Table(*tables[4:]), hidden, first)
+        layouts, (for_keys, for_values), projected = tensors[:8], tensors[8:10], tensors[10:]
+        layout = AttentionLayout(
+            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, first
+        )
         query, key, value = in_heads(projected, layout.own, layout.others)
         weights = padded_weights(query, layout.seen(key), layout, for_keys)  # scales query
         attended = torch.bmm(weights, layout.seen(value))  # (B * H, T, V)
@@ -217,8 +218,10 @@ class _PaddedAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, weights, by_distance, hidden, *rest = ctx.saved_tensors
-        *tables, for_keys, for_values = rest
-        layout = Layout(Table(*tables[:4]), Table(*tables[4:]), hidden, ctx.first)
+        *layouts, for_keys, for_values = rest
+        layout = AttentionLayout(
+            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, ctx.first
+        )
         gradient = layout.own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
         for_scores = torch.bmm(gradient, layout.seen(value).transpose(1, 2))  # (B * H, T, S)
         if for_values is not None:
@@ -233,12 +236,12 @@ class _PaddedAttention(torch.autograd.Function):
             pairs = ((by_score, query), (by_distance, gradient))
             for_relative = [a.flatten(0, 1).t() @ b.flatten(0, 1) for a, b in pairs]
         for_query.mul_(query.shape[-1] ** -0.5)
-        for_key = layout.given_back(torch.bmm(for_scores.transpose(1, 2), query))
-        for_value = layout.given_back(torch.bmm(weights.transpose(1, 2), gradient))
+        for_key = layout.summed(torch.bmm(for_scores.transpose(1, 2), query))
+        for_value = layout.summed(torch.bmm(weights.transpose(1, 2), gradient))
         parts = iter((for_query, for_key, for_value))
         for_projected = []
         for number, count in enumerate(ctx.parts):
             first, *more = islice(parts, count)
             laid_out = torch.stack((first, *more)) if more else first[None]
             for_projected.append((layout.others if number else layout.own).packed(laid_out))
-        return None, None, *(None for _ in tables), *for_relative, *for_projected
+        return None, None, *(None for _ in layouts), *for_relative, *for_projected

@@ -1,7 +1,7 @@
-"""Packed sentences laid out in tables, head by head, and back.
+"""Padded layouts of packed sentences, head by head, and back.
 
 Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
-of a head's keys and of its values, n and m tokens of packed sentences.
+of a head's keys and values, n and m tokens of packed sentences.
 """
 
 from __future__ import annotations
@@ -15,27 +15,24 @@ from torch import Tensor
 from nmt.data.batches import Packed
 
 Projected = Sequence[Tensor]
-"""Queries, keys and values as products have made them: tensors (n, parts, H, width) whose parts are
-those three, in this order. The first tensor is of the tokens that attend, the others are of those
-attended to: (queries with keys and values,), (queries, keys with values), or, where keys and values
-differ in width or in what is done to them, (queries with keys, values) or (queries, keys, values).
+"""Queries, keys and values as products make them: tensors (n, parts, H, width), whose parts are
+those three in this order. The first tensor has the queries. Self-attention has (queries with keys
+and values,), cross-attention (queries, keys with values). If keys and values differ in width or
+rotation, they are (queries with keys, values) and (queries, keys, values).
 """
 
 
 @dataclass(frozen=True)
-class Table:
-    """Where the tokens of packed sentences stand if each sentence is a row of a table.
+class PaddedLayout:
+    """The positions of packed tokens in a padded tensor whose rows are sentences, or blocks."""
 
-    Or each block of so many tokens: then what is said of sentences holds for blocks.
-    """
-
-    tokens: Tensor  # (B, L) int64: the token at each place; its sentence's last one at padding
+    tokens: Tensor  # (B, L) int64: the token at each position; at padding, the last one of the row
     mask: Tensor  # (B, L) bool: True = a real token
-    sentences: Tensor  # (n,) int64: the row of each token
-    positions: Tensor  # (n,) int64: and its column
+    sentences: Tensor  # (n,) int64: row of each token
+    positions: Tensor  # (n,) int64: column of each token
 
     @classmethod
-    def of(cls, packed: Packed) -> Table:
+    def of(cls, packed: Packed) -> PaddedLayout:
         """Lay the sentences out."""
         columns = torch.arange(packed.longest, device=packed.starts.device)  # (L,)
         starts, ends = packed.starts[:-1, None].long(), packed.starts[1:, None].long()  # (B, 1)
@@ -43,8 +40,8 @@ class Table:
         return cls(tokens, columns < ends - starts, packed.sentences, packed.positions)
 
     @classmethod
-    def of_blocks(cls, packed: Packed, size: int) -> Table:
-        """Lay the tokens out in blocks of one size, whatever sentences they make up."""
+    def of_blocks(cls, packed: Packed, size: int) -> PaddedLayout:
+        """Lay the tokens out in blocks of one size, regardless of sentences."""
         count, device = len(packed.tokens), packed.tokens.device
         places = torch.arange(-(-count // size) * size, device=device).view(-1, size)
         tokens = torch.arange(count, device=device)
@@ -58,8 +55,8 @@ class Table:
         """Lay out one part of x (n, parts, H, K) by heads: (B * H, L, K)."""
         _, parts, heads, width = x.shape
         first = (self.tokens * parts + part)[:, None] * heads  # (B, 1, L)
-        chosen = first + torch.arange(heads, device=x.device)[:, None]  # (B, H, L)
-        laid_out = x.reshape(-1, width).index_select(0, chosen.flatten())  # (B * H * L, K)
+        sources = first + torch.arange(heads, device=x.device)[:, None]  # (B, H, L)
+        laid_out = x.reshape(-1, width).index_select(0, sources.flatten())  # (B * H * L, K)
         return laid_out.view(-1, self.tokens.shape[1], width)
 
     def packed(self, laid_out: Tensor) -> Tensor:
@@ -69,13 +66,13 @@ class Table:
         part = torch.arange(parts, device=laid_out.device)[:, None] * sentences  # (parts, 1)
         head = torch.arange(rows // sentences, device=laid_out.device)  # (H,)
         row = (self.sentences[:, None, None] + part) * len(head) + head  # (n, parts, H)
-        chosen = row * length + self.positions[:, None, None]  # (n, parts, H)
-        return laid_out.view(-1, width).index_select(0, chosen.flatten()).view(*row.shape, width)
+        sources = row * length + self.positions[:, None, None]  # (n, parts, H)
+        return laid_out.view(-1, width).index_select(0, sources.flatten()).view(*row.shape, width)
 
 
-def in_heads(projected: Projected, own: Table, others: Table) -> Iterator[Tensor]:
+def in_heads(projected: Projected, own: PaddedLayout, others: PaddedLayout) -> Iterator[Tensor]:
     """Yield queries (B * H, T, K), keys (B * H, S, K) and values (B * H, S, V)."""
     for number, x in enumerate(projected):
-        table = others if number else own
+        layout = others if number else own
         for part in range(x.shape[1]):
-            yield table.heads(x, part)
+            yield layout.heads(x, part)
