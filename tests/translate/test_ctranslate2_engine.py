@@ -142,7 +142,7 @@ def test_a_model_that_it_could_not_express_is_not_exported(
     variant = replace(card, config=replace(card.config, **changes))
     weights: dict[str, Tensor] = dict(variant.build().named_parameters())
     write_model(tmp_path / "variant.safetensors", variant, weights)
-    with pytest.raises(UsageError, match=f"nothing like {named}"):
+    with pytest.raises(UsageError, match=f"does not support {named}"):
         export_ctranslate2(tmp_path / "variant.safetensors", tmp_path / "export", "float32")
     assert not (tmp_path / "export").exists()
 
