@@ -1,6 +1,6 @@
 """A machine-translation toolkit: prepare, train, average, translate, score.
 
-From Python, `nmt.Translator` translates; all else is the command line's.
+From Python, use `nmt.Translator` to translate; use the command line for everything else.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Every value that a recipe can set: its default, what it means, and what it may be.
+"""Recipes: the values of model and training, with defaults, help and checks, read and written.
 
 Values are resolved in one order: class default < preset < TOML file < command line. Each layer is
-a flat mapping from key to value (keys are unique over all sections), so a layer is the same thing
-wherever it comes from. All problems of all layers are reported at once, each with the layer that
-holds it. This module knows nothing of torch.
-
-Recipes as people write them, TOML and key=value, and back to TOML.
+a flat mapping from key to value, as keys are unique over all sections. The problems of all layers
+are reported at once, each with the name of its layer. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.model_config import MODEL_CONFIGS, ModelConfig, Value, checked, value
 
 Layer = tuple[str, Mapping[str, object]]
-"""Where values come from, as the user knows it, and the values by key."""
-
+"""A layer's name, as the user knows it, and its values by key."""
 
 _MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
@@ -36,36 +32,35 @@ class TrainingConfig:
     seed: int = value(1, "Seed of initial weights, data order and dropout.", minimum=0)
     batch_tokens: int = value(
         25_000,
-        "Target tokens of one update, over all ranks and micro-batches; the source side obeys "
-        "the same bound.",
+        "Target tokens of one update, over all ranks and micro-batches; the source side has the "
+        "same limit.",
         minimum=1,
     )
     micro_batch_tokens: int = value(
         0,
-        "Tokens of one forward pass on either side: a matter of memory that never changes which "
-        "pairs make up an update. 0: as many as fit, up to 2048 on a CPU "
-        "(4096 in bf16 and fp16) and a process's share of the update on a GPU; halved when memory "
-        "runs out.",
+        "Tokens of one forward pass on either side. Lower it if memory runs out; the pairs of an "
+        "update stay the same. 0: as many as fit, up to 2048 on a CPU (4096 in bf16 and fp16) and "
+        "a process's share of the update on a GPU; halved when memory runs out.",
         minimum=0,
         resumable=True,
     )
     max_updates: int = value(
         100_000,
-        "Updates after which training ends. A finished run may go on with more: linear and cosine, "
-        "which end at 0 there, then rise at once to where the longer schedule is.",
+        "Updates after which training ends. You can resume a finished run with more; the learning "
+        "rate of linear and cosine then jumps from 0 to that of the longer schedule.",
         minimum=1,
         resumable=True,
     )
     patience: int = value(
         0,
-        "Validations in a row without a better result after which training ends; 0: never.",
+        "Stop after this many validations in a row without a better result; 0: never.",
         minimum=0,
         resumable=True,
     )
     precision: str = value(
         "fp32",
-        "Type of weights and activations in the forward and backward pass; the optimiser keeps "
-        "an fp32 master copy of the weights.",
+        "Type of weights and activations in the forward and backward pass. The optimiser always "
+        "keeps an fp32 copy of the weights.",
         choices=("fp32", "bf16", "fp16"),
     )
     device: str = value(
@@ -77,36 +72,37 @@ class TrainingConfig:
     threads: int = value(
         0,
         "CPU threads of each process; 0: the cores divided by the processes, at most "
-        "OMP_NUM_THREADS, kept when as many processes go on.",
+        "OMP_NUM_THREADS. A run resumed with as many processes keeps its number.",
         minimum=0,
         maximum=1_024,
         resumable=True,
     )
     compile: bool = value(
         False,
-        "Whether torch.compile makes the model's forward and backward pass, which takes some "
-        "minutes at the start; meant for GPUs.",
+        "Whether to compile the model with torch.compile, which takes some minutes at the start; "
+        "for GPUs.",
     )
     matmul: str = value(
         "auto",
-        "Library of fp32 matrix products on CPUs: torch, onednn, or auto for the faster one of "
-        "each kind of product, found by timing and kept when the run goes on. "
-        "onednn:forward,weight leaves the kind input to torch, and so on.",
+        "Library for fp32 matrix products on CPUs: torch, onednn, or auto, which times both for "
+        "each kind of product and keeps its choice when the run is resumed. For example, "
+        "onednn:forward,weight uses torch for the third kind, input.",
     )
     label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
     )
     subword_dropout: float = value(
         0.0,
-        "BPE dropout: chance that a merge of a token is undone, anew in each epoch. It makes "
-        "sentences longer than batch_tokens counts.",
+        "BPE dropout: probability that a merge of a token is undone, drawn anew in each epoch. "
+        "Sentences become longer than batch_tokens counts.",
         minimum=0.0,
         below=1.0,
     )
     schedule: str = value(
         "inverse_sqrt",
-        "Learning rate after linear warm-up: falling with the inverse square root of the update "
-        "(the paper's), to 0 at max_updates linearly or as half a cosine, or constant.",
+        "Learning rate after linear warm-up: it falls with the inverse square root of the update "
+        "(the paper's), falls to 0 at max_updates (linear, or cosine for half a cosine), or stays "
+        "constant.",
         choices=("inverse_sqrt", "linear", "cosine", "constant"),
     )
     learning_rate: float = value(
@@ -124,15 +120,15 @@ class TrainingConfig:
     )
     ema_decay: float = value(
         0.0,
-        "Decay of an exponential moving average of the weights, which is then what is "
-        "validated and kept; 0: none.",
+        "Decay of an exponential moving average of the weights, which is then validated and "
+        "saved; 0: none.",
         minimum=0.0,
         below=1.0,
     )
     freeze: str = value(
         "",
-        "Which weights do not change: patterns over their names with commas between, such as "
-        "encoder.*,src_embedding.*; a tied weight goes by each of its names.",
+        "Weights that training does not change: patterns for their names, separated by commas, "
+        "such as encoder.*,src_embedding.*; a tied weight matches by any of its names.",
     )
     log_every: int = value(
         100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True
@@ -145,13 +141,13 @@ class TrainingConfig:
     )
     sample_translations: int = value(
         3,
-        "Lines of the valid text whose translations every validation shows; 0: none.",
+        "Number of valid lines whose translations each validation shows; 0: none.",
         minimum=0,
         resumable=True,
     )
     best_metric: str = value(
         "loss",
-        "What the best checkpoints are best by: smoothed valid loss, or BLEU (needs "
+        "Metric that selects the best checkpoints: smoothed valid loss, or BLEU (needs "
         "validate_bleu).",
         choices=("loss", "bleu"),
     )
@@ -168,15 +164,15 @@ class TrainingConfig:
     keep_best: int = value(1, "Best checkpoints kept.", minimum=1, resumable=True)
     tensorboard: bool = value(
         False,
-        "Whether to write all figures for TensorBoard too (needs the extra tensorboard).",
+        "Whether to write all metrics for TensorBoard too (needs the extra tensorboard).",
         resumable=True,
     )
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the combination of values."""
+        """Return the problems of the combination of values."""
         found = []
         if not _MATMUL.fullmatch(self.matmul):
-            found.append(f"matmul cannot be {self.matmul!r}: give auto, torch or onednn")
+            found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
         return found
@@ -184,7 +180,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A preset's name, and all values of the model and of its training, resolved."""
+    """A preset's name, and all resolved values of the model and its training."""
 
     preset: str
     architecture: str
@@ -224,7 +220,7 @@ def model_config_from(architecture: str, values: Mapping[str, object], origin: s
     """Rebuild a model's configuration from a model file.
 
     Raises:
-        DataError: if the architecture or a value is not one that this version knows.
+        DataError: if this version does not know the architecture or a value.
     """
     if architecture not in MODEL_CONFIGS:
         raise DataError(
@@ -262,10 +258,10 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 def read_toml(path: Path) -> dict[str, object]:
     """Read a recipe: keys under [model] and [training], flattened.
 
-    [run], where a run folder's config.toml tells what is no recipe's matter, is passed over.
+    The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
 
     Raises:
-        UsageError: if the file is missing, no TOML, or has other sections or keys in the wrong one.
+        UsageError: if the file is missing, not TOML, or has unknown sections or misplaced keys.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -278,7 +274,7 @@ def read_toml(path: Path) -> dict[str, object]:
     for section, content in document.items():
         if section not in ("model", "training") or not isinstance(content, dict):
             raise UsageError(
-                f"{path}: {section!r} is not a section; keys stand under [model] or [training]"
+                f"{path}: {section!r} is not a section; put keys under [model] or [training]"
             )
         astray = sorted(content.keys() & _keys("training" if section == "model" else "model"))
         if astray:
@@ -288,11 +284,11 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def noted_preset(path: Path) -> str:
-    """Return the preset that a run folder's config.toml notes; nothing without such a file."""
+    """Return the preset recorded in a run folder's config.toml; empty without such a file."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return ""  # whoever needs the file says what is wrong with it
+        return ""  # later reading reports the problem
     run = document.get("run")
     return str(run.get("preset", "")) if isinstance(run, dict) else ""
 
@@ -303,14 +299,14 @@ def _keys(section: str) -> set[str]:
 
 
 def explanation(spec: dataclasses.Field[Any]) -> str:
-    """Return what a field of a recipe is, and which values it may have if they have names."""
+    """Return the help of a recipe's field, with its choices."""
     choices = spec.metadata["choices"]
     listed = f" One of {', '.join(choices)}." if choices else ""
     return f"{spec.metadata['help']}{listed}"
 
 
 def format_toml(sections: Mapping[str, object]) -> str:
-    """Write dataclasses and mappings as TOML sections, each field under its own explanation."""
+    """Return dataclasses and mappings as TOML sections, each field under its explanation."""
     lines: list[str] = []
     for section, content in sections.items():
         lines.append(f"[{section}]")

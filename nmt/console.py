@@ -1,7 +1,7 @@
-"""The only door to rich and tqdm: progress, live views, tables and notices for people.
+"""Progress, live views, tables and notices: the only module that uses rich and tqdm.
 
-stdout belongs to data; everything else goes to stderr. Progress bars and live views vanish where
-stderr is no terminal. Under torchrun only rank 0 speaks; errors and warnings are never silenced.
+stdout is for data; everything else goes to stderr. Progress bars and live views appear only if
+stderr is a terminal. Under torchrun only rank 0 prints notices. Errors and warnings always appear.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The processes of one training run: the only door to torch.distributed.
+"""The processes of one training run: the only module that uses torch.distributed.
 
-Alone, every operation is free. Under torchrun the processes find each other by its environment
-variables; tensors on CPUs travel by gloo, on GPUs by NCCL.
+With one process, every operation does nothing. Under torchrun the processes find each other by its
+environment variables. They use gloo on CPUs and NCCL on GPUs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ranks:
 
     @classmethod
     def from_environment(cls) -> Ranks:
-        """Read what torchrun says; one process alone without it."""
+        """Read torchrun's variables; without them there is one process."""
         return cls(
             rank=int(os.environ.get("RANK", "0")),
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),

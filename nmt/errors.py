@@ -1,7 +1,7 @@
-"""What a person is told when something cannot go on, and the exit status that goes with it.
+"""Errors for the user, and their exit statuses.
 
 Each error is one line: what was found, what was expected, what to do. The command line prints it
-after `nmt: error:` and never shows a traceback for it.
+after `nmt: error:`, without a traceback.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class NMTError(Exception):
 
 
 class UsageError(NMTError):
-    """The command was asked for something that it cannot mean: option, value or combination."""
+    """An option, a value or a combination of them makes no sense."""
 
     exit_status = EXIT_USAGE
 
 
 class MissingKernel(UsageError):
-    """This device does not have the kernel that matrices are to be multiplied by."""
+    """This device lacks the requested kernel for matrix products."""
 
 
 class DataError(NMTError):
-    """A file that was read is missing, damaged, of another version, or not what it should be."""
+    """An input file is missing, damaged, of another version or of another kind."""
 
 
 class Stopped(NMTError):

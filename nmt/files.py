@@ -1,8 +1,7 @@
-"""Writing files so that a reader never sees half of one, and fingerprints of what was written.
+"""Atomic writing of files, and their checksums.
 
-Everything `nmt` leaves on disk is first written under a temporary name in the same folder, flushed
-to the device, renamed to its final name, and the folder is flushed too. A crash or a full disk
-leaves the earlier file, or none.
+Every file is written under a temporary name in the same folder, flushed to disk and renamed; then
+the folder is flushed too. After a crash or a full disk there is the earlier file or none.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Return where a path leads, behind all symbolic links.
+    """Return where a path leads, after following all symbolic links.
 
     Raises:
         OSError: if a link leads to itself, for which `Path.resolve` would raise RuntimeError.

@@ -1,7 +1,4 @@
-"""The values of each architecture: their defaults, what they mean, and what they may be.
-
-What a single value of a recipe may be: how it is declared, read and checked.
-"""
+"""The values of each architecture, and how a value of a recipe is declared, parsed and checked."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def value(
     choices: tuple[str, ...] = (),
     resumable: bool = False,
 ) -> Any:
-    """Declare a configuration field; `resumable` ones may change when a run goes on."""
+    """Declare a configuration field; `resumable` ones may change when a run is resumed."""
     metadata = {
         "help": help,
         "minimum": minimum,
@@ -39,7 +36,7 @@ def value(
 
 
 def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
-    """Return `raw` as the field's type; a string, as the command line gives it, is parsed."""
+    """Return `raw` as the field's type; parse strings, as they come from the command line."""
     kind = type(spec.default)
     value = _parse(spec.name, raw, kind) if isinstance(raw, str) and kind is not str else raw
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -73,7 +70,7 @@ def _parse(name: str, text: str, kind: type) -> object:
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
-        # A comma only ever parts thousands: elsewhere 0,5 is one half, and must not become 5.
+        # Accept commas only between thousands: 0,5 is one half in some languages, not 5.
         return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
     except (KeyError, ValueError):
         raise ValueError(f"{name} is {text!r}, not {_KIND_NAMES[kind]}") from None
@@ -81,13 +78,13 @@ def _parse(name: str, text: str, kind: type) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What every architecture has."""
+    """The values that all architectures have."""
 
     d_model: int = value(
         512, "Width of embeddings and of the decoder's last states.", minimum=2, below=1e6
     )
     dropout: float = value(
-        0.1, "Probability with which a unit is dropped in training.", minimum=0.0, below=1.0
+        0.1, "Probability that a unit is dropped in training.", minimum=0.0, below=1.0
     )
     tie_embeddings: str = value(
         "all",
@@ -98,9 +95,9 @@ class ModelConfig:
 
     @property
     def longest_sentence(self) -> int | None:
-        """Tokens, eos or bos counted, that a sentence to be trained on may have; None: any number.
+        """Maximum tokens of a training sentence, including eos or bos; None: no limit.
 
-        What is translated may be longer.
+        Sentences to translate may be longer.
         """
         return None
 
@@ -134,8 +131,8 @@ class TransformerConfig(ModelConfig):
     d_v: int = value(0, "Width of a head's values; 0: d_model / num_heads.", minimum=0, below=1e6)
     pre_norm: bool = value(
         False,
-        "Whether a norm stands before each sub-layer and behind the last layer of each stack, "
-        "instead of behind each sub-layer and its residual connection (the paper's).",
+        "Whether to normalise before each sub-layer and after the last layer of each stack, "
+        "instead of after each sub-layer and its residual connection (the paper's).",
     )
     norm: str = value(
         "layer",
@@ -150,31 +147,31 @@ class TransformerConfig(ModelConfig):
     )
     positions: str = value(
         "sinusoidal",
-        "How a token's place is known: by the paper's sinusoids or by learned vectors, which are "
-        "added to embeddings, by turning the queries and keys of self-attention (rotary, "
-        "Su et al. 2021), or by vectors that self-attention adds to keys and values at each "
-        "distance (relative, Shaw et al. 2018).",
+        "Position encoding: the paper's sinusoids or learned vectors, added to the embeddings; "
+        "rotary, which rotates the queries and keys of self-attention (Su et al. 2021); or "
+        "relative, vectors for each distance that self-attention adds to keys and values (Shaw et "
+        "al. 2018).",
         choices=("sinusoidal", "learned", "rotary", "relative"),
     )
     max_positions: int = value(
         1024,
-        "Tokens of a sentence, bos or eos counted, whose places have a learned vector each; those "
-        "behind share the last one. For learned positions alone.",
+        "Positions with their own learned vector, including bos or eos; later ones share the last "
+        "vector. Only for learned positions.",
         minimum=1,
         below=1e6,
     )
     max_relative_distance: int = value(
         16,
-        "Distance in tokens, the k of Shaw et al. (2018), beyond which all are one. For relative "
-        "positions alone.",
+        "Distance in tokens beyond which all distances share one vector (k of Shaw et al. 2018). "
+        "Only for relative positions.",
         minimum=1,
         below=1e4,
     )
     attention_window: int = value(
         0,
-        "Distance in tokens to which self-attention sees (the paper's restricted self-attention, "
-        "section 4): to both sides in the encoder, back in the decoder, which sees all of the "
-        "source in any case. Its cost then goes by length times window. 0: any distance.",
+        "Distance in tokens that self-attention reaches (the paper's restricted self-attention, "
+        "section 4): to both sides in the encoder, back in the decoder. Attention to the source is "
+        "not restricted. The cost then grows with length times window. 0: any distance.",
         minimum=0,
         below=1e6,
     )
@@ -201,19 +198,19 @@ class TransformerConfig(ModelConfig):
 
     @property
     def longest_sentence(self) -> int | None:
-        """Return how many there are learned positions for."""
+        """Return the number of learned positions; None for other positions."""
         return self.max_positions if self.positions == "learned" else None
 
     @property
     def head_widths(self) -> tuple[int, int]:
-        """K and V: how wide a head's queries and keys are, and its values."""
+        """Widths of a head: of its queries and keys, and of its values."""
         width = self.d_model // self.num_heads
         return self.d_k or width, self.d_v or width
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionalConfig(ModelConfig):
-    """The convolutional model of Gehring et al. (2017); all its layers have one width."""
+    """The convolutional model of Gehring et al. (2017); all of its layers have the same width."""
 
     num_encoder_layers: int = value(15, "Layers of the encoder.", minimum=1, below=1000)
     num_decoder_layers: int = value(
@@ -221,18 +218,18 @@ class ConvolutionalConfig(ModelConfig):
     )
     d_hidden: int = value(512, "Width of the convolutions' outputs.", minimum=1, below=1e6)
     kernel_width: int = value(
-        3, "Neighbouring tokens that a convolution sees, an odd number.", minimum=1, below=1000
+        3, "Tokens that a convolution covers, an odd number.", minimum=1, below=1000
     )
     dropout: float = value(
         0.2,
-        "Probability with which a unit is dropped of embeddings, of each convolution's input and "
-        "of the decoder's output.",
+        "Probability that a unit is dropped: in embeddings, each convolution's input and the "
+        "decoder's output.",
         minimum=0.0,
         below=1.0,
     )
     max_positions: int = value(
         1024,
-        "Positions that have a vector of their own; those beyond share the last one's.",
+        "Positions with their own vector; later ones share the last vector.",
         minimum=1,
         below=1e6,
     )
@@ -241,7 +238,7 @@ class ConvolutionalConfig(ModelConfig):
         """Return what is wrong with the combination of values."""
         if self.kernel_width % 2:
             return []
-        return [f"kernel_width {self.kernel_width} is even; use an odd one: as many on either side"]
+        return [f"kernel_width {self.kernel_width} is even; use an odd number"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,25 +246,25 @@ class RecurrentConfig(ModelConfig):
     """LSTMs with attention (Bahdanau, Cho and Bengio 2015), about as large as the base model."""
 
     num_encoder_layers: int = value(
-        3, "Layers of the encoder, each of which reads in both directions.", minimum=1, below=1000
+        3, "Layers of the encoder, each of them in both directions.", minimum=1, below=1000
     )
     num_decoder_layers: int = value(3, "Layers of the decoder.", minimum=1, below=1000)
     d_model: int = value(
         512,
-        "Width of embeddings, of the state that attention makes, and of attention's hidden layer.",
+        "Width of embeddings, of the attentional state, and of attention's hidden layer.",
         minimum=2,
         below=1e6,
     )
     d_hidden: int = value(
         1024,
-        "Units of each LSTM layer; even: half of the encoder's read in each direction.",
+        "Units of each LSTM layer, an even number: the encoder has half of them in each direction.",
         minimum=2,
         below=1e6,
     )
     dropout: float = value(
         0.2,
-        "Probability with which a unit is dropped: of embeddings, of each layer's output and of "
-        "the state before the logits; never of what goes on to the next step.",
+        "Probability that a unit is dropped: in embeddings, each layer's output and the state "
+        "before the logits; never in the state passed to the next step.",
         minimum=0.0,
         below=1.0,
     )

@@ -1,11 +1,7 @@
-"""Line diagrams as one self-contained SVG picture.
+"""Line diagrams as self-contained SVG pictures, and the frame, text and colours of all pictures.
 
-All panels share the horizontal axis, so that what belongs together stands in one column.
-
-What all SVG pictures have in common: their frame, their text and their colours.
-
-A picture is plain text: no plotting library to install on a GPU machine, and a browser, an editor
-or a README shows it. The background is drawn, so that it reads on white and on dark pages.
+All panels share the horizontal axis. SVG needs no plotting library, and browsers, editors and
+READMEs show it. The background is drawn, so that pictures are readable on light and dark pages.
 """
 
 from __future__ import annotations

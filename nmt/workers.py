@@ -1,4 +1,4 @@
-"""One function over many items in several processes, with the results in the order of the items."""
+"""Parallel map: one function over many items in several processes, results in order."""
 
 from __future__ import annotations
 

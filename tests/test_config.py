@@ -224,7 +224,7 @@ def toml_refusal(path: Path) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("d_model = 3\n", "'d_model' is not a section; keys stand under [model] or [training]"),
+        ("d_model = 3\n", "'d_model' is not a section; put keys under [model] or [training]"),
         ("[modell]\nd_model = 3\n", "'modell' is not a section"),
         ("model = 3\n", "'model' is not a section"),
         ("[training]\nd_model = 3\nseed = 2\n", "d_model: not a key of [training]"),

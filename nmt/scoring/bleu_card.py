@@ -1,15 +1,12 @@
-"""The BLEU card: every variant of BLEU that is in use, and which published figures it goes with.
+"""The BLEU card: every variant of BLEU in use, and the published scores it can be compared with.
 
-Four things have been called BLEU in machine translation, and they differ by points. The figure to
-report is sacreBLEU's; the others are here to be held against papers that computed them so, and
-against nothing else.
+Four variants of BLEU are in use in machine translation, and they differ by points. Report
+sacreBLEU's score. Use the others only to compare with papers that computed them.
 
-Compound splitting, as the English-German figures of Vaswani et al. (2017) were computed.
-
-Each hyphen inside a word of tokenised text becomes a token of its own: `rich-text` is scored as
-`rich ##AT##-##AT## text`. So do tensor2tensor's `get_ende_bleu.sh` and fairseq's
-`compound_split_bleu.sh`, after the preparation of WMT14 by Luong et al. (2015). It makes more
-n-grams match, and BLEU higher.
+Compound splitting is the variant of the English-German scores of Vaswani et al. (2017). Each hyphen
+inside a word of tokenised text becomes a token: `rich-text` is scored as `rich ##AT##-##AT## text`,
+as in tensor2tensor's `get_ende_bleu.sh` and fairseq's `compound_split_bleu.sh`, after the WMT14
+preparation of Luong et al. (2015). More n-grams match, so BLEU is higher.
 """
 
 from __future__ import annotations

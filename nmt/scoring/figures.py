@@ -1,4 +1,4 @@
-"""One metric, one output and its baselines: the figure and all that can be said about it."""
+"""The result of one metric for an output and its baselines: score, interval, comparisons, lines."""
 
 from __future__ import annotations
 

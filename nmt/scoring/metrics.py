@@ -1,11 +1,11 @@
-"""BLEU, chrF, chrF++ and TER, each with the signature that makes the figure comparable.
+"""BLEU, chrF, chrF++ and TER, each with the signature that makes its score comparable.
 
-The figures are sacreBLEU's, and this is the only module that imports it. Text goes in as it reads,
-detokenised and in its own case: the metric's own tokenizer is part of its definition, and the
-signature records it (Post 2018, "A Call for Clarity in Reporting BLEU Scores").
+The scores are sacreBLEU's, and only this module imports it. Give detokenised text in its own case:
+the tokenizer belongs to the metric, and the signature records it (Post 2018, "A Call for Clarity in
+Reporting BLEU Scores").
 
-A corpus figure is made of counts that add up over lines. `Measure` hands them out line by line, so
-that what is scored once can be drawn from again and again (`nmt.scoring.significance`).
+A corpus score is computed from counts that add up over lines. `Measure` returns the counts of each
+line, so that resampling need not score the text again (`nmt.scoring.significance`).
 """
 
 from __future__ import annotations

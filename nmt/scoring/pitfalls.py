@@ -1,7 +1,7 @@
-"""What spoils a score without stopping it: each is told with file, count, first line and remedy.
+"""Warnings about problems that make scores incomparable, with file, count, first line and remedy.
 
-What makes a comparison line by line impossible is refused elsewhere. All of this can be meant, so
-it is scored; but each has brought figures about that compare with no other.
+The text is scored all the same, because each of them can be intended. Problems that make scoring
+impossible are errors elsewhere.
 """
 
 from __future__ import annotations

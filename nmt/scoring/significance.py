@@ -1,14 +1,12 @@
-"""How far a figure, and the difference between two, may be chance: resampling of lines.
+"""Confidence intervals of scores, and significance of differences, by resampling lines.
 
-A figure of a test set stands for those of others like it. Bootstrap resampling draws as many lines
-with replacement, over and over, and scores each draw (Koehn 2004). Approximate randomisation swaps
-lines of two systems at random: where they are equally good, that makes differences as large as the
-true one quite often (Riezler and Maxwell 2005). Both work on counts by line, which are added up
-anew and not counted again.
+Bootstrap resampling draws as many lines with replacement, many times, and scores each draw (Koehn
+2004). Approximate randomisation swaps lines of two systems at random: if the systems are equally
+good, differences as large as the observed one are frequent (Riezler and Maxwell 2005). Both add up
+counts by line, so that no text is scored again.
 
-The draws are those of `sacrebleu.significance` for the same seed, and so are its figures; what
-differs is that any level can be asked for, that memory stays bounded, and that draws just as far
-apart as the two systems count against them: so nothing is better than itself.
+Draws and results are those of `sacrebleu.significance` for the same seed. Unlike sacreBLEU, you can
+choose the confidence level, memory is bounded, and ties count as chance.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a run would be, before it is started: its updates, its memory, and the time it would take.
+"""`nmt train --dry-run`: estimate the updates, memory and time of a run; write nothing.
 
-Nothing is written. What can be computed is computed; how long an update takes, and how much memory
-in the end, is measured by some seconds of training on the very data. Under torchrun all processes
-measure together. Without it, WORLD_SIZE may be the number of processes that are going to train: one
-does its share of updates here, and what they take to sum their gradients is estimated.
+A few seconds of training on the data measure the time of an update and the memory; everything else
+is computed. Under torchrun all processes measure together. Without torchrun you may set WORLD_SIZE
+to the planned number of processes: one process then does its share of each update, and the time to
+sum gradients is estimated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nmt.training.trainer import Trainer, updates_of_run
 
 TRIAL_SECONDS = 5.0
 
-# Bytes a second, assumed: what a process sends to sum gradients, and what the disk takes.
+# Assumed bytes per second: sending gradients between processes, and writing to disk.
 _SUM_RATE = {"cuda": 10e9, "cpu": 1e9}  # PCI Express; a network
 _DISK_RATE = 200e6
 
@@ -45,7 +45,7 @@ Row = tuple[str, str]
 
 @dataclass(frozen=True)
 class Survey:
-    """What the updates of the first pool of pairs hold, before any subword dropout."""
+    """Statistics of the updates of the first pool of pairs, before any subword dropout."""
 
     updates: int
     updates_an_epoch: int
@@ -55,10 +55,10 @@ class Survey:
 
 
 def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
-    """Plan a pool, and look at all of its updates.
+    """Plan a pool and count over all of its updates.
 
-    The largest micro-batches are that of the most tokens and that of the most products of
-    attention, its padding counted; which of them takes more memory depends on the model.
+    The largest micro-batches are the one with the most tokens and the one with the most attention
+    scores, including padding. The model decides which of them takes more memory.
     """
     epochs = Epochs(pairs.shares, seed=config.seed)
     plan = plan_pool(
@@ -95,10 +95,10 @@ def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
 def dry_run(
     recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None
 ) -> list[Row]:
-    """Return what a run would be, as names and values for people; nothing on ranks but the first.
+    """Return the estimates for a run as rows of name and value; empty except on the first rank.
 
     Raises:
-        UsageError: where `launch` would.
+        UsageError: in the same cases as `launch`.
     """
     ranks = Ranks.from_environment()
     processes = ranks.world_size
@@ -108,7 +108,7 @@ def dry_run(
     try:
         rows = _rows(recipe, data_path, RunFolder(run_path), init_from, ranks, processes)
     except NMTError:
-        ranks.leave()  # which all ranks raise together
+        ranks.leave()  # all ranks raise this error together
         raise
     ranks.leave()
     return rows if ranks.is_first else []
@@ -122,7 +122,7 @@ def _rows(
     ranks: Ranks,
     processes: int,
 ) -> list[Row]:
-    """Return what a run of so many processes would be; `ranks` are those that are here."""
+    """Return the estimates for a run of `processes`; `ranks` are the processes that measure."""
     initial = InitialModel()
     with ranks.together():
         device, data = open_data(recipe, data_path, ranks)
@@ -182,7 +182,7 @@ def _rows(
 
 
 def _take_share(trainer: Trainer, processes: int) -> None:
-    """Let a process that is alone do what the last of several does, which has long sentences."""
+    """Let a single process do the share of the last of several, which has the long sentences."""
     config, longest = trainer.config, longest_pair(trainer.data)
     tokens = trainer.progress.micro_batch_tokens
     if not config.micro_batch_tokens:
@@ -198,7 +198,7 @@ def _take_share(trainer: Trainer, processes: int) -> None:
 
 
 def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
-    """Say what the times come from."""
+    """Describe how the times were found."""
     if processes == measured:
         who = "one process" if measured == 1 else f"all {measured:,} processes together"
         found = f"measured on {who}, {updates:,} updates"
@@ -215,13 +215,13 @@ class _Times:
     """Seconds that the parts of a run take."""
 
     update: float
-    summing: float  # of an update's gradients over processes, where that was not measured
+    summing: float  # of an update's gradients over processes; 0 if `update` includes it
     validation: float
-    state: float  # to write one
-    model: float
+    state: float  # to write one training state
+    model: float  # to write one model file
 
     def rows(self, config: TrainingConfig) -> list[Row]:
-        """Return the times of a run: ranges, as gradients may be summed beside other work."""
+        """Return the times of a run as ranges, because summing gradients may overlap other work."""
         an_update = [self.update, self.update + self.summing]
         updates = [config.max_updates * seconds for seconds in an_update]
         validations = config.max_updates // config.validate_every
@@ -248,13 +248,13 @@ class _Times:
 
 
 def _range(ends: Iterable[str]) -> str:
-    return " to ".join(dict.fromkeys(ends))  # one where both are the same
+    return " to ".join(dict.fromkeys(ends))  # one value if both are equal
 
 
 def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Metrics:
-    """Train for some seconds, at least one update; the largest micro-batch goes before."""
+    """Train for some seconds, at least one update, after trying the largest micro-batch."""
     trainer.train_update(largest, Window.empty(trainer.device))
-    next(trainer.updates)  # the first waits until the pool has been planned
+    next(trainer.updates)  # the first one waits for the plan of the pool
     window = Window.empty(trainer.device)
     while not window.updates or trainer.ranks.any(
         time.monotonic() - window.started < TRIAL_SECONDS
@@ -262,14 +262,14 @@ def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Metrics:
         if trainer.train_update(window.take(trainer.updates), window).out_of_memory:
             raise NMTError(
                 "out of memory: lower micro_batch_tokens from "
-                f"{trainer.progress.micro_batch_tokens:,}, or train a smaller model"
+                f"{trainer.progress.micro_batch_tokens:,} or train a smaller model"
             )
-        window.loss.item()  # waits for a GPU to be done
+        window.loss.item()  # waits for the GPU
     return window.metrics(trainer.ranks, trainer.flops, machine_rate)
 
 
 def _alone(data: DataFolder, pairs: Indices, cut: Cut) -> Update:
-    """Return one micro-batch as an update of its own."""
+    """Return an update of one micro-batch."""
     return Update(
         pairs=pairs,
         batches=[collate(*data.train.rows(pairs), cut.shape)],

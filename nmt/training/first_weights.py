@@ -1,11 +1,9 @@
-"""The model as a run begins: its card, its initial weights, and what of them is trained.
+"""The model at the start of a run: its initial weights, and which of them are trained.
 
-Freezing: which parameters training leaves as they are, for fine-tuning.
-
-Warm start: initial weights from another model, for other domains and related languages.
-
-A parameter is taken where name and shape are the same. Rows of embeddings and of the output
-projection belong to pieces of a vocabulary, and are taken piece by piece.
+- `first_weights` builds the model with random weights, or with a warm start from another model.
+- `warm_start` copies every parameter with the same name and shape. Rows of embeddings and of the
+  output projection belong to pieces of a vocabulary, and are copied piece by piece.
+- `freeze` excludes parameters from training, for fine-tuning.
 """
 
 from __future__ import annotations
@@ -34,18 +32,18 @@ from nmt.training.optimizer import Optimizer
 
 
 def freeze(model: TranslationModel, patterns: str) -> list[str]:
-    """Let the parameters whose names fit a pattern need no gradient.
+    """Freeze the parameters whose names match a pattern.
 
     Args:
-        model: its parameters all need gradients.
-        patterns: globs over names, with commas between them; "" freezes nothing. A tied parameter
-            goes by each of its names.
+        model: all of its parameters need gradients.
+        patterns: globs over names, separated by commas; "" freezes nothing. A tied parameter
+            matches by any of its names.
 
     Returns:
-        The frozen parameters' names, tied names of one joined by ` = `.
+        The names of the frozen parameters; tied names are joined by ` = `.
 
     Raises:
-        UsageError: if a pattern fits no name, or nothing is left to train.
+        UsageError: if a pattern matches no name, or nothing is left to train.
     """
     if not patterns:
         return []
@@ -55,11 +53,11 @@ def freeze(model: TranslationModel, patterns: str) -> list[str]:
     for glob in globs:
         if not _matches(every, [glob]):
             raise UsageError(
-                f"freeze: no parameter fits {glob!r}{did_you_mean(glob, _groups_of(every))}"
+                f"freeze: no parameter matches {glob!r}{did_you_mean(glob, _groups_of(every))}"
             )
     chosen = [(names, parameter) for names, parameter in parameters if _matches(names, globs)]
     if len(chosen) == len(parameters):
-        raise UsageError(f"freeze: {patterns!r} fits every parameter, and nothing is left to train")
+        raise UsageError(f"freeze: {patterns!r} matches all parameters; leave some to train")
     for _, parameter in chosen:
         parameter.requires_grad_(False)
     return [" = ".join(names) for names, _ in chosen]
@@ -70,21 +68,21 @@ def _matches(names: Iterable[str], globs: list[str]) -> bool:
 
 
 def _groups_of(names: list[str]) -> set[str]:
-    """Return `encoder.*`, `encoder.0.*` and so on: patterns that fit."""
+    """Return patterns that match names: `encoder.*`, `encoder.0.*` and so on."""
     prefixes = {(name, ".".join(name.split(".")[:depth])) for name in names for depth in (1, 2)}
     return {prefix if prefix == name else f"{prefix}.*" for name, prefix in prefixes}
 
 
-# The side whose pieces the rows of a module or parameter belong to.
+# Modules and parameters whose rows belong to pieces, and the side of those pieces.
 _SIDES = {"src_embedding": "src", "tgt_embedding": "tgt", "output_projection": "tgt"}
 
 
 @dataclass
 class _Report:
-    """What came of each parameter, by the name that a model file uses."""
+    """The result for each parameter, by its name in model files."""
 
     taken: list[str] = field(default_factory=list)
-    pieces: dict[str, tuple[int, int]] = field(default_factory=dict)  # found, of how many
+    pieces: dict[str, tuple[int, int]] = field(default_factory=dict)  # (pieces found, pieces)
     missing: list[str] = field(default_factory=list)
     other_shape: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
@@ -98,8 +96,8 @@ class _Report:
         for name, (found, size) in self.pieces.items():
             lines.append(f"{name}: {found:,} of {size:,} pieces found ({found / size:.1%})")
         for names, what in (
-            (self.missing, "not in that model, left random"),
-            (self.other_shape, "of another shape in that model, left random"),
+            (self.missing, "not in that model, stay random"),
+            (self.other_shape, "of another shape in that model, stay random"),
             (self.unused, "only in that model, not used"),
         ):
             if names:
@@ -109,19 +107,19 @@ class _Report:
 
 @torch.no_grad()
 def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str]:
-    """Copy what fits of another model's weights into a model.
+    """Copy the matching weights of another model into a model.
 
     Args:
         model: with its own initial weights in fp32, on any device.
-        card: the model's.
-        path: a model file, or a run folder.
+        card: the model's card.
+        path: a model file or a run folder.
 
     Returns:
-        Lines that say what was taken and what was not.
+        Lines for the log that list copied and other weights.
 
     Raises:
         NMTError: if there is no such model, or it is damaged.
-        UsageError: if nothing of it fits.
+        UsageError: if no weight matches.
     """
     source = find_model(path)
     other, other_card = load_model(source)
@@ -143,14 +141,14 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
         report.taken.append(names[0])
     if not report.taken:
         raise UsageError(
-            f"{source}: nothing of this model fits the new one: "
-            f"{'; '.join(other_card.differences(card))}; give the new model the same sizes, or "
-            "leave --init-from out"
+            f"{source}: no weight of this model fits the new one: "
+            f"{'; '.join(other_card.differences(card))}; use the same model sizes, or leave out "
+            "--init-from"
         )
     report.unused = [name for name, weight in other.named_parameters() if weight not in known_there]
     languages, wanted = (f"{one.src_lang}-{one.tgt_lang}" for one in (other_card, card))
     if languages != wanted:
-        console.warning(f"{source}: translates {languages}, and the data is {wanted}")
+        console.warning(f"{source} translates {languages}, but the data is {wanted}")
     return report.lines(source, other_card.update)
 
 
@@ -159,7 +157,7 @@ def _side(name: str) -> str | None:
 
 
 def _fits(name: str, given: Tensor, parameter: Tensor) -> bool:
-    ignored = 1 if _side(name) else 0  # rows find each other by their pieces
+    ignored = 1 if _side(name) else 0  # rows are matched by their pieces
     return given.shape[ignored:] == parameter.shape[ignored:]
 
 
@@ -170,9 +168,9 @@ def _copy_rows(
     parameter: Tensor,
     card: ModelCard,
 ) -> int:
-    """Copy the rows of the pieces that both have; return how many.
+    """Copy the rows of pieces that both models have; return their number.
 
-    Where one matrix takes the place of several, a piece's row is that of the first that has it.
+    If one matrix replaces several, a piece's row comes from the first one that has it.
     """
     copied: set[int] = set()
     for name in names:
@@ -193,7 +191,7 @@ def _vocabulary(card: ModelCard, name: str) -> Vocabulary:
 
 
 def _rows_by_piece(vocabulary: Vocabulary) -> dict[str | int, int]:
-    """Return where each piece stands; the special ones, which have any name, go by their ids."""
+    """Return the row of each piece; special pieces, whose names vary, go by their ids."""
     special = EOS_ID + 1
     pieces = vocabulary.tokens(range(special, len(vocabulary)))
     return {id_: id_ for id_ in range(special)} | {
@@ -202,7 +200,7 @@ def _rows_by_piece(vocabulary: Vocabulary) -> dict[str | int, int]:
 
 
 def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
-    """Describe the model that a recipe makes of a data folder, before its first update."""
+    """Return the card of the model that a recipe trains on a data folder, before any update."""
     return ModelCard(
         architecture=recipe.architecture,
         config=recipe.model,
@@ -225,14 +223,14 @@ def first_weights(
     *,
     warm_from: Path | None,
 ) -> tuple[TranslationModel, FlatWeights, list[str]]:
-    """Build a model; all ranks get rank 0's weights.
+    """Build the model with its initial weights; all ranks get rank 0's.
 
     Args:
-        card: what to build.
-        config: the seed, the precision, and what is frozen.
+        card: describes the model.
+        config: the seed, the precision, and the frozen parameters.
         ranks: the processes of the run.
         device: where to compute.
-        warm_from: the model that weights are taken from where they fit; None: random ones.
+        warm_from: the model to copy matching weights from; None: all weights are random.
 
     Returns:
         The model, its weights, and remarks on them for the log.
@@ -258,17 +256,17 @@ def first_weights(
 def begin_again(
     optimizer: Optimizer, card: ModelCard, initial: InitialModel, ranks: Ranks, device: torch.device
 ) -> None:
-    """Make weights and optimiser what they were before the first update.
+    """Reset weights and optimiser to before the first update.
 
     Raises:
-        NMTError: if the model that they started from has changed or gone.
+        NMTError: if the model of the warm start has changed or is gone.
     """
     warm_from = Path(initial.path) if initial.path else None
     with ranks.together():
         if ranks.is_first and warm_from and model_checksum(warm_from) != initial.checksum:
             raise NMTError(
-                f"diverged before a state was saved, and {warm_from} is no longer what the run "
-                "started from; start in a new folder"
+                f"diverged before a state was saved, and {warm_from} has changed since the run "
+                "started; start in a new folder"
             )
     _, weights, _ = first_weights(card, optimizer.config, ranks, device, warm_from=warm_from)
     fresh = Optimizer(weights, optimizer.config, optimizer.d_model).vectors()

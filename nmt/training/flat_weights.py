@@ -1,15 +1,13 @@
-"""All weights of a model in one vector.
+"""All weights of a model in one vector, and the sum of their gradient over ranks.
 
-One vector makes everything that touches every weight one operation: the sum over ranks, clipping,
-Adam, the moving average. The model computes with views of it, or, in bf16 and fp16, with views of
-a rounded copy; the vector itself always is fp32.
+With one vector, the sum over ranks, clipping, Adam and the moving average are single operations.
+The vector is always fp32. The model computes with views of it or, in bf16 and fp16, with views of
+a rounded copy.
 
-The sum of an update's gradient over ranks, while the backward pass still goes on.
-
-The vector of gradients is cut into buckets. As soon as the update's last backward pass has filled a
-bucket, its sum over ranks begins, and travels while the layers before it are still at work (Li et
-al. 2020, PyTorch Distributed, section 3.2.3). Buckets start in the same order on every rank,
-whatever the rank has to do or fails to do.
+`GradientSum` sums the gradient over ranks during the backward pass. The vector is split into
+buckets. When the last backward pass of an update has filled a bucket, its sum over ranks starts,
+while earlier layers still compute (Li et al. 2020, PyTorch Distributed, section 3.2.3). All ranks
+start the buckets in the same order, even if a rank has no work or fails.
 """
 
 from __future__ import annotations
@@ -24,12 +22,14 @@ from nmt.distributed import Pending, Ranks
 from nmt.models.base import TranslationModel
 
 _ALL = slice(None)
+_BUCKET_VALUES = 1 << 22
+"""16 MB: large enough to keep a network busy, small enough to start early."""
 
 
 class FlatWeights:
-    """A model's parameters and gradients as vectors; n is the number of parameters, tied once.
+    """A model's n parameters and their gradients as vectors; tied parameters count once.
 
-    The m that need a gradient stand first, so that what concerns them alone is a slice.
+    The m parameters that need a gradient come first, so that they are a slice.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
@@ -37,9 +37,9 @@ class FlatWeights:
 
         Args:
             model: in fp32, on the device where it computes.
-            dtype: in which the model computes.
+            dtype: the type in which the model computes.
         """
-        # Tied parameters stand here once.
+        # named_parameters yields tied parameters once.
         named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
         self.master = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
         trainable = sum(p.numel() for _, p in named if p.requires_grad)
@@ -51,7 +51,7 @@ class FlatWeights:
             self._compute = self.master.to(dtype)  # (n,)
             self._partial = torch.zeros_like(self._compute[:trainable])  # (m,) of one micro-batch
         self.trained: list[tuple[nn.Parameter, slice]] = []
-        """The parameters that need a gradient, and where each stands in the vectors."""
+        """The parameters that need a gradient, and the slice of each in the vectors."""
         self._shapes: dict[str, tuple[int, torch.Size]] = {}
         offset = 0
         for name, parameter in named:
@@ -64,40 +64,40 @@ class FlatWeights:
             offset = end
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the memory that the vectors take, by what they are."""
+        """Return the memory of the vectors, by name."""
         held = {"weights": self.master.nbytes, "gradient": self.gradient.nbytes}
         if self._compute is not self.master:
             held["rounded weights and gradient"] = self._compute.nbytes + self._partial.nbytes
         return held
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return views of a vector of n values under the parameters' names."""
+        """Return views of a vector (n,), by the parameters' names."""
         return {
             name: vector[offset : offset + shape.numel()].view(shape)
             for name, (offset, shape) in self._shapes.items()
         }
 
     def collect_gradient(self, part: slice = _ALL) -> None:
-        """Add a part of what the backward pass has left to the update's gradient."""
+        """Add a part of the micro-batch's gradient to the update's gradient."""
         if self._partial is not self.gradient:
             self.gradient[part] += self._partial[part]
             self._partial[part].zero_()
 
     def clear_gradient(self) -> None:
-        """Forget what the update's backward passes have left so far."""
+        """Clear the gradient of the update."""
         self.gradient.zero_()
         if self._partial is not self.gradient:
             self._partial.zero_()
 
     def refresh(self) -> None:
-        """Bring the model's copy up to date with the vector."""
+        """Copy the vector to the model's rounded weights."""
         if self._compute is not self.master:
             self._compute.copy_(self.master)
 
     @contextlib.contextmanager
     def replaced_by(self, vector: Tensor) -> Iterator[None]:
-        """Let the model compute with other values of its weights for a while."""
-        if vector is self.master:  # these are the values it computes with
+        """Let the model compute with other weights during a block."""
+        if vector is self.master:  # the model already computes with these
             yield
             return
         kept = self._compute.clone()
@@ -108,17 +108,13 @@ class FlatWeights:
             self._compute.copy_(kept)
 
 
-_BUCKET_VALUES = 1 << 22
-"""16 MB: large enough for a network to be busy, small enough to start early."""
-
-
 class GradientSum:
-    """Collects and sums the gradient of one update after the other."""
+    """Collects the gradient of each update and sums it over ranks."""
 
     def __init__(self, weights: FlatWeights, ranks: Ranks) -> None:
         self._weights = weights
         self._ranks = ranks
-        self._buckets = _buckets(weights)  # in the order in which backward passes fill them
+        self._buckets = _buckets(weights)  # in the order in which the backward pass fills them
         self._missing = [len(parameters) for parameters, _ in self._buckets]
         self._watching = False
         self._started: list[Pending] = []
@@ -130,16 +126,15 @@ class GradientSum:
                     )
 
     def begin(self, *, first: bool, last: bool) -> None:
-        """Make ready for a backward pass; `first`, `last`: of the update's on this rank."""
+        """Prepare for a backward pass; `first`, `last`: in the update, on this rank."""
         if not first:
-            self._weights.collect_gradient()  # of the one before
+            self._weights.collect_gradient()  # of the micro-batch before
         self._watching = last and self._ranks.world_size > 1
 
     def finish(self) -> None:
-        """Start what has not begun, and wait until all is summed.
+        """Start the remaining buckets and wait for all of them.
 
-        Every rank does so once an update, also one that had no backward pass, or whose backward
-        pass has failed.
+        Every rank calls this once per update, even if it had no backward pass or a failed one.
         """
         self._watching = False
         if self._ranks.world_size == 1:
@@ -153,7 +148,7 @@ class GradientSum:
         self._missing = [len(parameters) for parameters, _ in self._buckets]
 
     def _note(self, bucket: int) -> None:
-        """A parameter of the bucket has its gradient."""
+        """Count a parameter of the bucket whose gradient is ready."""
         if not self._watching:
             return
         self._missing[bucket] -= 1
@@ -167,7 +162,7 @@ class GradientSum:
 
 
 def _buckets(weights: FlatWeights) -> list[tuple[list[Tensor], slice]]:
-    """Cut the vector from its end into runs of whole parameters."""
+    """Split the vector, from its end, into runs of whole parameters."""
     buckets: list[tuple[list[Tensor], slice]] = []
     for parameter, place in reversed(weights.trained):
         if buckets and buckets[-1][1].stop - place.start <= _BUCKET_VALUES:

@@ -1,4 +1,4 @@
-"""From a recipe and a data folder to a running trainer: devices, threads, ranks, the run folder."""
+"""Start a run: join the ranks, open data and run folder, choose device, threads and libraries."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def launch(
     deadline: float = math.inf,
     verify_resume: bool = False,
 ) -> None:
-    """Train a model, or go on with a run that was stopped.
+    """Train a model, or resume a run that was stopped.
 
     Args:
         recipe: all values.
         data_path: a data folder.
-        run_path: the run folder to make or to go on with.
-        init_from: the model file, or run folder, that the weights start from; None: random.
-        deadline: when the run stops by itself, a time of `time.monotonic`.
-        verify_resume: train nothing; see whether the run would go on bit for bit.
+        run_path: the run folder to make or to resume.
+        init_from: the model file or run folder that the weights start from; None: random weights.
+        deadline: the time, as of `time.monotonic`, at which the run stops.
+        verify_resume: train nothing; check that the run would resume bit for bit.
 
     Raises:
-        UsageError: if the recipe does not fit the data, the machine or what the run folder holds.
-        Stopped: when asked to stop, with everything saved.
-        NMTError: when another process of the run has failed, among others.
+        UsageError: if the recipe does not fit the data, the machine or the run folder.
+        Stopped: if asked to stop, with everything saved.
+        NMTError: for example, if another process of the run has failed.
     """
     ranks = Ranks.from_environment()
     run = RunFolder(run_path)
@@ -70,7 +70,7 @@ def launch(
                 if not verify_resume:
                     run.create()
                 elif not run.exists:
-                    raise UsageError(f"{run.path}: no run to verify; train one first")
+                    raise UsageError(f"{run.path} is not a run folder; train first, then verify")
                 run.lock()
         _check_same(recipe, data, device, ranks)
         initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
@@ -82,7 +82,7 @@ def launch(
     except (RankLost, RankStopped):
         raise
     except NMTError:
-        ranks.leave()  # which all ranks raise together; after another error nobody may wait
+        ranks.leave()  # all ranks raise this error together; after any other, nobody may wait
         raise
     except Exception as error:
         with StopRequest().listening():  # torchrun sends SIGTERM to the ranks that are left
@@ -96,7 +96,7 @@ def launch(
 
 
 def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.device, DataFolder]:
-    """Return the device to train on and the data; UsageError where the recipe does not fit them."""
+    """Return the device to train on and the data; UsageError if the recipe does not fit them."""
     device = choose_device(recipe.training.device, ranks.local_rank)
     if device.type == "cpu":
         keep_freed_memory()
@@ -113,10 +113,10 @@ def settle(
     ranks: Ranks,
     device: torch.device,
 ) -> Recipe:
-    """Settle what the recipe leaves open: by the run if there is one, else for this machine.
+    """Fill in values that the recipe leaves open: from the run if there is one, else for this CPU.
 
-    The first rank, which alone may have the run folder, settles it for all. Threads and the library
-    of matrix products then are those of this process.
+    The first rank decides for all, because only it may have the run folder. Threads and the matmul
+    library are then set for this process.
     """
     training = recipe.training
     share = max(1, cores() // ranks.local_world_size)
@@ -128,7 +128,7 @@ def settle(
     torch.set_num_threads(threads)
     if threads > 1 and device.type == "cpu":
         give_way()
-    # Each process would start so many compilers as if it were alone.
+    # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if matmul == "auto":
         matmul = ranks.gather(_matmul(recipe, data, ranks, device))[0]
@@ -142,10 +142,10 @@ def settle(
 
 
 def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
-    """Return the faster library for each kind of product of this model."""
+    """Return the faster library for each kind of matrix product of this model."""
     config = recipe.training
     if device.type != "cpu" or config.precision != "fp32":
-        return "torch"  # the others have no choice
+        return "torch"  # only fp32 on a CPU has a choice
     with shapes_only():
         model = build_model(
             recipe.architecture, recipe.model, len(data.src_vocabulary), len(data.tgt_vocabulary)
@@ -164,16 +164,16 @@ def _train(
     device: torch.device,
     stop: StopRequest,
 ) -> None:
-    """Train, and leave word of a failure in the run folder."""
+    """Train; if that fails or is interrupted, write so to the run folder."""
     trainer = None
     try:
         with stop.listening():
-            # Trying how much fits may take minutes to compile the model.
+            # Finding the size of micro-batches may take minutes, to compile the model.
             with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
                 restored = Trainer(recipe, data, run, initial, ranks, device, stop)
                 restored.restore()
             trainer = restored
-            # Only now, so that a recipe that does not fit the data can be put right in this folder.
+            # Only now, so that you can correct a recipe that does not fit the data in this folder.
             with ranks.together():
                 if ranks.is_first:
                     vocabulary_bytes = trainer.card.vocabulary_bytes
@@ -211,22 +211,22 @@ def _train(
 def _leave_word_of_stop(run: RunFolder, trainer: Trainer | None, reason: str) -> None:
     saved = trainer.saver.saved if trainer else run.last_update()
     is_lost = trainer is not None and trainer.progress.update > saved
-    loss = ": what came after the last save is lost" if is_lost else ""
+    loss = ": updates after the last save are lost" if is_lost else ""
     _leave_word(run, "stopped", saved, f"interrupted ({reason}){loss}")
 
 
 def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:
     if run.path.is_dir():
-        with contextlib.suppress(OSError):  # a full disk may be what there is to tell
+        with contextlib.suppress(OSError):  # the failure may be a full disk
             run.write_status(status, update, reason)
 
 
 def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
-    """Return what the weights start from, as it is noted in the run folder."""
+    """Return the model that the weights start from, as the run folder records it."""
     if init_from is None:
         return InitialModel()
     if run.exists and checkpoint.has_state(run):
-        # The state holds the weights: the model may have gone, or a run have a better one by now.
+        # The weights are in the state. The model may be gone, or its run may have a better one now.
         noted = run.initial_model()
         if noted.path == str(init_from):
             return noted
@@ -236,23 +236,22 @@ def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
 def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: Ranks) -> None:
     """Refuse copies of the data, kinds of device or presets that differ between machines."""
     if len(set(ranks.gather(device.type))) > 1:
-        raise UsageError("some processes have a GPU and others have none; give --device cpu")
+        raise UsageError("only some of the processes have a GPU; give --device cpu")
     if len(set(ranks.gather(data.fingerprint))) > 1:
-        raise UsageError(f"{data.path}: not the same data folder on all machines; copy one to all")
-    if len(set(ranks.gather(recipe.preset))) > 1:  # where the run folder is on one of them only
-        raise UsageError("the processes have chosen different presets; give --model")
+        raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
+    if len(set(ranks.gather(recipe.preset))) > 1:  # only one machine has the run folder
+        raise UsageError("the processes have different presets; give --model")
 
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(
-            f"{data.path} has a vocabulary for each side, which cannot share one embedding; "
+            f"{data.path} has separate vocabularies, which cannot share one embedding; "
             "add --set tie_embeddings=decoder"
         )
     longest, limit = data.info.settings.max_length + 1, recipe.model.longest_sentence  # with eos
     if limit is not None and longest > limit:
         raise UsageError(
-            f"{data.path} has sentences of up to {longest} tokens, eos counted, and max_positions "
-            f"is {limit}; add --set max_positions={longest}, or prepare with --max-length "
-            f"{limit - 1}"
+            f"{data.path} has sentences of up to {longest} tokens, but max_positions is {limit}; "
+            f"add --set max_positions={longest} or prepare with --max-length {limit - 1}"
         )

@@ -12,8 +12,7 @@ from torch import Tensor
 from nmt.models.kernels.linear import matmul
 
 _CHUNK_LOGITS = 1 << 25
-"""How many logits exist at once, on a GPU four times as many; products over fewer tokens would be
-slower."""
+"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower."""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
@@ -38,7 +37,7 @@ def smoothed_cross_entropy(
         projection: (V, D).
         targets: (n,) int64.
         label_smoothing: eps.
-        compiled: whether torch.compile makes one kernel of what is done to logits.
+        compiled: whether torch.compile fuses the operations on logits.
 
     Returns:
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
@@ -49,12 +48,13 @@ def smoothed_cross_entropy(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Goes through the tokens in chunks and takes the gradient along with the loss, so that all
-    logits (n, V) never exist at once, and none are computed twice.
+    """Computes loss and gradient together, in chunks of tokens.
 
-    With p the softmax, d loss / d logits = p - eps / V - (1 - eps) at the target. The smoothing's
-    part, and the mean of the logits in the loss, are the same for all types: they are taken from
-    the sum of the projection's rows and never touch the logits.
+    So the logits (n, V) never exist all at once, and none are computed twice.
+
+    With p the softmax, d loss / d logits = p - eps / V - (1 - eps) at the target. The terms of the
+    smoothing are the same for all types, so they are computed from the mean row of the projection
+    and not from the logits.
     """
 
     @staticmethod
@@ -74,7 +74,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             for_states = torch.empty_like(states)
             for_projection = torch.zeros(projection.shape, device=states.device)  # fp32
         rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
-        rows = -(-tokens // max(1, -(-tokens // rows)))  # in as few chunks, but equal ones
+        rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
         for start in range(0, tokens, rows):
             part = slice(start, min(start + rows, tokens))
             chunk = states[part]  # (rows, D)
@@ -114,13 +114,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def _of_chunk(
     logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return what concerns each logit.
+    """Compute a chunk's loss terms and the gradient of its logits.
 
     Args:
-        logits: (rows, V); no more needed afterwards.
+        logits: (rows, V); not needed afterwards.
         column: (rows, 1), the targets.
         label_smoothing: eps.
-        wanted: whether the gradient is.
+        wanted: whether to compute the gradient.
 
     Returns:
         The negative log-likelihood and the logarithm of the sum of exp(logits), each summed over
@@ -129,7 +129,7 @@ def _of_chunk(
     dtype = logits.dtype
     logits = logits.float()
     probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
-    # log of the sum of exp(logits), by the largest logit, whose probability never is 0
+    # log of the sum of exp(logits), from the largest logit, whose probability is never 0
     normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
     nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
     if not wanted:
@@ -143,8 +143,10 @@ def _of_chunk(
 def _of_chunk_for_the_compiler(
     logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the same, in operations that fuse: one pass for the sum of exp(logits) and one for the
-    gradient, which as single operations would be several each."""
+    """Return the same by operations that fuse into two passes.
+
+    One pass sums exp(logits), the other computes the gradient; uncompiled, each would be several.
+    """
     dtype = logits.dtype
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)  # (rows, 1)

@@ -1,10 +1,8 @@
-"""How much memory training is going to take, known before it takes any, and how much it took.
+"""The memory of training, computed in advance or measured, and the size of micro-batches.
 
-How many tokens go through the model at once: as many as there is memory for, within what pays.
-
-On a GPU a batch of that size and of the longest sentences is tried before the first update. On a
-CPU, where the system kills whoever takes too much, its memory is computed beforehand, and more than
-2,048 tokens of fp32 at once make nothing faster.
+`fitting_tokens` chooses how many tokens go through the model at once. On a GPU it tries a batch of
+the longest sentences. On a CPU, where the system kills a process that takes too much, it computes
+the memory instead; there, more than 2,048 tokens of fp32 are not faster.
 """
 
 from __future__ import annotations
@@ -43,16 +41,19 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT_AND_USE = ("memory.max", "memory.current")
 
+CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
+"""Default tokens of a micro-batch on a CPU, by precision."""
+
 
 def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> int:
-    """Return the most that the forward and backward pass of a micro-batch hold at one time.
+    """Return the peak memory of a micro-batch's forward and backward pass.
 
-    The very code of training runs on tensors of torch's meta device, which have sizes and no
-    content, and what is alive is added up. It runs as on a CPU: the fused attention of GPUs keeps
-    no scores and needs less. What a matrix product takes inside is not seen.
+    We run the training code on torch's meta device, whose tensors have sizes but no content, and
+    add up live tensors. It runs as on a CPU; the fused attention of GPUs keeps no scores and needs
+    less. Memory inside matrix products is not counted.
     """
     dtype = dtype_of(recipe.training.precision)
-    forget_masks(torch.device("meta"))  # those of an earlier call, which would not be counted
+    forget_masks(torch.device("meta"))  # masks of an earlier call would not be counted
     with torch.device("meta"):
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes).to(dtype)
         for parameter in model.parameters():
@@ -71,12 +72,12 @@ def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: 
 
 
 def held_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> dict[str, int]:
-    """Return the memory of all that training keeps for each weight, by what it is."""
+    """Return the memory of weights, gradient and optimiser, by name."""
     return optimizer_without_values(recipe, vocabulary_sizes).held_bytes()
 
 
 def optimizer_without_values(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> Optimizer:
-    """Return all vectors that training keeps, which have sizes and no content."""
+    """Return the optimiser with all vectors of training, with sizes but without content."""
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
         weights = FlatWeights(model, dtype_of(recipe.training.precision))
@@ -84,7 +85,7 @@ def optimizer_without_values(recipe: Recipe, vocabulary_sizes: tuple[int, int]) 
 
 
 class LiveBytes(TorchDispatchMode):
-    """Adds up the storages of tensors that were made while it is on, and are still alive."""
+    """Adds up the storages of live tensors that were made while it is active."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -99,17 +100,17 @@ class LiveBytes(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do one operation and count what it has made."""
+        """Run one operation and count its new tensors."""
         given = {storage._cdata for storage in _storages(args)}
         result = func(*args, **(kwargs or {}))
         for storage in _storages(result):
-            if storage._cdata not in given:  # a view, or a result in place
+            if storage._cdata not in given:  # else a view, or a result in place
                 self._count(storage)
         return result
 
     def _count(self, storage: UntypedStorage) -> None:
         address, size = storage._cdata, storage.nbytes()
-        if address in self._known:  # several results may share one
+        if address in self._known:  # several results may share a storage
             return
         self._known.add(address)
         self._now += size
@@ -126,7 +127,7 @@ def _storages(values: object) -> list[UntypedStorage]:
 
 
 def available_bytes() -> int:
-    """Return the memory that this machine, or this container, has left (Linux; else all of it)."""
+    """Return the free memory of this machine or container (on Linux; elsewhere, all memory)."""
     with contextlib.suppress(OSError):
         fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
         available = 1024 * int(fields["MemAvailable"].split()[0])
@@ -141,9 +142,9 @@ def available_bytes() -> int:
 
 
 class PeakMemory:
-    """The most memory that this process has held since the object was made.
+    """The peak memory of this process since the object was made.
 
-    On a GPU it is that of its tensors, on a CPU that of the whole process.
+    On a GPU it counts tensors, on a CPU the whole process.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -153,7 +154,7 @@ class PeakMemory:
         self._before = self._held()
 
     def bytes(self) -> int:
-        """Return by how much the most held at any time is above what was held at first."""
+        """Return the peak above the memory at the start."""
         return self._held() - self._before
 
     def _held(self) -> int:
@@ -163,11 +164,8 @@ class PeakMemory:
         return most if sys.platform == "darwin" else 1024 * most
 
 
-CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
-
-
 def longest_pair(data: DataFolder) -> int:
-    """Return the tokens of the longest training sentence of either side, eos counted."""
+    """Return the tokens of the longest training sentence of either side, including eos."""
     train = data.info.train
     return max(train.src.longest, train.tgt.longest) + 1
 
@@ -175,9 +173,9 @@ def longest_pair(data: DataFolder) -> int:
 def fitting_tokens(
     recipe: Recipe, data: DataFolder, runner: UpdateRunner, ranks: Ranks, device: torch.device
 ) -> int:
-    """Return the tokens of a micro-batch: what is asked for, or less where there is no memory.
+    """Return the tokens of a micro-batch: the recipe's value, or less if memory is too small.
 
-    Ranks find the same number together.
+    All ranks take part and get the same number.
 
     Raises:
         NMTError: if not even one pair fits.
@@ -196,33 +194,34 @@ def fitting_tokens(
         batch = even_batch(tokens, longest, min(sizes), runner.shape(tokens, longest))
         if not cpu:
             return runner.fits(batch)
-        if config.micro_batch_tokens:  # whoever asks for a number knows the machine
+        if config.micro_batch_tokens:  # we trust the user's value
             return True
         return micro_batch_bytes(recipe, sizes, batch) < available_bytes() / ranks.local_world_size
 
     while ranks.any(not fits()):
         if tokens == longest:
             raise NMTError(
-                f"there is not memory enough to train this model on one pair of {longest} tokens"
+                f"not enough memory to train this model on one pair of {longest} tokens; train a "
+                "smaller model or prepare with a smaller --max-length"
             )
         tokens = max(longest, tokens // 2)
     return tokens
 
 
 def share_of_update(batch_tokens: int, ranks: int) -> int:
-    """Return the most tokens that a rank's share of an update may have on either side."""
-    # Shares are equal in the sum of both sides, and nearly so in each.
+    """Return an upper bound on the tokens of a rank's share of an update, on either side."""
+    # Shares are equal in the sum of both sides, and nearly equal in each.
     return batch_tokens if ranks == 1 else math.ceil(1.1 * batch_tokens / ranks)
 
 
 def even_batch(tokens: int, length: int, types: int, shape: FixedShape | None = None) -> Batch:
-    """Return a batch of as many tokens a side, or hardly fewer, in sentences of one length.
+    """Return a batch of up to `tokens` tokens per side, in sentences of one length.
 
     Args:
-        tokens: of each side, no fewer than `length`.
-        length: of every sentence, its eos counted.
-        types: words of the smaller vocabulary.
-        shape: of the batch, if it has to be a certain one.
+        tokens: of each side, at least `length`.
+        length: of every sentence, including eos.
+        types: size of the smaller vocabulary.
+        shape: the fixed shape of batches, if there is one.
     """
     rows = tokens // length
     ids = (np.arange(rows * (length - 1)) % types).astype(np.uint32)

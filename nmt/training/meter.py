@@ -1,8 +1,8 @@
-"""The meter of a run: what has happened since the last line of the log, and its metrics.
+"""The training metrics of a run: loss, speed, model-FLOPs utilisation, and a checksum of weights.
 
-A checksum of weights, computed where they are, that is the same on every device.
-
-How fast this machine multiplies matrices: what model-FLOPs utilisation is a share of.
+A `Window` counts from one line of the log to the next. `matrix_product_rate` measures the FLOP/s of
+plain matrix products, to which model-FLOPs utilisation refers. `checksum` is computed on the device
+of the weights and is the same on every kind of device.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
 from nmt.training.update import Outcome
 
-# Values looked at in one go: 32 MB of int64, and a few times that while they are summed.
+# Values summed at a time: 32 MB of int64, and a few times that for intermediate results.
 _CHUNK = 1 << 22
+
+_SECONDS = 0.05  # of measuring, for each way to multiply
+# Rows and columns: large enough for full speed, and done in a fraction of a second.
+_CPU_SIZE, _GPU_SIZE = 1024, 8192
 
 
 def checksum(vector: Tensor) -> str:
-    """Return 16 hexadecimal digits that tell vectors apart bit for bit.
+    """Return 16 hexadecimal digits that distinguish vectors bit for bit.
 
-    The values' bits, as integers b_i of 32 bits, are summed with odd weights, (2 i + 1) b_i modulo
-    2^64: their sum, and twice the sum weighted by position. Integers add up to the same in any
-    order. A change of one value is always noticed, and so is a swap of two different ones, since
-    neither can change the sum by a multiple of 2^64. Vectors that differ in many values are
-    mistaken for each other by chance alone, about once in 2^64. It is no defence against somebody
-    who looks for such a case.
+    The checksum is the sum of (2 i + 1) b_i modulo 2^64, where b_i are the values' bits as 32-bit
+    integers. Integer sums do not depend on their order. The checksum always detects a change of one
+    value or a swap of two, since neither changes the sum by a multiple of 2^64. Other different
+    vectors collide with a chance of about 2^-64. It does not protect against deliberate collisions.
 
     Args:
         vector: (n,) fp32, on any device; n below 2^31.
@@ -63,20 +65,15 @@ def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
     """
     found = ranks.gather(checksum(weights))
     if len(set(found)) > 1:
-        raise NMTError(f"the weights of the ranks differ: {found}; train on machines of one kind")
+        raise NMTError(f"the ranks have different weights: {found}; use machines of one kind")
     return str(found[0])
 
 
-_SECONDS = 0.05  # for each way of multiplying
-# Rows and columns: large enough for full speed, and done in a fraction of a second.
-_CPU_SIZE, _GPU_SIZE = 1024, 8192
-
-
 def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Return the FLOP/s (two a multiply-add) of the fastest of several matrix products.
+    """Return the FLOP/s (two per multiply-add) of the fastest of several matrix products.
 
-    It is that of this process with its threads. Where processes share a machine, all of them
-    should measure at once. The random numbers of training are not touched.
+    The rate is that of this process with its threads. Processes that share a machine should measure
+    at the same time. The random numbers of training do not change.
     """
     size = _GPU_SIZE if device.type == "cuda" else _CPU_SIZE
     random = torch.Generator(device).manual_seed(0)
@@ -85,38 +82,38 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
     )
     products = [functools.partial(F.linear, x, weight)]
     if device.type == "cpu":
-        # F.linear leaves fp32 to another library; which is the faster, differs by processor.
+        # F.linear uses another library for fp32; which one is faster depends on the processor.
         products.append(functools.partial(onednn_product, x, weight))
     rates = [0.0]
     for product in products:
-        # a type that this processor has no code for, or no oneDNN
+        # fails if this processor does not support the type, or without oneDNN
         with contextlib.suppress(AttributeError, RuntimeError):
             rates.append(2 * size**3 / _shortest(product, device))
     return max(rates)
 
 
 def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
-    """Return the FLOP/s of all ranks together, and a warning if fp32 were faster, or nothing."""
+    """Return the FLOP/s of all ranks together, and a warning if fp32 is faster, else ""."""
     rate = matrix_product_rate(device, dtype_of(precision))
     total: float = sum(ranks.gather(rate))
     plain = matrix_product_rate(device, torch.float32) if precision != "fp32" else 0.0
     if rate >= plain:
         return total, ""
     return total, (
-        f"this {device.type} computes {precision} at {rate / 1e9:,.0f} GFLOP/s and fp32 at "
+        f"this {device.type} computes {precision} at {rate / 1e9:,.0f} GFLOP/s, but fp32 at "
         f"{plain / 1e9:,.0f}: train in fp32 here"
     )
 
 
 def device_name(device: torch.device) -> str:
-    """Return the kind of the device: the GPU's model, or the instructions that the CPU has."""
+    """Return the kind of device: the GPU's model, or the CPU's instruction set."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _shortest(product: Callable[[], Tensor], device: torch.device) -> float:
-    """Return the seconds that the quickest of several calls took."""
+    """Return the seconds of the fastest of several calls."""
     _wait(device)
     times = [time.perf_counter()]
     while len(times) == 1 or times[-1] - times[0] < _SECONDS:
@@ -133,9 +130,9 @@ def _wait(device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a window comes to, under the names of a `train` record."""
+    """The metrics of a window, with the names of a `train` record."""
 
-    epoch: float  # complete
+    epoch: float  # epochs completed
     loss: float  # mean over target tokens, nats
     nll: float
     perplexity: float
@@ -143,47 +140,47 @@ class Metrics:
     tokens_per_second: float  # source and target, of all ranks, without padding
     updates_per_second: float
     mfu: float  # model-FLOPs utilisation: share of the rate of plain matrix products
-    data_wait: float  # share of the time in which this rank's loop waited for its next update
-    padding: float  # share of this rank's tokens that is padding
-    skipped_updates: int  # whose gradient was not finite
-    updates: int  # that all this is over
+    data_wait: float  # share of the time that this rank waited for its next update
+    padding: float  # share of this rank's tokens that are padding
+    skipped_updates: int  # updates whose gradient was not finite
+    updates: int  # all updates of the window
     seconds: float
 
 
 @dataclass
 class Window:
-    """Counts what happens between two lines of the log; tensors stay on the device until then.
+    """Sums over the updates between two lines of the log; tensors stay on the device until then.
 
-    A run that goes on begins with an empty window: its first metrics are of the updates since then.
+    A resumed run starts with an empty window, so its first metrics cover only its own updates.
     """
 
     loss: Tensor  # summed over target tokens of this rank
     nll: Tensor
-    grad_norm: Tensor  # of the last update where it was finite
+    grad_norm: Tensor  # of the last update with a finite gradient
     loss_tokens: Tensor  # target tokens of all ranks in updates with a finite gradient
-    skipped: Tensor  # the other updates
+    skipped: Tensor  # number of the other updates
     updates: int = 0
     lengths: LengthSums = dataclasses.field(default_factory=LengthSums)  # of all ranks
     own_tokens: int = 0  # both sides, of this rank
     padded_tokens: int = 0  # the same with padding
-    epoch: float = 0.0  # complete after the last update
+    epoch: float = 0.0  # epochs completed after the last update
     waited: float = 0.0  # seconds
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @classmethod
     def empty(cls, device: torch.device) -> Window:
-        """Return a window in which nothing has happened."""
+        """Return a window without updates."""
         return cls(*torch.zeros(5, device=device))
 
     def take(self, updates: Iterator[Update]) -> Update:
-        """Return the next update, and count the time that it was waited for."""
+        """Return the next update, and count the time that we waited for it."""
         asked = time.monotonic()
         update = next(updates)
         self.waited += time.monotonic() - asked
         return update
 
     def count(self, update: Update, outcome: Outcome) -> None:
-        """Count an update that is done."""
+        """Add an update that is done."""
         bad = outcome.bad
         self.loss += outcome.loss
         self.nll += outcome.nll
@@ -197,17 +194,17 @@ class Window:
         self.epoch = update.epoch
 
     def has_metrics(self) -> bool:
-        """Tell whether any update had a finite gradient, so that there is a mean."""
+        """Return whether any update had a finite gradient, so that there is a mean."""
         return self.updates > 0 and bool(self.loss_tokens)
 
     def metrics(
         self, ranks: Ranks, flops: Callable[[LengthSums], float], machine_rate: float
     ) -> Metrics:
-        """Return the metrics; all ranks take part. This waits for a GPU to be done.
+        """Return the metrics; all ranks take part. This waits for the GPU.
 
         Args:
             ranks: the processes of the run.
-            flops: operations of training on pairs of some lengths.
+            flops: returns the FLOPs of training on pairs of these lengths.
             machine_rate: FLOP/s of matrix products, summed over ranks.
         """
         ranks.sum_(self.loss)

@@ -1,9 +1,8 @@
-"""The paper's Adam over the flat weights, with clipping, a moving average, and the fp16 loss scale.
+"""The optimiser: the paper's Adam over the flat weights, with the learning rate's schedules.
 
-An update whose gradient is not finite changes nothing but the guard. All of that happens on the
-device: nothing waits for the GPU inside an update.
-
-The learning rate's schedules: linear warm-up to a peak, and what comes after it.
+It also clips the gradient, keeps a moving average of the weights and the fp16 loss scale. An update
+whose gradient is not finite changes only the guard. Everything happens on the device, so an update
+never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ from torch.optim.adam import adam
 
 from nmt.config import TrainingConfig
 from nmt.training.flat_weights import FlatWeights
+
+_FP16_SCALE = 2.0**15
+_DOUBLED_AFTER = 2_000  # updates in a row without an overflow
 
 
 def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
@@ -32,36 +34,32 @@ def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
         return peak
     if config.schedule == "inverse_sqrt":
         return float(peak * (config.warmup_updates / update) ** 0.5)
-    # The share of the way from the peak to max_updates that is left.
+    # The share that is left of the way from the peak to max_updates.
     way = max(1, config.max_updates - config.warmup_updates)
     left = max(0, config.max_updates - update) / way
     return peak * left if config.schedule == "linear" else peak * (1 - math.cos(math.pi * left)) / 2
 
 
-_FP16_SCALE = 2.0**15
-_DOUBLED_AFTER = 2_000  # updates in a row without an overflow
-
-
 class Guard:
-    """What watches over gradients: the fp16 loss scale, and how many in a row were not finite.
+    """The fp16 loss scale, and the number of updates in a row whose gradient was not finite.
 
-    The scale keeps fp16 gradients in range and is found by trial, as in Micikevicius et al. (2018):
-    halved when a gradient overflows, doubled after 2,000 updates without. Otherwise it is 1.
+    The scale keeps fp16 gradients in range, as in Micikevicius et al. (2018): it is halved after an
+    overflow and doubled after 2,000 updates without one. In fp32 and bf16 it is 1.
     """
 
     def __init__(self, fp16: bool, device: torch.device) -> None:
         self.fp16 = fp16
         self.state = torch.tensor([_FP16_SCALE if fp16 else 1.0, 0.0, 0.0], device=device)
-        """(3,): scale, good updates since the scale has changed, bad updates in a row."""
+        """(3,): scale, good updates since the scale changed, bad updates in a row."""
         self._copies: list[tuple[Tensor, torch.cuda.Event]] = []
 
     @property
     def scale(self) -> Tensor:
-        """The factor of losses and gradients, a scalar."""
+        """The factor of losses and gradients; a scalar."""
         return self.state[0]
 
     def note(self, bad: Tensor) -> None:
-        """Count an update: `bad`, a scalar, is 1.0 where its gradient was not finite, else 0.0."""
+        """Count an update; `bad`, a scalar, is 1.0 if its gradient was not finite, else 0.0."""
         scale, good, in_a_row = self.state
         good = (good + 1) * (1 - bad)
         if self.fp16:
@@ -72,11 +70,11 @@ class Guard:
 
     @property
     def limit(self) -> int:
-        """How many bad updates in a row are too many: fp16 needs some to find its scale."""
+        """How many bad updates in a row are too many; fp16 needs some to find its scale."""
         return 30 if self.fp16 else 5
 
     def forgive(self) -> None:
-        """Begin counting bad updates anew."""
+        """Reset the count of bad updates."""
         self.state[2] = 0.0
         self._copies.clear()
 
@@ -92,9 +90,9 @@ class Guard:
         return not self.fp16 and int(self.state[2]) > 1
 
     def bad_in_a_row(self) -> int:
-        """Return how many updates in a row had a bad gradient, up to now.
+        """Return how many updates in a row had a bad gradient.
 
-        On a GPU up to the last update but one, which is over while the last is being computed.
+        On a GPU this leaves out the last update, so that we need not wait for it.
         """
         if not self.state.is_cuda:
             return int(self.state[2])
@@ -125,12 +123,12 @@ class Optimizer:
 
     @property
     def kept_weights(self) -> Tensor:
-        """The weights (n,) that are validated and written: the moving average if there is one."""
+        """The weights (n,) to validate and write: the moving average if there is one."""
         return self.weights.master if self.ema is None else self.ema
 
     @property
     def kept_parameters(self) -> dict[str, Tensor]:
-        """The same under the parameters' names, each in its shape."""
+        """The same by the parameters' names, each in its shape."""
         return self.weights.named(self.kept_weights)
 
     def learning_rate(self, update: int) -> float:
@@ -141,8 +139,8 @@ class Optimizer:
         """Apply the gradient of update number `update`, counted from 1, and clear it.
 
         Returns:
-            The gradient's norm before clipping, a scalar tensor. Where it is not finite, the
-            weights and all else but the guard were left as they are.
+            The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
+            except the guard has changed.
         """
         gradient = self.weights.gradient
         norm: Tensor = gradient.norm() / self.guard.scale
@@ -151,7 +149,7 @@ class Optimizer:
             gradient /= self.guard.scale
         if self.config.clip_norm:
             gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-        # The function, and not torch.optim.Adam, whose import of the compiler takes two seconds.
+        # The function instead of torch.optim.Adam, which takes two seconds to import the compiler.
         adam(
             [self.weights.trainable],
             [gradient],
@@ -167,7 +165,7 @@ class Optimizer:
             beta1=self.config.adam_beta1,
             beta2=self.config.adam_beta2,
             eps=self.config.adam_epsilon,
-            found_inf=bad,  # where it is 1, nothing is done
+            found_inf=bad,  # if 1, nothing changes
         )
         gradient.zero_()
         self.weights.refresh()
@@ -179,7 +177,7 @@ class Optimizer:
         return norm
 
     def held_bytes(self) -> dict[str, int]:
-        """Return the memory of all that has a value for each weight, by what it is."""
+        """Return the memory of all vectors with a value per weight, by name."""
         held = self.weights.held_bytes()
         held["Adam"] = self._mean.nbytes + self._mean_square.nbytes
         if self.ema is not None:

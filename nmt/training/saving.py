@@ -1,10 +1,9 @@
-"""Saving a run: checkpoints, training states, the best models, and life with a full disk.
+"""Saving a run: checkpoints, training states, the best models, and enough disk space for them.
 
-A file that cannot be written while training goes on costs that file alone: what was saved before
-stays, a warning tells of it, status.json too, and the next save tries again. At the end of a run,
-when nothing would try again, it is an error.
+If a file cannot be written during training, earlier files stay, the log and status.json report it,
+and the next save tries again. At the end of a run, when nothing would try again, it is an error.
 
-Whether the disk has room for all that a run will leave, asked before its first update.
+`check_space` refuses a disk that is too small before the first update.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from nmt.training.optimizer import Optimizer
 
 @dataclass(frozen=True)
 class Need:
-    """The most that a run's checkpoints take at any time."""
+    """The largest disk space that a run's checkpoints take at any time."""
 
     states: int
-    state_bytes: int  # of each
+    state_bytes: int  # of one state
     models: int
-    model_bytes: int
+    model_bytes: int  # of one model file
 
     @classmethod
     def of(cls, config: TrainingConfig, optimizer: Optimizer, *, vocabulary_bytes: int) -> Need:
-        """Return what a run with these settings and vectors needs.
+        """Return the need of a run with these settings and vectors.
 
         Args:
             config: how often it saves, and how much it keeps.
-            optimizer: all vectors of a training state; they may be without values.
-            vocabulary_bytes: of the SentencePiece models that stand in each model file.
+            optimizer: the vectors of a training state; they may be on the meta device.
+            vocabulary_bytes: size of the SentencePiece models in each model file.
         """
-        # A file comes before another goes. Until the next state is written, the best of the last
-        # one stay beside the present ones. The last model and the best are links, or files of
-        # their own.
+        # A new file is written before an old one is removed. Until the next state is written, the
+        # best models of the last one stay too. last.safetensors and best.safetensors are links, or
+        # copies if the disk has no links.
         checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
         best = min(2 * config.keep_best + 1, config.max_updates // config.validate_every)
         return cls(
@@ -58,21 +57,21 @@ class Need:
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """The total."""
         return self.states * self.state_bytes + self.models * self.model_bytes
 
 
 def check_space(run: RunFolder, need: Need) -> None:
-    """Refuse a disk that has no room for the run's checkpoints beside those that are there.
+    """Refuse a disk without room for the run's checkpoints; existing ones count as free.
 
     Raises:
-        NMTError: saying what is needed, what is free and what to do.
+        NMTError: with the space that is needed and free.
     """
     missing = need.bytes - _size_of_checkpoints(run)
     free = shutil.disk_usage(run.checkpoints).free
     if free < missing:
         raise NMTError(
-            f"{run.path}: the disk has {megabytes(free)} free, and the run needs "
+            f"{run.path}: the disk has {megabytes(free)} free, but the run needs "
             f"{megabytes(missing)} for {need.states} training states of "
             f"{megabytes(need.state_bytes)} and {need.models} models of "
             f"{megabytes(need.model_bytes)}; make room, lower keep_last or keep_best, or choose "
@@ -81,7 +80,7 @@ def check_space(run: RunFolder, need: Need) -> None:
 
 
 def _size_of_checkpoints(run: RunFolder) -> int:
-    """Return the bytes of all checkpoints, links counted once."""
+    """Return the bytes of all checkpoints, counting links once."""
     files = [
         path.stat()
         for folder in (run.path, run.checkpoints)
@@ -92,7 +91,7 @@ def _size_of_checkpoints(run: RunFolder) -> int:
 
 
 class Saver:
-    """Writes a run's weights and state; rank 0 writes, and all ranks know how it went."""
+    """Writes a run's weights and state; rank 0 writes, and all ranks learn the result."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class Saver:
         optimizer: Optimizer,
         progress: Progress,
     ) -> None:
-        self.saved = progress.update  # the update whose state was written last
+        self.saved = progress.update  # the update of the last written state
         self._outdated = False
         self._run = run
         self._ranks = ranks
@@ -111,24 +110,24 @@ class Saver:
         self._progress = progress
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()
-        self._best_of_state = self._best()  # which the newest state refers to
+        self._best_of_state = self._best()  # the best models that the newest state refers to
         self._failed = False
 
     def is_overdue(self) -> bool:
-        """Tell whether the clock asks for a safety save, by rank 0's: ranks must do the same."""
+        """Return whether a safety save is due; only rank 0's clock counts, as ranks must agree."""
         waited = time.monotonic() - self._tried_at
         return self._ranks.is_first and waited > 60 * self._config.save_minutes
 
     def outdate(self) -> None:
-        """Note that a state of the present update, if there is one, has missed a validation."""
+        """Mark the state of the present update as out of date, for example after a validation."""
         self._outdated = True
 
     def is_current(self) -> bool:
-        """Tell whether there is nothing to save."""
+        """Return whether there is nothing to save."""
         return self.saved == self._progress.update and not self._outdated
 
     def save_checkpoint(self, card: ModelCard) -> None:
-        """Write a checkpoint that averaging may use, and the training state."""
+        """Write a checkpoint for averaging, and the training state."""
 
         def write() -> None:
             path = checkpoint.update_path(self._run, self._progress.update)
@@ -139,11 +138,11 @@ class Saver:
         self._save(write)
 
     def save_state(self) -> None:
-        """Write the training state, from which a stopped run goes on."""
+        """Write the training state, from which a stopped run resumes."""
         self._save(self._write_state)
 
     def save_best(self, card: ModelCard, *, is_best: bool) -> bool:
-        """Write the present weights among the best; publish them where they are the best of all.
+        """Write the present weights among the best, and as best.safetensors if they are the best.
 
         Returns:
             Whether they could be written.
@@ -159,13 +158,13 @@ class Saver:
         return self._attempt(write)
 
     def save_at_the_end(self, card: ModelCard) -> None:
-        """Write the training state and the last model, where they are not there yet.
+        """Write the training state and the last model, unless they are already there.
 
         Raises:
             NMTError: if they cannot be written.
         """
         update = self._progress.update
-        with self._ranks.together():  # and so no rank goes before all is saved
+        with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
                 if not self.is_current():
                     self._write_state()
@@ -178,7 +177,7 @@ class Saver:
 
     def _write_state(self) -> None:
         checkpoint.write_state(self._run, self._progress, self._optimizer.vectors())
-        # Amid bad updates nothing goes, or it might be the one sound state to go back to.
+        # After a bad update we remove nothing: it might be the only sound state to go back to.
         if not self._optimizer.guard.state[2]:
             checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)
         self._best_of_state = self._best()
@@ -191,7 +190,7 @@ class Saver:
         self._tried_at = time.monotonic()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
-        """Write on rank 0; where that fails, say so and let the run go on."""
+        """Write on rank 0; if that fails, warn and let training continue."""
         try:
             with self._ranks.together():
                 if self._ranks.is_first:
@@ -206,9 +205,9 @@ class Saver:
         if not self._ranks.is_first:
             return
         if problem:
-            self._run.warn(f"{problem}; training goes on, and the next save tries again")
+            self._run.warn(f"{problem}; training continues, and the next save tries again")
             self._run.record(
                 {"kind": "event", "update": self._progress.update, "not_saved": problem}
             )
-        with contextlib.suppress(OSError):  # there may be no room for this either
+        with contextlib.suppress(OSError):  # the disk may have no room for this either
             self._run.write_status("running", self._progress.update, problem)

@@ -1,5 +1,8 @@
-"""A request to stop, by Ctrl-C, another signal or the clock: noted, and answered where training
-asks for it: between two micro-batches, two batches of validation, two steps of its beam search."""
+"""Requests to stop: Ctrl-C, other signals and the time limit.
+
+A signal only sets a flag. Training checks it between two micro-batches, two batches of validation,
+and two steps of validation's beam search.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from types import FrameType
 
 from nmt.errors import UsageError
 
-# SIGUSR1 is what schedulers send before they kill, SIGHUP what a closed terminal sends.
+# Schedulers send SIGUSR1 before they kill a job; a closed terminal sends SIGHUP.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 # Under torchrun one Ctrl-C comes twice: from the terminal, and passed on.
 _SAME_CTRL_C = 1.0  # seconds
@@ -24,7 +27,7 @@ def parse_time_limit(text: str) -> float:
     """Return the seconds of a time limit: minutes as a number, HH:MM or H:MM:SS.
 
     Raises:
-        UsageError: if it is none of them, or no time at all.
+        UsageError: if it is none of these, or not above zero.
     """
     if match := _CLOCK.fullmatch(text.strip()):
         hours, minutes, seconds = (int(part or 0) for part in match.groups())
@@ -36,17 +39,17 @@ def parse_time_limit(text: str) -> float:
             limit = math.nan
     if not 0 < limit < math.inf:
         raise UsageError(
-            f"--time-limit {text!r} is no length of time; give minutes (90), HH:MM (1:30) or "
+            f"--time-limit {text!r} is not a duration; give minutes (90), HH:MM (1:30) or "
             "H:MM:SS (1:30:00)"
         )
     return limit
 
 
 class StopRequest:
-    """Whether this process is to stop, and why."""
+    """Whether this process should stop, and why."""
 
     def __init__(self, deadline: float = math.inf) -> None:
-        """Listen to nothing yet; `deadline` is a time of `time.monotonic`."""
+        """Start without signal handlers; `deadline` is a time of `time.monotonic`."""
         self.reason = ""
         self._deadline = deadline
         self._interrupted = math.inf  # when Ctrl-C was noted
@@ -65,7 +68,7 @@ class StopRequest:
             return
         now = time.monotonic()
         if now > self._interrupted + _SAME_CTRL_C:
-            raise KeyboardInterrupt  # asked twice: whoever is at the keyboard does not want to wait
+            raise KeyboardInterrupt  # a second Ctrl-C: the user does not want to wait
         self._interrupted = min(now, self._interrupted)
 
     def _note_the_time(self, _number: int, _frame: FrameType | None) -> None:
@@ -74,7 +77,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let signals and the clock end the process right away, where there is nothing to save."""
+        """Let signals and the time limit end the process at once, while nothing needs saving."""
         self._at_once = True
         before = signal.signal(signal.SIGALRM, self._note_the_time)
         if self._deadline < math.inf:
@@ -89,7 +92,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Note signals for the length of a block; those ignored so far (nohup) remain so."""
+        """Handle signals during a block; signals that are ignored (nohup) stay ignored."""
         before = {
             number: signal.signal(number, self._note)
             for number in SIGNALS

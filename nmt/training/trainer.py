@@ -1,10 +1,9 @@
 """The training loop.
 
-One update: its pairs come from the stream, each rank has its share of them in micro-batches, their
-gradients are summed over micro-batches and ranks, and Adam steps once. Everything else in the loop
-is due every so many updates. A run that is stopped and started again does what it would have done.
-
-Which updates a run does: from where it stands, cut for its ranks and for the memory at hand.
+For each update: take its batches from the stream, run forward and backward over this rank's
+micro-batches, sum the gradients over ranks, and step Adam once (`UpdateRunner.run`). Logging,
+validation and saving are due every so many updates. A run that is stopped and resumed gives the
+same result as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner
 from nmt.training.validation import Validator
 
-# What is waiting takes little memory, and evens out what the machine does beside.
+# Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4
 _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
@@ -50,10 +49,10 @@ _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 def updates_of_run(
     data: DataFolder, config: TrainingConfig, progress: Progress, cut: Cut
 ) -> Iterator[Update]:
-    """Return the updates that come next, which a thread makes ready.
+    """Return the next updates of a run, which a thread prepares.
 
     Raises:
-        UsageError: if one pair alone is above the budget of an update.
+        UsageError: if a single pair exceeds the budget of an update.
     """
     check_budget(config.batch_tokens, longest_pair(data))
     dropouts = None
@@ -75,7 +74,7 @@ def updates_of_run(
 
 
 def updates_an_epoch(data: DataFolder, config: TrainingConfig) -> int:
-    """Return about how many updates an epoch has, by its tokens, without planning it."""
+    """Return about how many updates an epoch has, from its tokens."""
     train = data.info.train
     tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
     visits = Epochs(data.train.shares, seed=config.seed).visits
@@ -95,7 +94,7 @@ class Trainer:
         device: torch.device,
         stop: StopRequest,
     ) -> None:
-        """Make a model with its first weights; `restore` takes it to where the run has come to."""
+        """Build the model with its initial weights; `restore` loads the run's progress."""
         self.recipe = recipe
         self.config = recipe.training
         self.data = data
@@ -105,7 +104,7 @@ class Trainer:
         self.stop = stop
         self.initial = initial
         self.card = card_of(recipe, data)
-        # A run that goes on has its weights in its state.
+        # A resumed run loads its weights from its state.
         warm_from = Path(initial.path) if initial.path and not checkpoint.has_state(run) else None
         self.model, self.weights, self.remarks = first_weights(
             self.card, self.config, ranks, device, warm_from=warm_from
@@ -121,16 +120,16 @@ class Trainer:
             with_bleu=self.config.validate_bleu,
             sample_translations=self.config.sample_translations,
         )
-        self.machine_rate = math.inf  # FLOP/s of matrix products, over all ranks; to be measured
+        self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
         self.progress = checkpoint.Progress()
-        self.valid: dict[str, float] = {}  # validation's metrics for the present weights
+        self.valid: dict[str, float] = {}  # validation metrics of the present weights
         self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
 
     def restore(self, update: int | None = None) -> None:
-        """Go to where the run folder's newest state is; a fresh run stays at its beginning.
+        """Load the run folder's newest state; without one, stay at the start.
 
         Args:
-            update: whose state to go to instead, for `replay` alone.
+            update: load this update's state instead; only for `replay`.
         """
         found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
         self.optimizer.weights.refresh()
@@ -141,7 +140,7 @@ class Trainer:
         self.report = Report(self.run, self.config, self.progress)
 
     def settle_micro_batch(self) -> None:
-        """Settle the size of micro-batches, if it is not, and begin the stream of updates."""
+        """Choose the size of micro-batches, unless it is known, and start the stream of updates."""
         progress = self.progress
         wanted = (
             f"{self.config.micro_batch_tokens} on {self.device.type}, {self.ranks.world_size} x "
@@ -158,8 +157,8 @@ class Trainer:
         """Train until max_updates or the end of patience.
 
         Raises:
-            Stopped: when asked to stop, with everything saved.
-            NMTError: when the loss is no longer a number, or there is no memory for a single pair.
+            Stopped: if asked to stop, with everything saved.
+            NMTError: if training diverges for good, or memory is too small for a single pair.
         """
         config, progress = self.config, self.progress
         save_is_due, first = False, True
@@ -185,14 +184,14 @@ class Trainer:
                     self.saver.save_state()
                 window.started += time.monotonic() - paused
                 if self._is_finished():
-                    if self.ranks.any(self.stop()):  # which may have cut a validation short
+                    if self.ranks.any(self.stop()):  # a stop may have cut a validation short
                         self._stop(window)
                     if not self.optimizer.guard.ends_badly():
                         break
                     self._go_back("no finite gradient in the last updates")
                     window = Window.empty(self.device)
                     continue
-                # The first update may take minutes to compile the layers; nothing needs saving.
+                # The first update may take minutes to compile the layers, and nothing needs saving.
                 with self.stop.at_once() if first and config.compile else nullcontext():
                     outcome = self.train_update(
                         window.take(self.updates), window, save=self.saver.is_overdue()
@@ -221,12 +220,12 @@ class Trainer:
         return out_of_patience or self.progress.update >= self.config.max_updates
 
     def flops(self, lengths: LengthSums) -> float:
-        """Return the operations of training on pairs of these lengths."""
+        """Return the FLOPs of training on pairs of these lengths."""
         recipe, types = self.recipe, len(self.data.tgt_vocabulary)
         return training_flops(recipe.architecture, recipe.model, types, lengths)
 
     def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
-        """Do one update, unless it has to be dropped; `save`: ask for a safety save."""
+        """Run one update and count it, unless it is dropped; `save`: ask for a safety save."""
         progress = self.progress
         outcome = self.runner.run(update, progress.update + 1, save=save)
         if outcome.done:
@@ -237,7 +236,7 @@ class Trainer:
         return outcome
 
     def _begin_stream(self) -> None:
-        """Begin the stream of updates at the next one, with micro-batches of the present size."""
+        """Start the stream at the next update, with micro-batches of the present size."""
         tokens = self.progress.micro_batch_tokens
         self.validator.micro_batch_tokens = tokens
         self.cut = Cut(
@@ -266,7 +265,7 @@ class Trainer:
             f"{len(self.data.train):,} pairs, about {epoch:,} updates an epoch; "
             f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
         )
-        if self._is_finished():  # which leaves the metrics as they are
+        if self._is_finished():  # a finished run leaves its metrics as they are
             return
         self.run.record(
             {"kind": "start", "update": self.progress.update}
@@ -277,7 +276,7 @@ class Trainer:
             self.run.log(remark)
 
     def surroundings(self) -> dict[str, object]:
-        """Return what is this machine's choice or fact, and what the bits of a run depend on."""
+        """Return the facts and choices of this machine that decide a run's bits."""
         return {
             "device": device_name(self.device),
             "matmul": self.config.matmul,
@@ -288,15 +287,15 @@ class Trainer:
         }
 
     def replay(self, update: int) -> dict[str, Any]:
-        """Train up to an update and return what its line of metrics.jsonl would be, unwritten."""
+        """Train up to an update and return its line of metrics.jsonl, without writing it."""
         window = Window.empty(self.device)
         while self.progress.update < update:
             if not self.train_update(window.take(self.updates), window).done:
-                raise NMTError("stopped while replaying: out of memory, or on request")
+                raise NMTError("the replay stopped: out of memory, or on request; run it again")
         return self._metrics(window)
 
     def _metrics(self, window: Window) -> dict[str, Any]:
-        """Sum the window up over ranks; time is counted up to now."""
+        """Sum the window over ranks; its time ends now."""
         progress = self.progress
         metrics = window.metrics(self.ranks, self.flops, self.machine_rate)
         progress.seconds += metrics.seconds
@@ -312,16 +311,16 @@ class Trainer:
         )
 
     def _log(self, window: Window) -> None:
-        """Report the window's metrics."""
+        """Report the metrics of the window."""
         metrics = self._metrics(window)
         if self.ranks.is_first:
             self.report.trained(metrics)
 
     def _validate(self) -> bool:
-        """Validate the weights that are kept, and write them if they are among the best.
+        """Validate the weights, and write them if they are among the best.
 
         Returns:
-            Whether the run goes on from here, and not from where it has gone back to.
+            False if the run has diverged and gone back to an earlier state.
         """
         progress, started = self.progress, time.monotonic()
         with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
@@ -345,10 +344,10 @@ class Trainer:
         return True
 
     def _enter_among_best(self, result: ValidationResult) -> bool:
-        """Enter a result among the best; tell whether it is the best of all."""
+        """Add a result to the best ones; return whether it is the best."""
         by_bleu = self.config.best_metric == "bleu"
-        figure = -(result.bleu or 0.0) if by_bleu else result.loss  # the lower, the better
-        best = sorted([*self.progress.best, (figure, self.progress.update)])
+        metric = -(result.bleu or 0.0) if by_bleu else result.loss  # lower is better
+        best = sorted([*self.progress.best, (metric, self.progress.update)])
         self.progress.best = best[: self.config.keep_best]
         return best[0][1] == self.progress.update
 
@@ -356,25 +355,25 @@ class Trainer:
         return dataclasses.replace(self.card, update=self.progress.update, valid=self.valid)
 
     def _halve_micro_batch(self) -> None:
-        """Make micro-batches smaller after one has found no memory; the update comes again."""
+        """Halve the micro-batches after memory ran out; the update comes again."""
         progress, longest = self.progress, longest_pair(self.data)
         if progress.micro_batch_tokens <= longest:
             raise NMTError(
-                f"out of memory: not even one pair of {longest} tokens goes through this model at "
-                "once; train a smaller model, or prepare with a smaller --max-length"
+                f"out of memory: not even one pair of {longest} tokens fits; train a smaller model "
+                "or prepare with a smaller --max-length"
             )
         progress.micro_batch_tokens = max(longest, progress.micro_batch_tokens // 2)
         self._begin_stream()
         if self.ranks.is_first:
             size = progress.micro_batch_tokens
             self.run.warn(
-                f"out of memory in update {progress.update + 1:,}: micro-batches now are of at "
-                f"most {size:,} tokens; updates stay what they are"
+                f"out of memory in update {progress.update + 1:,}: micro-batches now have at most "
+                f"{size:,} tokens; updates stay the same"
             )
             self.run.record(
                 {"kind": "event", "update": progress.update, "micro_batch_tokens": size}
             )
-        self.saver.save_state()  # the split is part of what the run's bits depend on
+        self.saver.save_state()  # the run's bits depend on the split
 
     def _go_back(self, found: str) -> None:
         """Go back once to the newest sound state or to the beginning, with a lower learning rate.
@@ -418,7 +417,7 @@ class Trainer:
     def _stop(self, window: Window) -> None:
         if window.has_metrics():
             self._log(window)
-            self.saver.outdate()  # a state of this update does not know of the window's time
+            self.saver.outdate()  # the state of this update lacks the time of the window
         self.saver.save_at_the_end(self._present_card())
         reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
@@ -426,7 +425,7 @@ class Trainer:
                 self.run.write_status("stopped", self.progress.update, reason)
         raise Stopped(
             f"stopped at update {self.progress.update:,} ({reason}), everything saved; run the "
-            "same command again to go on"
+            "same command again to resume"
         )
 
     def _finish(self, window: Window) -> None:

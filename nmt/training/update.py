@@ -1,8 +1,7 @@
-"""One update: forward and backward over its micro-batches, the sum over ranks, a step of Adam.
+"""One update: forward and backward over its micro-batches, sum over ranks, step of Adam.
 
-Ranks agree once an update, after their backward passes and before the step: whether one of them
-was asked to stop, or found no memory. Then the update is dropped on all of them, and may be done
-again.
+Ranks agree once per update, after their backward passes and before the step, whether any of them
+was asked to stop or ran out of memory. If so, all of them drop the update; it may be done again.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ from nmt.training.stop import StopRequest
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has become of an update, on all ranks alike but for the sums."""
+    """The outcome of an update: the same on all ranks, except for the sums."""
 
     done: bool
-    """Whether a step was taken; otherwise nothing has changed."""
+    """Whether the step was taken; otherwise nothing has changed."""
     stop: bool
-    """Some rank was asked to stop."""
+    """Whether any rank was asked to stop."""
     out_of_memory: bool
-    """Some rank had no room for a micro-batch."""
+    """Whether any rank ran out of memory."""
     save: bool
-    """Some rank asks for a safety save."""
+    """Whether any rank asks for a safety save."""
     norm: Tensor  # of the gradient, scalar
-    loss: Tensor  # scalars: summed over this rank's target tokens, 0 where the gradient was bad
+    loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
     nll: Tensor
-    bad: Tensor  # 1.0 where the gradient was not finite, else 0.0
+    bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
 
 
 class UpdateRunner:
-    """Does updates with one model."""
+    """Runs the updates of one model."""
 
     def __init__(
         self,
@@ -64,16 +63,16 @@ class UpdateRunner:
         self.config = config
         self.device = device
         self.stop = stop
-        # Subword dropout makes sentences longer than any that the data has.
+        # Subword dropout makes sentences longer than the longest one in the data.
         self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
         self._shape: FixedShape | None = None
         if config.compile:
-            for block in model.blocks:  # for batches of one number of tokens, or of any
+            for block in model.blocks:  # for one number of tokens, or for any
                 block.compile(dynamic=None if self._fixed else True)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool) -> Outcome:
-        """Do update number `number`, counted from 1; `save`: whether to ask for a safety save."""
+        """Run update number `number`, counted from 1; `save`: whether to ask for a safety save."""
         loss, nll = torch.zeros(2, device=self.device)
         stopped = out_of_memory = False
         for index, batch in enumerate(update.batches):
@@ -111,26 +110,26 @@ class UpdateRunner:
         )
 
     def shape(self, micro_batch_tokens: int, longest: int) -> FixedShape | None:
-        """Return the shape that batches must have, if it is to be one.
+        """Return the fixed shape of batches; None if they may have any.
 
         Args:
             micro_batch_tokens: real tokens of a batch on either side.
-            longest: of a sentence.
+            longest: tokens of the longest sentence.
         """
         if not self._fixed:
             return None
         shape = FixedShape.for_up_to(micro_batch_tokens, longest)
         if shape != self._shape:
-            torch.compiler.reset()  # or it would compile for any number of tokens from here on
+            torch.compiler.reset()  # else it would now compile for any number of tokens
             self._shape = shape
         return shape
 
     def eager(self) -> AbstractContextManager[object]:
-        """Let the model work uncompiled, for batches of other kinds than those of updates."""
+        """Let the model run uncompiled, for batches of other shapes than in updates."""
         return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
 
     def fits(self, batch: Batch) -> bool:
-        """Try whether a batch goes through; nothing changes."""
+        """Return whether a batch fits into memory; nothing changes."""
         try:
             with memory_errors():
                 self._backward(batch.to(self.device), batch.num_tokens)
@@ -143,10 +142,9 @@ class UpdateRunner:
     def _backward(self, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
         """Add a micro-batch's share of the update's mean gradient; return its loss and nll.
 
-        The number of the update's tokens is known beforehand on every rank, so gradients are only
-        summed.
+        Every rank knows the number of the update's tokens in advance, so gradients are only summed.
         """
-        if self._fixed:  # but for the number of sentences
+        if self._fixed:  # everything except the number of sentences
             for side in (batch.src, batch.tgt_in):
                 torch._dynamo.mark_dynamic(side.starts, 0)
         loss, nll = smoothed_cross_entropy(
@@ -156,14 +154,17 @@ class UpdateRunner:
             self.config.label_smoothing,
             compiled=self.config.compile,
         )
-        # A loss that is not finite makes the gradient so, on all ranks: the update is passed over.
+        # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
+        # skipped.
         share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
         scaled: Tensor = loss * share
         scaled.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), nll
 
     def _seed_dropout(self, number: int, micro_batch: int) -> None:
-        """Make dropout a function of seed, update, rank and micro-batch, so that a resume needs no
-        state of random generators."""
+        """Make dropout a function of seed, update, rank and micro-batch.
+
+        So resuming needs no state of random generators.
+        """
         key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
         seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))

@@ -1,6 +1,6 @@
-"""Validation: loss and perplexity on the valid pairs, and real translations of their text.
+"""Validation: loss and perplexity on the valid pairs, and translations of the valid text.
 
-Every rank does a share; all of them learn the metrics.
+Every rank does a share, and all of them get the metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nmt.search.options import SearchOptions
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.translate.translator import Translator
 
-_PARTS_TRIED, _LINES_TRIED = 8, 16  # of the valid text, to estimate how long all of it takes
+_PARTS_TRIED, _LINES_TRIED = 8, 16  # of valid, to estimate the time of all of it
 _TRIAL_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class Validator:
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
     ) -> ValidationResult | None:
-        """Measure the model; None where a stop was requested before the end, on any rank."""
+        """Measure the model; return None if any rank was asked to stop before the end."""
         model.eval()
         try:
             loss, nll = self._losses(model, stop_requested)
@@ -68,9 +68,10 @@ class Validator:
         return ValidationResult(loss, nll, bleu, signature, samples)
 
     def estimated_seconds(self, model: TranslationModel) -> float:
-        """Estimate, by a part of it, how long this process alone would take to `measure` a model.
+        """Estimate from a part how long this process would take to `measure` a model by itself.
 
-        Translations tried are no longer than their source: an untrained model does not end them.
+        The translations are no longer than their sources, because an untrained model does not end
+        them.
         """
         model.eval()
         try:
@@ -119,7 +120,7 @@ class Validator:
         return loss_sum / tokens, nll_sum / tokens
 
     def _sums(self, model: TranslationModel, part: Indices) -> list[float]:
-        """Return loss, nll and tokens of some pairs, by halves where there is no memory."""
+        """Return loss, nll and tokens of some pairs; if memory runs out, by halves."""
         try:
             with memory_errors():
                 batch = collate(*self.data.valid.rows(part)).to(self.device)
@@ -136,9 +137,9 @@ class Validator:
     def _translations(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
     ) -> tuple[float | None, str | None, tuple[Sample, ...]]:
-        """Translate what is asked for of the raw valid text; return BLEU, its signature, samples.
+        """Translate the raw valid text; return BLEU, its signature and the samples.
 
-        BLEU takes all lines, and samples are some of them; without it only samples are translated.
+        BLEU needs all lines. Without BLEU only the samples are translated.
         """
         if not (self.with_bleu or self.sample_translations):
             return None, None, ()
@@ -170,7 +171,7 @@ class Validator:
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
-        with self.ranks.together():  # also where a stop, or a failure, is one rank's alone
+        with self.ranks.together():  # a stop or failure on one rank ends it on all
             for found in translator.translate(mine, on_step=stop):
                 if found.error:
                     raise NMTError(f"a valid line was not translated: {found.error}")
@@ -200,7 +201,7 @@ class Validator:
 
 
 def spread(count: int, total: int) -> Sequence[int]:
-    """Return `count` of `total` indices (all, if there are no more), evenly apart: 2 of 8 are 2, 6.
+    """Return `count` evenly spaced indices of `total`, at most all: 2 of 8 are 2 and 6.
 
     Each is the middle of one of `count` equal parts.
     """

@@ -1,8 +1,8 @@
-"""`nmt train --verify-resume`: would this run go on bit for bit?
+"""`nmt train --verify-resume`: would this run resume bit for bit?
 
-Updates that the run has done are done again from a training state that is kept, and compared with
-what it recorded: the checksum of the weights, the gradient's norm and the loss of every line of
-metrics.jsonl, and every vector of the newest state where the older one is the start.
+It repeats updates of the run from a saved training state and compares them with the records: the
+checksum of the weights, the gradient norm and the loss in each line of metrics.jsonl. If it starts
+from the older state, it also compares every vector with the newest state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_A_WINDOW = ("loss", "nll")  # means over the updates since the line before
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to replay."""
+    """The updates to replay."""
 
     start: int  # the update whose state to start from
     records: list[dict[str, Any]]  # lines of metrics.jsonl to compare with, in order
@@ -43,11 +43,11 @@ def verify(
     ranks: Ranks,
     device: torch.device,
 ) -> None:
-    """Replay updates of a run and compare; nothing is written.
+    """Replay updates of a run and compare them; write nothing.
 
     Raises:
-        NMTError: naming the first update that comes out otherwise, and what may be the reason; or
-            where the run has left nothing to compare.
+        NMTError: naming the first update that differs and a possible reason, or if there is
+            nothing to compare.
     """
     found: dict[str, Any] = {}
     with ranks.together():
@@ -74,13 +74,13 @@ def verify(
 
 
 def _plan(run: RunFolder) -> _Plan:
-    """Start from the newest state that a recorded update follows, else from the older one."""
+    """Plan to start from the newest state that has something later to compare with."""
     states = []
     for update in states_of(run):
         try:
             open_state(state_path(run, update))
         except DataError as error:
-            console.warning(f"{error}; passed over")
+            console.warning(f"{error}; skipped")
         else:
             states.append(update)
     records = [one for one in run.metrics() if "checksum" in one]
@@ -90,13 +90,13 @@ def _plan(run: RunFolder) -> _Plan:
         if later or end_state:
             return _Plan(start, later, end_state)
     raise NMTError(
-        f"{run.path}: nothing to verify yet: it takes a training state, and a later one or a "
-        "later line of metrics.jsonl to compare with; train on"
+        f"{run.path}: nothing to verify yet: there is no state or line of metrics.jsonl after the "
+        "first training state; train on"
     )
 
 
 def _compare_state(trainer: Trainer, update: int, changes: str) -> None:
-    """Replay up to an update and compare every vector with its state's."""
+    """Replay up to an update and compare every vector with that of its state."""
     if trainer.progress.update < update:
         trainer.replay(update)
     with trainer.ranks.together():
@@ -114,7 +114,7 @@ def _compare_state(trainer: Trainer, update: int, changes: str) -> None:
 
 
 def _differences(record: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    # The run may have been stopped since the line before, and its means be over fewer updates.
+    # If the run was stopped since the line before, its means are over fewer updates.
     same_window = record["updates"] == found["updates"]
     names = _OF_ONE_UPDATE + _OF_A_WINDOW if same_window else _OF_ONE_UPDATE
     return [
@@ -126,17 +126,17 @@ def _differences(record: dict[str, Any], found: dict[str, Any]) -> list[str]:
 
 def _differs(run: RunFolder, update: int, differences: list[str], changes: str) -> NMTError:
     reason = changes or (
-        "another kind of processor, other GPU kernels, another max_updates or a fault of the "
-        "machine may be the reason"
+        "the reason may be another kind of processor, other GPU kernels, another max_updates or a "
+        "hardware fault"
     )
     return NMTError(
-        f"{run.path}: does not go on bit for bit: update {update:,} is the first found to differ: "
+        f"{run.path} does not resume bit for bit: update {update:,} is the first that differs: "
         f"{'; '.join(differences)} ({reason})"
     )
 
 
 def _changes(run: RunFolder, now: dict[str, object]) -> str:
-    """Tell what is no longer as it was when the run was last trained."""
+    """Describe changes since the run was last trained."""
     before = run.last_start()
     return "; ".join(
         f"{name} was {before[name]} and is {value}"

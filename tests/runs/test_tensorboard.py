@@ -63,8 +63,8 @@ def test_a_full_disk_does_not_end_the_run(
     assert status(run)["status"] == "finished"
     said = [line for line in capsys.readouterr().err.splitlines() if "tensorboard" in line]
     assert said == [
-        f"nmt: warning: {run / 'tensorboard'}: No space left on device; training goes on without "
-        "what is lost"
+        f"nmt: warning: {run / 'tensorboard'}: No space left on device; training continues without "
+        "writing it"
     ]
 
 

@@ -95,11 +95,11 @@ def test_a_tied_parameter_goes_by_each_of_its_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        ("decodr.*", "freeze: no parameter fits 'decodr.*'; did you mean 'decoder.*'?"),
+        ("decodr.*", "freeze: no parameter matches 'decodr.*'; did you mean 'decoder.*'?"),
         ("encoder.*,encoder.2.*", "fits 'encoder.2.*'; did you mean 'encoder."),
         ("src_embedding", "fits 'src_embedding'; did you mean 'src_embedding.*'?"),
         ("encoder.*,", "fits ''; known: decoder.*, decoder.0.*, encoder.*, encoder.0.*"),
-        ("*", "freeze: '*' fits every parameter, and nothing is left to train"),
+        ("*", "freeze: '*' matches all parameters; leave some to train"),
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(patterns: str, message: str) -> None:

@@ -129,7 +129,7 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
     monkeypatch.setattr(module, function, hurried)
     with pytest.raises(KeyboardInterrupt):
         train(data, run, validate_every=4)
-    reason = "interrupted (SIGINT): what came after the last save is lost"
+    reason = "interrupted (SIGINT): updates after the last save are lost"
     assert status(run) == {"status": "stopped", "update": 2, "reason": reason}
 
 

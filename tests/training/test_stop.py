@@ -59,7 +59,7 @@ def test_what_is_no_length_of_time_is_refused(text: str) -> None:
 def test_the_command_refuses_a_wrong_limit_before_it_makes_anything(tmp_path: Path) -> None:
     done = nmt("train", tmp_path / "data", "--out", tmp_path / "run", "--time-limit", "soon")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("nmt: error: --time-limit 'soon' is no length of time")
+    assert done.stderr.startswith("nmt: error: --time-limit 'soon' is not a duration")
     assert not (tmp_path / "run").exists()
 
 
@@ -182,6 +182,6 @@ def test_the_command_counts_from_its_start(data: Path, tmp_path: Path) -> None:
     done = nmt("train", data, "--out", run, "--time-limit", "0:00:01", *settings)
     assert done.returncode == 75
     assert done.stderr.splitlines()[-1].endswith(
-        "(time limit), everything saved; run the same command again to go on"
+        "(time limit), everything saved; run the same command again to resume"
     )
     assert status(run)["reason"] == "time limit"

@@ -84,7 +84,7 @@ def test_without_memory_the_micro_batch_is_halved_and_the_update_comes_again(
     torch.testing.assert_close(
         flat(run / "last.safetensors"), flat(expected / "last.safetensors"), rtol=1e-3, atol=2e-5
     )
-    assert "micro-batches now are of at most 50 tokens" in (run / "train.log").read_text()
+    assert "micro-batches now have at most 50 tokens" in (run / "train.log").read_text()
     assert status(run)["status"] == "finished"
 
 
@@ -164,7 +164,7 @@ def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
             return False
 
     arguments = DataFolder.open(data), Runner(), ALONE, torch.device("cuda")
-    with pytest.raises(NMTError, match="not memory enough to train this model on one pair of 31"):
+    with pytest.raises(NMTError, match="not enough memory to train this model on one pair of 31"):
         micro_batch.fitting_tokens(recipe(), *arguments)  # type: ignore[arg-type]
 
 

@@ -146,7 +146,7 @@ def test_a_record_that_differs_is_named(data: Path, tmp_path: Path, name: str) -
     assert records[-1]["update"] == 28
     records[-1][name] = "0" * 16 if name == "checksum" else records[-1][name] + 1
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    first_found = f"update 28 is the first found to differ: {name} was {records[-1][name]} and is "
+    first_found = f"update 28 is the first that differs: {name} was {records[-1][name]} and is "
     with pytest.raises(NMTError, match=re.escape(first_found)) as told:
         verify(data, run, **values)
     assert told.value.exit_status == 1
@@ -163,7 +163,7 @@ def test_arithmetic_that_differs_is_found(
         seed_dropout(self, number, micro_batch + (number == 19))
 
     monkeypatch.setattr(UpdateRunner, "_seed_dropout", seed_otherwise)
-    with pytest.raises(NMTError, match="update 20 is the first found to differ: checksum was"):
+    with pytest.raises(NMTError, match="update 20 is the first that differs: checksum was"):
         verify(data, stopped, **FP32)
 
 
@@ -216,7 +216,7 @@ def test_a_damaged_state_is_passed_over(
 def test_where_there_is_nothing_to_compare_it_says_so(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="no run to verify"):
+    with pytest.raises(UsageError, match="not a run folder; train first"):
         verify(data, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     run = stopped_after(monkeypatch, 3, data, tmp_path / "run")

@@ -224,8 +224,8 @@ def test_the_report_tells_what_was_taken_and_what_differs(
         f"initial weights from {tmp_path / 'm'} (update 7): {len(every) - len(new) - 6} of "
         f"{len(every)} weights taken",
         f"output_projection: {found} of 330 pieces found ({found / 3.3:.1f}%)",
-        f"not in that model, left random: {', '.join(new[:3])} and {len(new) - 3} more",
-        "of another shape in that model, left random: encoder.0.feed_forward.inner.weight, "
+        f"not in that model, stay random: {', '.join(new[:3])} and {len(new) - 3} more",
+        "of another shape in that model, stay random: encoder.0.feed_forward.inner.weight, "
         "encoder.0.feed_forward.inner.bias, encoder.0.feed_forward.outer.weight and 3 more",
         f"only in that model, not used: {', '.join(unused[:3])} and {len(unused) - 3} more",
     ]
@@ -259,7 +259,7 @@ def test_other_languages_are_warned_of(
     written(tmp_path / "m", replace(card, src_lang="cs"), seed=1)
     warm_start(build(card, seed=2), card, tmp_path / "m")
     assert capsys.readouterr().err == (
-        f"nmt: warning: {tmp_path / 'm'}: translates cs-de, and the data is en-de\n"
+        f"nmt: warning: {tmp_path / 'm'} translates cs-de, but the data is en-de\n"
     )
 
 
@@ -267,7 +267,9 @@ def test_other_languages_are_warned_of(
 
 
 def test_a_model_of_which_nothing_fits_is_refused(data: Path, tmp_path: Path, learnt: Path) -> None:
-    with pytest.raises(UsageError, match=r"nothing of this model fits.*: d_model 64 and 32; d_ff"):
+    with pytest.raises(
+        UsageError, match=r"no weight of this model fits.*: d_model 64 and 32; d_ff"
+    ):
         train(data, tmp_path / "run", learnt, max_updates=1)
     train(data, tmp_path / "run", learnt, **LEARNT, **STILL)  # and can be put right
 
@@ -381,4 +383,4 @@ def test_two_processes_fail_together(data: Path, tmp_path: Path, learnt: Path) -
     settings = settings_of(max_updates=1)
     done = nmt("train", data, "--out", tmp_path / "run", "--init-from", learnt, *settings, ranks=2)
     assert done.returncode == 1
-    assert len(re.findall("rank [01]: error: .*nothing of this model fits", done.stderr)) == 2
+    assert len(re.findall("rank [01]: error: .*no weight of this model fits", done.stderr)) == 2
