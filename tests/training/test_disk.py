@@ -119,7 +119,7 @@ def test_a_save_that_fails_costs_that_save_alone(
         train(data, run, **LONG)
     told = capsys.readouterr().err
     warned = f"not saved at update 16: {run / 'checkpoints' / name}: No space left on device"
-    assert f"nmt: warning: {warned}; training goes on" in told
+    assert f"nmt: warning: {warned}; training continues" in told
     assert told.count("not saved") == 1
     assert f"warning: {warned}" in (run / "train.log").read_text()
     # What was saved before is still there, nothing half-written is, and status.json tells.

@@ -96,9 +96,9 @@ def test_a_tied_parameter_goes_by_each_of_its_names(name: str) -> None:
     ("patterns", "message"),
     [
         ("decodr.*", "freeze: no parameter matches 'decodr.*'; did you mean 'decoder.*'?"),
-        ("encoder.*,encoder.2.*", "fits 'encoder.2.*'; did you mean 'encoder."),
-        ("src_embedding", "fits 'src_embedding'; did you mean 'src_embedding.*'?"),
-        ("encoder.*,", "fits ''; known: decoder.*, decoder.0.*, encoder.*, encoder.0.*"),
+        ("encoder.*,encoder.2.*", "matches 'encoder.2.*'; did you mean 'encoder."),
+        ("src_embedding", "matches 'src_embedding'; did you mean 'src_embedding.*'?"),
+        ("encoder.*,", "matches ''; known: decoder.*, decoder.0.*, encoder.*, encoder.0.*"),
         ("*", "freeze: '*' matches all parameters; leave some to train"),
     ],
 )
