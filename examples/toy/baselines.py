@@ -2,19 +2,16 @@
 """Translate the toy test without a neural network, in two ways, to show that it is not trivial.
 
 `word_by_word` puts each word's likeliest translation in its place. The dictionary is learnt from
-train by IBM Model 1 (Brown et al. 1993), a few rounds of expectation maximisation over which word
-of the one line translates which of the other.
-
-`nearest_neighbour` answers with the target of the train pair whose source is most like the line:
-the Dice coefficient of their words, counted with repetition; of equals, the first in train.
+train by IBM Model 1 (Brown et al. 1993). `nearest_neighbour` answers with the target of the train
+pair whose source shares most words with the line, by the Dice coefficient.
 """
 
 import argparse
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
-from lines import read_lines, write_lines
+from make_text import read_lines, write_lines
 
 EM_ROUNDS = 4
 
@@ -22,14 +19,8 @@ Tokens = list[str]
 
 
 def tokenize(line: str) -> Tokens:
-    """Split a line into words and punctuation marks."""
-    return re.findall(r"[\w'-]+|[^\w\s]", line)
-
-
-def truecase(lines: list[Tokens]) -> list[Tokens]:
-    """Lower the first word of each line, unless no line has it in lower case."""
-    lower = {word for line in lines for word in line[1:] if word[0].islower()}
-    return [[line[0].lower() if line[0].lower() in lower else line[0], *line[1:]] for line in lines]
+    """Split a line into words and punctuation marks, the first word in lower case."""
+    return re.findall(r"\w+|[^\w\s]", line[0].lower() + line[1:])
 
 
 def learn_dictionary(src: list[Tokens], tgt: list[Tokens]) -> dict[str, str]:
@@ -51,73 +42,42 @@ def learn_dictionary(src: list[Tokens], tgt: list[Tokens]) -> dict[str, str]:
     return {s: max(row, key=lambda t: row[t]) for s, row in table.items()}
 
 
-def word_by_word(dictionary: dict[str, str], line: Tokens) -> str:
-    """Translate each word in its place; a word that the dictionary lacks stays as it is."""
-    text = " ".join(dictionary.get(word, word) for word in line)
-    text = re.sub(r" ([.,])", r"\1", text)
-    return text[0].upper() + text[1:]
+def word_by_word(src: list[Tokens], tgt: list[str], test: list[Tokens]) -> list[str]:
+    """Translate each word of the test in its place, with a dictionary learnt from train."""
+    dictionary = learn_dictionary(src, [tokenize(line) for line in tgt])
+    lines = [" ".join(dictionary.get(word, word) for word in line) for line in test]
+    return [line[0].upper() + re.sub(r" ([.,])", r"\1", line[1:]) for line in lines]
 
 
-class NearestNeighbour:
-    """The train pairs, found by the words of their sources."""
+def nearest_neighbour(src: list[Tokens], tgt: list[str], test: list[Tokens]) -> list[str]:
+    """Answer each line of the test with the target of the nearest train pair, the first of them."""
+    train = [frozenset(line) for line in src]
 
-    def __init__(self, src: list[Tokens], tgt: list[str]) -> None:
-        self.tgt = tgt
-        self.lengths = [len(line) for line in src]
-        self.lines_with: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for number, line in enumerate(src):
-            for word in self.numbered(line):
-                self.lines_with[word].append(number)
+    def translate(words: frozenset[str]) -> str:
+        near = [2 * len(words & line) / (len(words) + len(line)) for line in train]
+        return tgt[near.index(max(near))]
 
-    @staticmethod
-    def numbered(line: Tokens) -> list[tuple[str, int]]:
-        """Tell repeated words apart: the man and the dog -> the 1, man 1, and 1, the 2, dog 1."""
-        seen: Counter[str] = Counter()
-        result = []
-        for word in line:
-            seen[word] += 1
-            result.append((word, seen[word]))
-        return result
-
-    def translate(self, line: Tokens) -> str:
-        """Return the target of the nearest source."""
-        shared: Counter[int] = Counter()
-        for word in self.numbered(line):
-            shared.update(self.lines_with.get(word, ()))
-
-        def nearness(number: int) -> tuple[float, int]:
-            return 2 * shared[number] / (len(line) + self.lengths[number]), -number
-
-        return self.tgt[max(shared, key=nearness, default=0)]
+    return [translate(frozenset(line)) for line in test]
 
 
-def word_by_word_lines(src: list[Tokens], tgt: list[str], test: list[Tokens]) -> list[str]:
-    """Translate the test word by word with a dictionary learnt from train."""
-    dictionary = learn_dictionary(src, truecase([tokenize(line) for line in tgt]))
-    return [word_by_word(dictionary, line) for line in test]
-
-
-def nearest_neighbour_lines(src: list[Tokens], tgt: list[str], test: list[Tokens]) -> list[str]:
-    """Answer each line of the test with the target of the nearest train pair."""
-    neighbours = NearestNeighbour(src, tgt)
-    return [neighbours.translate(line) for line in test]
-
-
-METHODS = {"word_by_word": word_by_word_lines, "nearest_neighbour": nearest_neighbour_lines}
+METHODS = {"word_by_word": word_by_word, "nearest_neighbour": nearest_neighbour}
 
 
 def main() -> None:
     """Translate test.en by one of the methods."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("method", choices=METHODS)
-    parser.add_argument("text", type=Path, help="folder that generate.py wrote")
+    parser.add_argument("text", type=Path, help="folder that make_text.py wrote")
     parser.add_argument("--output", type=Path, required=True, help="file for the translation")
     options = parser.parse_args()
 
-    src = truecase([tokenize(line) for line in read_lines(options.text / "train.en")])
-    tgt = read_lines(options.text / "train.de")
-    test = truecase([tokenize(line) for line in read_lines(options.text / "test.en")])
-    write_lines(options.output, METHODS[options.method](src, tgt, test))
+    src, test = (
+        [tokenize(line) for line in read_lines(options.text / f"{split}.en")]
+        for split in ("train", "test")
+    )
+    write_lines(
+        options.output, METHODS[options.method](src, read_lines(options.text / "train.de"), test)
+    )
 
 
 if __name__ == "__main__":

@@ -102,11 +102,11 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
 
 
 def toy(out: Path) -> Path:
-    """Prepare the text that examples/toy generates: short lines, and a vocabulary of 2,000."""
+    """Prepare the text that examples/toy generates: short lines, and a vocabulary of 1,000."""
     text = out.with_name(f"{out.name}-text")
-    generate = Path(__file__).parents[2] / "examples/toy/generate.py"
-    subprocess.run([sys.executable, generate, "--out", text], check=True)
-    return _prepare(out, "en", "de", text / "train", text / "valid", "--vocab-size", "2000")
+    make_text = Path(__file__).parents[2] / "examples/toy/make_text.py"
+    subprocess.run([sys.executable, make_text, "--out", text], check=True)
+    return _prepare(out, "en", "de", text / "train", text / "valid", "--vocab-size", "1000")
 
 
 def write_training_text(data: DataFolder, prefix: Path) -> None:
