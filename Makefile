@@ -24,7 +24,7 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev,zstd]' --config-settings editable_mode=compat
 	@touch $@
 
-demo: install  ## Run the whole pipeline on the embedded example: about 5 minutes on 2 cores.
+demo: install  ## Run the whole pipeline on the embedded example: under 5 minutes on 2 cores.
 	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
 
 multi30k: install  ## Train on Multi30k, English to German and French: hours on 2 cores.
