@@ -118,4 +118,4 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     assert swapped == [f"{text.src} and {text.tgt}: the two sides seem to be swapped"]
     shifted = side(["First.", *other.lines[:-1]], tgt)
     (fault,) = faults(text, one, shifted, (src, tgt))
-    assert "stand 1 line later" in fault
+    assert "the targets come 1 line later than their sources" in fault

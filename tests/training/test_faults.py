@@ -251,7 +251,7 @@ def test_a_damaged_newest_state_is_passed_over(
     assert "nmt: warning: " in told
     assert "update-00000020.state: damaged" in told
     assert "; resuming from update-00000016.state instead" in told
-    assert "going on from update-00000016.state" in (run / "train.log").read_text()
+    assert "resuming from update-00000016.state" in (run / "train.log").read_text()
     assert "resuming at update 16" in told
     assert_same_run(run, undisturbed(**FP32))
 

@@ -118,7 +118,7 @@ def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
     def hurried(*arguments: object, **options: object) -> object:
         log = run / "train.log"
         validated = "update 4 valid" in log.read_text()
-        if not (validated if function == "run" else "going on" in log.read_text()):
+        if not (validated if function == "run" else "resuming at" in log.read_text()):
             return plain(*arguments, **options)
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -183,7 +183,7 @@ def test_the_command_says_that_it_stopped_and_goes_on(
     assert (started.returncode, stdout) == (75, "")
     assert stderr.splitlines()[-1] == (
         f"nmt: warning: stopped at update {update:,} (SIGTERM), everything saved; run the same "
-        "command again to go on"
+        "command again to resume"
     )
     assert status(run) == {"status": "stopped", "update": update, "reason": "SIGTERM"}
     end = update + 5

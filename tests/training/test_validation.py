@@ -181,11 +181,11 @@ def test_without_memory_it_goes_on_in_smaller_batches(
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return losses(states, projection, targets, eps)
 
-    def search_few(*arguments: Any, room: float, **options: Any) -> Any:
-        sizes.append(room)
-        if room > 100:
+    def search_few(*arguments: Any, budget: float, **options: Any) -> Any:
+        sizes.append(budget)
+        if budget > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return decode(*arguments, budget=room, **options)
+        return decode(*arguments, budget=budget, **options)
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
