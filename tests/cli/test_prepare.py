@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from nmt.data.manifest import Settings
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -119,3 +124,43 @@ def test_weights_and_tags_name_a_text(corpus: Path, more: list[str], message: st
     failed = run(*arguments(corpus, *more))
     assert failed.returncode == 2
     assert message in failed.stderr
+
+
+def test_every_setting_comes_from_its_option(
+    nmt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Settings(
+        src_lang="en",
+        tgt_lang="de",
+        encoding="latin-1",
+        vocab_size=300,
+        separate_vocab=True,
+        normalization="nfkc",
+        moses_normalize=True,
+        moses_tokenize=True,
+        character_coverage=0.9,
+        sample_size=7,
+        min_length=2,
+        max_length=9,
+        max_ratio=3.0,
+        max_symbols=0.1,
+        duplicates_by="source",
+        keep=("identical",),
+        seed=8,
+        valid_lines=4,
+    )
+    words: list[str] = []
+    for field in dataclasses.fields(Settings):
+        value = getattr(wanted, field.name)
+        if field.name == "shard_pairs":  # no option
+            continue
+        assert value != field.default, f"give {field.name} another value than its default"
+        words.append(f"--{field.name.removesuffix('_lang').replace('_', '-')}")
+        words += [] if value is True else [*value] if field.name == "keep" else [str(value)]
+    found: list[Settings] = []
+    monkeypatch.setattr(
+        "nmt.prepare.prepare.dry_run", lambda options, **_: found.append(options.settings)
+    )
+    monkeypatch.setattr("nmt.prepare.rejects.report_text", lambda _: "")
+    assert nmt("prepare", "data", "--train", "t", "--dry-run", "1", *words).status == 0
+    assert found == [wanted]
