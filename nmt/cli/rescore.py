@@ -13,6 +13,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.cli.search_options import Ensemble
 from nmt.errors import DataError, NMTError, UsageError
 
 if TYPE_CHECKING:
@@ -89,16 +90,7 @@ def rescore(
         bool,
         typer.Option("--json", help="Print perplexity as JSON.", rich_help_panel=_OUTPUT),
     ] = False,
-    ensemble: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="MODEL_OR_RUN",
-            help="Average the probabilities with those of this model, which has the same "
-            "vocabularies. You can repeat it.",
-            show_default="none",
-            rich_help_panel=_SCORES,
-        ),
-    ] = None,
+    ensemble: Ensemble = None,
     weight: Annotated[
         float | None,
         typer.Option(

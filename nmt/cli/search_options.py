@@ -52,7 +52,6 @@ Ensemble = Annotated[
         help="Average the probabilities with those of this model, which has the same "
         "vocabularies. You can repeat it.",
         show_default="none",
-        rich_help_panel=_SEARCH,
     ),
 ]
 Shortlist = Annotated[
