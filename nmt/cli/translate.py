@@ -217,7 +217,7 @@ def translate(
             max=1_000_000_000,
             help="Source tokens in a batch, padding included. Fewer are taken if there are more "
             "than 4 hypotheses for a line, or if memory is short.",
-            show_default="4096 on a CPU, 16384 on a GPU; 2048 for each worker of an export",
+            show_default="4096 on a CPU, 16384 on a GPU; 1024 for each worker of an export",
             rich_help_panel=_MACHINE,
         ),
     ] = None,

@@ -24,7 +24,7 @@ from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
 from nmt.translate.translator import Translator
 
-_BATCH_TOKENS = 2_048
+_BATCH_TOKENS = 1_024
 _SMALLEST_BATCH = 256  # source tokens: CTranslate2 is slower with fewer
 
 
