@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.model_config import MODEL_CONFIGS, ModelConfig, Value, checked, value
+from nmt.model_config import MODEL_CONFIGS, ModelConfig
+from nmt.values import Value, checked, value
 
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""

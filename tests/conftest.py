@@ -16,8 +16,9 @@ from toy_training import prepare_toy, python_command, run_command, train
 
 from nmt import console
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
-from nmt.model_config import TransformerConfig, Value
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
+from nmt.values import Value
 
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
 

@@ -92,12 +92,11 @@ def test_all_problems_of_all_layers_are_told_at_once() -> None:
     assert str(caught.value).split("; ") == [
         "a.toml: unknown key 'd_modell'",
         "did you mean 'd_model'?",
-        "a.toml: dropout is 1.5",
-        "it must be below 1",
-        "--set: seed is 'x', not a whole number",
-        "--set: schedule cannot be 'inverse_sqr'",
+        "a.toml: dropout = 1.5: must be 0 or more and below 1",
+        '--set: seed = "x": must be a whole number',
+        '--set: schedule = "inverse_sqr": unknown',
         "did you mean 'inverse_sqrt'?",
-        "--set: d_ff is 0, below its minimum 1",
+        "--set: d_ff = 0: must be 1 or more and below 1000000",
     ]
 
 
@@ -157,35 +156,35 @@ def test_values_become_the_field_s_type(key: str, raw: object, value: object) ->
 @pytest.mark.parametrize(
     ("key", "raw", "message"),
     [
-        ("d_ff", "3.5", "d_ff is '3.5', not a whole number"),
-        ("d_ff", 512.0, "d_ff is 512.0, not a whole number"),
-        ("d_ff", True, "d_ff is True, not a whole number"),
-        ("d_ff", "", "d_ff is '', not a whole number"),
-        ("d_ff", [1], "d_ff is [1], not a whole number"),
-        ("batch_tokens", "25,00", "batch_tokens is '25,00', not a whole number"),
-        ("batch_tokens", "1,5", "batch_tokens is '1,5', not a whole number"),
+        ("d_ff", "3.5", 'd_ff = "3.5": must be a whole number'),
+        ("d_ff", 512.0, "d_ff = 512.0: must be a whole number"),
+        ("d_ff", True, "d_ff = true: must be a whole number"),
+        ("d_ff", "", 'd_ff = "": must be a whole number'),
+        ("d_ff", [1], "d_ff = [1]: must be a whole number"),
+        ("batch_tokens", "25,00", 'batch_tokens = "25,00": must be a whole number'),
+        ("batch_tokens", "1,5", 'batch_tokens = "1,5": must be a whole number'),
         # A decimal comma must not shift a number by powers of ten.
-        ("learning_rate", "0,5", "learning_rate is '0,5', not a number"),
-        ("learning_rate", "0,001", "learning_rate is '0,001', not a number"),
-        ("dropout", True, "dropout is True, not a number"),
-        ("dropout", "half", "dropout is 'half', not a number"),
-        ("learning_rate", "nan", "learning_rate is nan, not a finite number"),
-        ("learning_rate", float("inf"), "learning_rate is inf, not a finite number"),
-        ("validate_bleu", "yes", "validate_bleu is 'yes', not true or false"),
-        ("validate_bleu", 1, "validate_bleu is 1, not true or false"),
-        ("device", 3, "device is 3, not a string"),
-        ("device", "gpu", "device cannot be 'gpu'"),
-        ("precision", "bf32", "precision cannot be 'bf32'; did you mean 'fp32'?"),
+        ("learning_rate", "0,5", 'learning_rate = "0,5": must be a number'),
+        ("learning_rate", "0,001", 'learning_rate = "0,001": must be a number'),
+        ("dropout", True, "dropout = true: must be a number"),
+        ("dropout", "half", 'dropout = "half": must be a number'),
+        ("learning_rate", "nan", "learning_rate = NaN: must be a finite number"),
+        ("learning_rate", float("inf"), "learning_rate = Infinity: must be a finite number"),
+        ("validate_bleu", "yes", 'validate_bleu = "yes": must be true or false'),
+        ("validate_bleu", 1, "validate_bleu = 1: must be true or false"),
+        ("device", 3, "device = 3: must be a string"),
+        ("device", "gpu", "device = \"gpu\": unknown; write 'cuda'"),
+        ("precision", "bf32", "precision = \"bf32\": unknown; did you mean 'fp32'?"),
         # Bounds.
-        ("d_model", 0, "d_model is 0, below its minimum 2"),
-        ("seed", -1, "seed is -1, below its minimum 0"),
-        ("seed", 2**31, "seed is 2147483648, above the largest number 2147483647"),
-        ("num_encoder_layers", 1000, "num_encoder_layers is 1000; it must be below 1000"),
-        ("dropout", -0.1, "dropout is -0.1, below its minimum 0"),
-        ("dropout", 1.0, "dropout is 1.0; it must be below 1"),
-        ("label_smoothing", "1", "label_smoothing is 1.0; it must be below 1"),
-        ("save_minutes", 0, "save_minutes is 0.0, below its minimum 0.1"),
-        ("batch_tokens", 0, "batch_tokens is 0, below its minimum 1"),
+        ("d_model", 0, "d_model = 0: must be 2 or more"),
+        ("seed", -1, "seed = -1: must be 0 or more"),
+        ("seed", 2**31, "seed = 2147483648: must be at most 2147483647"),
+        ("num_encoder_layers", 1000, "num_encoder_layers = 1000: must be 1 or more and below 1000"),
+        ("dropout", -0.1, "dropout = -0.1: must be 0 or more"),
+        ("dropout", 1.0, "dropout = 1.0: must be 0 or more and below 1"),
+        ("label_smoothing", "1", "label_smoothing = 1.0: must be 0 or more and below 1"),
+        ("save_minutes", 0, "save_minutes = 0.0: must be 0.1 or more"),
+        ("batch_tokens", 0, "batch_tokens = 0: must be 1 or more"),
     ],
 )
 def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> None:
@@ -197,7 +196,7 @@ def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> 
 
 def test_threads_beyond_what_torch_survives_are_refused() -> None:
     assert resolve_set(threads=1_024).training.threads == 1_024
-    with pytest.raises(UsageError, match="threads is 1025, above its maximum 1024"):
+    with pytest.raises(UsageError, match="threads = 1025: must be from 0 to 1024"):
         resolve_set(threads=1_025)
 
 
@@ -288,7 +287,7 @@ def test_a_model_file_s_configuration_is_checked_like_a_recipe() -> None:
     assert model_config_from("transformer", values, "m") == TransformerConfig(d_ff=100)
     with pytest.raises(DataError, match="m: unknown architecture 'transformr'; did you mean"):
         model_config_from("transformr", values, "m")
-    with pytest.raises(DataError, match="m: d_ff is -1, below its minimum 1"):
+    with pytest.raises(DataError, match="m: d_ff = -1: must be 1 or more"):
         model_config_from("transformer", values | {"d_ff": -1}, "m")
 
 

@@ -13,12 +13,13 @@ from toy_training import metrics, newest_state, prepare_toy, spoil_gradients, st
 
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
-from nmt.model_config import TransformerConfig, Value
+from nmt.model_config import TransformerConfig
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.registry import build_model
 from nmt.search.options import Sampling, SearchOptions
 from nmt.training.update import UpdateRunner
 from nmt.translate.translator import Translator
+from nmt.values import Value
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="this machine has no GPU that torch can use"

@@ -36,6 +36,7 @@ GROUND_FLOOR = (
     "distributed",
     "model_config",
     "plot",
+    "values",
     "workers",
 )
 """Modules that every stage stands on, and that therefore know none."""

@@ -26,7 +26,6 @@ from torch import Tensor
 from nmt.config import Recipe, resolve_recipe
 from nmt.data.manifest import Settings
 from nmt.distributed import Ranks
-from nmt.model_config import Value
 from nmt.models.model_file import ModelReader
 from nmt.models.presets import preset_values
 from nmt.models.tensor_file import TensorFile
@@ -35,6 +34,7 @@ from nmt.prepare.prepare import prepare
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
+from nmt.values import Value
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]

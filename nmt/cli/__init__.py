@@ -14,21 +14,17 @@ import io
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import Any, NoReturn
 
 import typer
-from typer.models import OptionInfo
 
 from nmt import console
 from nmt.cli.command import begin, exit_status
+from nmt.cli.options import with_options
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError
 from nmt.files import naming
 
 _ANSWER_ON_STDOUT = ("score", "rescore", "models", "data")
-
-# What help calls the values of options that have no name of their own.
-_METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
@@ -48,18 +44,6 @@ def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
         raise typer.Exit(exit_status(answer))
 
     return run
-
-
-def _name_values(command: Callable[..., None]) -> None:
-    """Give options short names of their values: typer's leave no room in narrow terminals."""
-    command.__annotations__ = get_type_hints(command, include_extras=True)  # kept by typer
-    for hint in command.__annotations__.values():
-        kind, *infos = get_args(hint) or (hint,)
-        kinds = [kind, *get_args(kind)]  # list[Path] | None
-        kinds += [inner for one in get_args(kind) for inner in get_args(one)]
-        for info in infos:
-            if isinstance(info, OptionInfo) and info.metavar is None:
-                info.metavar = next((name for one, name in _METAVARS.items() if one in kinds), None)
 
 
 def _fold_help() -> None:
@@ -112,8 +96,7 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     for name in commands:
         module = importlib.import_module(f"nmt.cli.{name}")  # which holds a function of its name
-        function = getattr(module, name)
-        _name_values(function)
+        function = with_options(getattr(module, name))
         describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
         describe(_guarded(name, function))
     app.callback(invoke_without_command=True)(_top)

@@ -1,14 +1,103 @@
-"""Options that several commands share."""
+"""Options: of a command's dataclasses, and those that several commands share."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from types import GenericAlias
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from nmt import console
 from nmt.errors import UsageError
+from nmt.values import declared, option_name
+
+# What help calls the values of options that have no name of their own.
+_METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command as typer takes it, with an option for each value of its dataclasses.
+
+    A parameter that is annotated with a dataclass becomes one option for each field that
+    `nmt.values.value` declares. The command gets the dataclass. If several cannot be built, their
+    problems are reported together.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    kinds: dict[str, Any] = {
+        name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)
+    }
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in kinds:
+            parameters += _options(kinds[parameter.name])
+        else:
+            annotation = hints[parameter.name]
+            parameters.append(
+                parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)
+            )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        problems = []
+        for name, kind in kinds.items():
+            values = {spec.name: given.pop(spec.name) for spec in declared(kind)}
+            try:
+                given[name] = kind(**{key: _as_tuple(value) for key, value in values.items()})
+            except UsageError as error:
+                problems.append(str(error))
+        if problems:
+            raise UsageError("; ".join(problems))
+        command(**given)
+
+    for parameter in parameters:
+        _name_value(parameter.annotation)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _options(kind: Any) -> Iterator[inspect.Parameter]:
+    """Yield the options of a dataclass."""
+    hints = get_type_hints(kind)
+    for spec in declared(kind):
+        hint, default, rules = hints[spec.name], spec.default, spec.metadata
+        if get_origin(hint) is tuple:  # which typer takes for a value of several words
+            hint = GenericAlias(list, get_args(hint)[:1])
+        if isinstance(default, tuple):
+            default = list(default)
+        option = typer.Option(
+            option_name(spec),
+            help=rules["help"],
+            metavar=rules["metavar"] or "|".join(rules["choices"]) or None,
+            show_default=rules["shown"] or True,
+            rich_help_panel=rules["panel"],
+        )
+        yield inspect.Parameter(
+            spec.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+            annotation=Annotated[hint, option],
+        )
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _name_value(hint: Any) -> None:
+    """Give an option a short name of its value: typer's leave no room in narrow terminals."""
+    kind, *infos = get_args(hint) or (hint,)
+    kinds = [kind, *get_args(kind)]  # list[Path] | None
+    kinds += [inner for one in get_args(kind) for inner in get_args(one)]
+    for info in infos:
+        if isinstance(info, OptionInfo) and info.metavar is None:
+            info.metavar = next((name for one, name in _METAVARS.items() if one in kinds), None)
 
 
 def _set_quiet(quiet: bool) -> bool:

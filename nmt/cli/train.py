@@ -236,7 +236,7 @@ def _choose_preset(
 def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
     """Refuse a key that an option of its own and --set give different values; equal ones may be."""
     from nmt.config import TrainingConfig
-    from nmt.model_config import checked
+    from nmt.values import checked
 
     specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
     for key in given.keys() & overrides.keys():

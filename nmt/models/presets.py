@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nmt.errors import UsageError, did_you_mean
-from nmt.model_config import Value
+from nmt.values import Value
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from toy_training import TINY, metrics, prepare_toy
 
-from nmt.model_config import Value
+from nmt.values import Value
 
 Nmt = Callable[..., Any]
 

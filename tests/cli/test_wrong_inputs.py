@@ -90,7 +90,7 @@ CASES = [
         2,
         "contradict each other",
     ),
-    ("train data --out run --set threads=100000", 2, "threads is 100000, above its maximum 1024"),
+    ("train data --out run --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
     # Arguments that are empty or mean a stream elsewhere.
     ("translate model --input ''", 2, "an argument is empty; give a value"),
     ("translate model --input=", 2, "--input is empty; give a value"),

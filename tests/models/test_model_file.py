@@ -232,7 +232,7 @@ def test_tensors_that_do_not_fit_the_configuration_are_refused(
         ({"architecture": ["transformer"]}, "not a model's, such as 'architecture'"),
         ({"architecture": None}, "not a model's, such as 'architecture'"),
         ({"config": [1, 2]}, "not a model's, such as 'config'"),
-        ({"config": {"d_model": -4}}, "d_model is -4, below its minimum"),
+        ({"config": {"d_model": -4}}, "d_model = -4: must be 2 or more and below 1000000"),
         ({"config": {"d_modle": 4}}, "unknown key 'd_modle'; did you mean 'd_model'"),
         ({"config": {}}, "its weights do not fit its configuration"),
         ({"max_src_tokens": "20"}, "not a model's, such as 'max_src_tokens'"),

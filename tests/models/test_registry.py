@@ -14,10 +14,10 @@ from nmt.model_config import (
     ConvolutionalConfig,
     RecurrentConfig,
     TransformerConfig,
-    Value,
 )
 from nmt.models.presets import PRESETS, TABLE_3, find_preset, preset_values
 from nmt.models.registry import ARCHITECTURES, build_model, count_parameters
+from nmt.values import Value
 
 VOCAB = 37_000  # the paper's joint vocabulary of English and German
 

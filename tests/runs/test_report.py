@@ -13,10 +13,10 @@ from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 from toy_training import metrics, nmt, nmt_command, recipe, settings_of, train
 
-from nmt.model_config import Value
 from nmt.runs.checkpoint import Progress
 from nmt.runs.report import Report, Sample, ValidationResult
 from nmt.runs.run_folder import RunFolder
+from nmt.values import Value
 
 SAMPLES = (Sample(4, "one two", "zwei eins", "zwei\u2028zwei"), Sample(9, "a\x1b[2Jb", "b", ""))
 

@@ -29,9 +29,9 @@ from toy_training import (
 )
 
 from nmt.errors import NMTError
-from nmt.model_config import Value
 from nmt.models.model_file import ModelReader, load_model
 from nmt.runs.run_folder import RunFolder
+from nmt.values import Value
 
 LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40
 

@@ -17,7 +17,6 @@ from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.errors import NMTError, UsageError
-from nmt.model_config import Value
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
 from nmt.training.dry_run import dry_run, survey
@@ -25,6 +24,7 @@ from nmt.training.meter import Metrics, Window
 from nmt.training.trainer import Trainer
 from nmt.training.update import Outcome
 from nmt.training.validation import Validator
+from nmt.values import Value
 
 
 @pytest.fixture(autouse=True)

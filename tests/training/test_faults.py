@@ -26,9 +26,9 @@ from toy_training import (
 )
 
 from nmt.errors import DataError
-from nmt.model_config import Value
 from nmt.models.model_file import load_model
 from nmt.runs import checkpoint
+from nmt.values import Value
 
 # --- killed
 

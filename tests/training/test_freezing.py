@@ -13,7 +13,7 @@ from toy_training import metrics, newest_state, recipe, train, weights
 
 from nmt.config import TrainingConfig
 from nmt.errors import UsageError
-from nmt.model_config import TransformerConfig, Value
+from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelReader
 from nmt.models.registry import build_model
@@ -21,6 +21,7 @@ from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer, learning_rate
+from nmt.values import Value
 
 VOCABULARY = 13
 

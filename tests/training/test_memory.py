@@ -11,7 +11,6 @@ from toy_training import recipe
 
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
-from nmt.model_config import Value
 from nmt.models.device import dtype_of
 from nmt.models.registry import build_model, count_parameters
 from nmt.training.first_weights import freeze
@@ -19,6 +18,7 @@ from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.memory import held_bytes, micro_batch_bytes
 from nmt.training.optimizer import Optimizer
+from nmt.values import Value
 
 SIZES = (345, 345)
 

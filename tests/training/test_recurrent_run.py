@@ -17,9 +17,9 @@ from toy_training import (
 import nmt
 from nmt.config import resolve_recipe
 from nmt.errors import Stopped
-from nmt.model_config import Value
 from nmt.models.presets import preset_values
 from nmt.training.launch import launch
+from nmt.values import Value
 
 OWN: dict[str, Value] = {"d_hidden": 32, "micro_batch_tokens": 400, "max_updates": 16}
 ONLY_TRANSFORMERS = ("d_ff", "num_heads")

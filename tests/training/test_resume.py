@@ -31,12 +31,12 @@ from toy_training import (
 )
 
 from nmt.errors import Stopped
-from nmt.model_config import Value
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search as decode
 from nmt.training import stop, validation
 from nmt.training.update import UpdateRunner
+from nmt.values import Value
 
 BF16: dict[str, Value] = {**FP32, "precision": "bf16", "clip_norm": 1.0}
 FP16: dict[str, Value] = {**FP32, "precision": "fp16"}

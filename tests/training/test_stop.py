@@ -24,13 +24,13 @@ from toy_training import (
 )
 
 from nmt.errors import Stopped, UsageError
-from nmt.model_config import Value
 from nmt.search import beam_search as decode
 from nmt.training import loss, trainer
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
+from nmt.values import Value
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import NMTError, Stopped, UsageError
-from nmt.model_config import Value
 from nmt.models.kernels import linear as linear_module
 from nmt.models.kernels.linear import use_library
 from nmt.models.model_file import ModelReader, load_model
@@ -56,6 +55,7 @@ from nmt.training.meter import device_name
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
+from nmt.values import Value
 
 # Without dropout, and with an epsilon that keeps Adam from blowing up gradients that are nothing
 # but rounding; it also lets a gradient of the wrong scale show.

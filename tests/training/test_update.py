@@ -34,13 +34,13 @@ from toy_training import (
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
-from nmt.model_config import Value
 from nmt.training import memory
 from nmt.training import memory as micro_batch
 from nmt.training import update as update_module
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
+from nmt.values import Value
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
 
@@ -438,4 +438,4 @@ def test_the_command_takes_a_size_or_auto(
     assert metrics(run, "start")[0]["micro_batch_tokens"] == used
     wrong = nmt("train", data, "--out", run, "--micro-batch-tokens", "many", *settings)
     assert wrong.returncode == 2
-    assert "micro_batch_tokens is 'many', not a whole number" in wrong.stderr
+    assert 'micro_batch_tokens = "many": must be a whole number' in wrong.stderr

@@ -21,12 +21,12 @@ from toy_training import (
 )
 
 from nmt.errors import NMTError, UsageError
-from nmt.model_config import Value
 from nmt.training import meter as checksum_module
 from nmt.training.launch import launch
 from nmt.training.meter import checksum
 from nmt.training.trainer import Trainer
 from nmt.training.update import UpdateRunner
+from nmt.values import Value
 
 # --- the checksum
 

@@ -24,10 +24,10 @@ from toy_training import (
 
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.model_config import Value
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.training.first_weights import warm_start
+from nmt.values import Value
 
 LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 STILL: dict[str, Value] = {"learning_rate": 1e-30, "max_updates": 1, "validate_every": 1}

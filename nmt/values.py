@@ -1,0 +1,171 @@
+"""How an option, or a value of a recipe, is declared, parsed and checked.
+
+A field of a dataclass, declared by `value`, holds its default, help and check. Options of a command
+come from such a dataclass (`nmt/cli/options.py`), and so do the keys of a recipe (`nmt.config`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nmt.errors import UsageError, did_you_mean
+
+Value = bool | int | float | str
+"""A value of a recipe."""
+
+_LARGEST = 2**31 - 1  # of a recipe's whole numbers
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+def value(
+    default: object,
+    help: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    choices: tuple[str, ...] = (),
+    resumable: bool = False,
+    option: str = "",
+    panel: str | None = None,
+    metavar: str | None = None,
+    shown: str | None = None,
+) -> Any:
+    """Declare a field of a dataclass of options, or of a recipe.
+
+    A field of type `tuple[...]` is an option that can be repeated. A `bool` is a switch, and one
+    that may be None is unset until it is given.
+
+    Args:
+        default: `...` if it must be given.
+        help: a sentence.
+        minimum: the lowest allowed number.
+        above: the number that it must be above.
+        maximum: the highest allowed number.
+        below: the number that it must be below.
+        choices: all allowed strings.
+        resumable: whether it may change when a run is resumed.
+        option: its name on the command line, if not that of the field.
+        panel: the part of a command's help that lists it.
+        metavar: what help calls its value.
+        shown: what help says of the default, if not its value.
+    """
+    rules = {name: rule for name, rule in locals().items() if name != "default"}
+    if default is ...:
+        return dataclasses.field(metadata=rules)
+    return dataclasses.field(default=default, metadata=rules)
+
+
+def declared(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that `value` declares."""
+    return [spec for spec in dataclasses.fields(kind) if "help" in spec.metadata]
+
+
+def option_name(spec: dataclasses.Field[Any]) -> str:
+    """Return the name of a field on the command line."""
+    return str(spec.metadata["option"]) or f"--{spec.name.replace('_', '-')}"
+
+
+def check(options: Any) -> None:
+    """Check an object of options: each value, and with its method `problems` how they combine.
+
+    Raises:
+        UsageError: that tells all problems.
+    """
+    problems = [
+        f"{option_name(spec)} {_spelt(item)}: {fault}"
+        for spec in declared(options)
+        for item in _items(getattr(options, spec.name))
+        if (fault := _fault(spec.metadata, item))
+    ]
+    if hasattr(options, "problems"):
+        problems += options.problems()
+    if problems:
+        raise UsageError("; ".join(problems))
+
+
+def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
+    """Return the value of a recipe as the field's type; parse strings, as `--set` gives them.
+
+    Raises:
+        ValueError: if it is of another type, or not allowed.
+    """
+    kind = type(spec.default)
+    value = _parsed(raw, kind) if isinstance(raw, str) and kind is not str else raw
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        fault = f"must be {_KIND_NAMES[kind]}"
+    elif isinstance(value, int) and value > _LARGEST:
+        fault = f"must be at most {_LARGEST}"
+    else:
+        fault = _fault(spec.metadata, value)
+    if fault:
+        raise ValueError(f"{spec.name} = {json.dumps(value, default=str)}: {fault}")
+    assert isinstance(value, (bool, int, float, str))
+    return value
+
+
+def _parsed(text: str, kind: type) -> object:
+    """Return the value that a text stands for; the text if it is none."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    try:
+        # Accept commas only between thousands: 0,5 is one half in some languages, not 5.
+        return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
+    except ValueError:
+        return text
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """Yield what is to be checked of an option: nothing if it is unset."""
+    if isinstance(value, tuple):
+        yield from value
+    elif value is not None:
+        yield value
+
+
+def _fault(rules: Mapping[str, Any], value: Any) -> str:
+    """Return what is wrong with a value; empty if it is allowed."""
+    if rules["choices"] and value not in rules["choices"]:
+        return f"unknown{did_you_mean(value, rules['choices'])}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    least, above, most, below = (rules[name] for name in ("minimum", "above", "maximum", "below"))
+    if (
+        (least is not None and value < least)
+        or (above is not None and value <= above)
+        or (most is not None and value > most)
+        or (below is not None and value >= below)
+    ):
+        return f"must be {_bounds(least, above, most, below)}"
+    return ""
+
+
+def _bounds(
+    least: float | None, above: float | None, most: float | None, below: float | None
+) -> str:
+    """Return the bounds in words, such as `0 or more and below 1`."""
+    if least is not None and most is not None:
+        return f"from {_spelt(least)} to {_spelt(most)}"
+    parts = [
+        *([f"{_spelt(least)} or more"] if least is not None else []),
+        *([f"above {_spelt(above)}"] if above is not None else []),
+        *([f"at most {_spelt(most)}"] if most is not None else []),
+        *([f"below {_spelt(below)}"] if below is not None else []),
+    ]
+    return " and ".join(parts)
+
+
+def _spelt(value: object) -> str:
+    """Return a value as people write it: 50 for 50.0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
