@@ -1,49 +1,47 @@
-"""Progress, live views, tables and notices: the only module that uses rich and tqdm.
+"""Progress, tables and notices: the only module that uses rich.
 
-stdout is for data; everything else goes to stderr. Progress bars and live views appear only if
-stderr is a terminal. Under torchrun only rank 0 prints notices. Errors and warnings always appear.
+stdout is for data; everything else goes to stderr. Progress appears only if stderr is a terminal.
+Under torchrun only rank 0 prints notices. Errors and warnings always appear.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
+    from rich.live import Live
 
-_FRAMES_PER_SECOND = 2  # of a live view, each of which takes a few milliseconds
-_RATE_SECONDS = 600.0  # over which a live view measures its rate, which also covers slow updates
+_FRAME_SECONDS = 0.5  # between drawings, each of which takes some milliseconds
+_RATE_SECONDS = 600.0  # over which the rate is measured, since updates of a run may be slow
 
 
 def _write_line(line: str) -> None:
-    # In one piece: under torchrun several processes write to one stderr, unbuffered.
-    if sys.stderr is None:  # it may be closed
-        return
-    text = f"{line}\n"
-    if "tqdm" in sys.modules:  # which lifts a live progress line out of the way first
-        from tqdm import tqdm
-
-        tqdm.write(text, file=sys.stderr, end="")
-    else:
-        sys.stderr.write(text)
-    sys.stderr.flush()
+    if sys.stderr is not None:  # it may be closed
+        # In one piece: under torchrun several processes write to one stderr, unbuffered.
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 @dataclass
 class _Voice:
-    """What this process may say; settled once by the command line."""
+    """What this process may say; the command line decides once."""
 
     quiet: bool = False
     rank: int = int(os.environ.get("RANK", "0"))
-    write: Callable[[str], None] = _write_line  # above a live view while there is one
+    write: Callable[[str], None] = _write_line  # above the progress bar if there is one
 
     @property
     def speaks(self) -> bool:
@@ -51,7 +49,7 @@ class _Voice:
 
     @property
     def shows(self) -> bool:
-        """Whether there is somebody to see what moves."""
+        """Whether somebody sees progress."""
         return self.speaks and sys.stderr.isatty()
 
 
@@ -64,7 +62,7 @@ def set_quiet(quiet: bool) -> None:
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # that nobody listens any more is no reason to fail
+    with contextlib.suppress(OSError):  # a closed terminal is not a reason to fail
         _voice.write(line)
 
 
@@ -74,10 +72,10 @@ def notice(message: str) -> None:
         _say(f"nmt: {message}")
 
 
-def summary(figures: Mapping[str, object]) -> None:
-    """Say in one line of JSON, for programs, what has been done; silent as notices are."""
+def summary(values: Mapping[str, object]) -> None:
+    """Sum up the work in one line of JSON, for programs; silent as notices are."""
     if _voice.speaks:
-        _say(json.dumps(figures))
+        _say(json.dumps(values))
 
 
 def warning(message: str) -> None:
@@ -94,89 +92,29 @@ def error(message: str) -> None:
     _say(prefix + message)
 
 
-class Progress(Protocol):
-    """A progress bar, for `with`."""
+class Progress:
+    """A progress bar with rate and time left, and rows of text below it; for `with`.
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None: ...
-
-    def update(self, n: int = 1) -> object:
-        """Count on."""
-
-
-class _NoProgress:
-    """Where nobody sees a bar; tqdm takes its time to load."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        pass
-
-    def update(self, n: int = 1) -> None:
-        pass
-
-
-def progress(description: str, *, total: int | None, unit: str, initial: int = 0) -> Progress:
-    """Return a progress bar with rate and time left, to be used in `with`; call `.update(n)`."""
-    if not _voice.shows:
-        return _NoProgress()
-    from tqdm import tqdm
-
-    return tqdm[NoReturn](
-        desc=description,
-        total=total,
-        initial=initial,
-        unit=f" {unit}",
-        unit_scale=True,
-        dynamic_ncols=True,
-        file=sys.stderr,
-    )
-
-
-class LiveView:
-    """A progress bar and rows of text below it, kept at the foot of the terminal; for `with`.
-
-    A thread of its own draws it, so that it costs the work nothing but a counter. Notices appear
-    above it, and it leaves nothing behind. Where stderr is no terminal there is nothing at all.
+    It stands at the foot of the terminal, notices appear above it, and it leaves nothing behind.
+    Short work shows no bar, so that it need not load rich. If stderr is not a terminal, nothing
+    appears. There is no thread, so you can fork inside the block.
     """
 
-    def __init__(self, description: str, *, total: int, unit: str, initial: int = 0) -> None:
+    def __init__(self, description: str, *, total: int | None, unit: str, initial: int = 0) -> None:
         self.rows: Sequence[tuple[str, str]] = ()
-        """What stands below the bar: label and text, cut to a line each."""
-        self._unit = unit
-        self._visible = _voice.shows
-        if not self._visible:
-            return
-        from rich.console import Console
-        from rich.live import Live
-        from rich.progress import Progress as Steps
-
-        self._console = Console(stderr=True)
-        self._steps = Steps(
-            console=self._console, auto_refresh=False, speed_estimate_period=_RATE_SECONDS
-        )
-        self._step = self._steps.add_task(description, total=total, completed=initial)
-        self._live = Live(
-            console=self._console,
-            refresh_per_second=_FRAMES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            get_renderable=self._draw,
-        )
+        """Shown below the bar: label and text, cut to a line each."""
+        self._description, self._total, self._unit = description, total, unit
+        self._done = initial
+        self._marks: deque[tuple[float, int]] = deque()
+        """(time, done) at the last drawings, to measure the rate."""
+        self._draw_at = math.inf
+        self._console: Console | None = None
+        self._live: Live | None = None
+        self._lock = threading.Lock()  # of drawing: threads may update
 
     def __enter__(self) -> Self:
-        if self._visible:
-            with contextlib.suppress(OSError):
-                self._live.start()
-            _voice.write = self._write_above
+        if _voice.shows:
+            self._draw_at = time.monotonic() + _FRAME_SECONDS
         return self
 
     def __exit__(
@@ -185,61 +123,105 @@ class LiveView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._visible:
+        self._draw_at = math.inf
+        if self._live is not None:
             _voice.write = _write_line
-            with contextlib.suppress(OSError):  # the terminal may have been closed meanwhile
+            with contextlib.suppress(OSError):  # the terminal may have been closed
                 self._live.stop()
 
-    def advance(self) -> None:
-        """Count one step."""
-        if self._visible:
-            self._steps.advance(self._step)
+    def update(self, n: int = 1) -> None:
+        """Count on."""
+        self._done += n
+        if not self._marks:
+            self._marks.append((time.monotonic(), self._done))
+        is_over = self._done == self._total and self._live is None
+        if time.monotonic() >= self._draw_at and not is_over:
+            self._draw()
 
-    def go_back(self, step: int) -> None:
-        """Count from an earlier step on."""
-        if self._visible:
-            self._steps.reset(self._step, completed=step)
+    def go_back(self, done: int) -> None:
+        """Count on from an earlier number."""
+        self._done = done
+        self._marks.clear()
+
+    def _draw(self) -> None:
+        with self._lock, contextlib.suppress(OSError):  # the terminal may have been closed
+            now = time.monotonic()
+            self._draw_at = now + _FRAME_SECONDS
+            self._marks.append((now, self._done))
+            while now - self._marks[0][0] > _RATE_SECONDS:
+                self._marks.popleft()
+            if self._live is not None:
+                self._live.refresh()
+                return
+            from rich.console import Console
+            from rich.live import Live
+
+            self._console = Console(stderr=True)
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                get_renderable=self._picture,
+            )
+            _voice.write = self._write_above
+            self._live.start(refresh=True)
 
     def _write_above(self, line: str) -> None:
         from rich.text import Text
 
+        assert self._console is not None
         self._console.print(Text(line), soft_wrap=True)
 
-    def _draw(self) -> RenderableType:
+    def _picture(self) -> RenderableType:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        step = self._steps.tasks[0]
-        rate = f"{step.speed:.3g} {self._unit}/s" if step.speed else ""
-        left = f"{timedelta(seconds=int(step.time_remaining))} left" if step.time_remaining else ""
+        (start, first), (end, last) = self._marks[0], self._marks[-1]
+        rate = (last - first) / (end - start) if end > start else 0.0
+        total, left = "", ""
+        if self._total is not None:
+            total = f"/{self._amount(self._total)}"
+            if rate:
+                left = f"{timedelta(seconds=int((self._total - self._done) / rate))} left"
+        unit = "" if self._unit == "B" else f" {self._unit}"
         bar = Table.grid(padding=(0, 1), expand=True)
         for ratio in (None, 1, None, None, None):
             bar.add_column(ratio=ratio, no_wrap=True)
         bar.add_row(
-            step.description,
-            ProgressBar(step.total, step.completed),
-            f"{step.completed:,.0f}/{step.total:,.0f}",
-            rate,
+            Text(self._description),
+            ProgressBar(self._total, self._done),
+            f"{self._amount(self._done)}{total}{unit}",
+            f"{self._amount(rate)}{unit}/s" if rate else "",
             left,
         )
         rows = Table.grid(padding=(0, 1), expand=True)
         rows.add_column(style="bold", no_wrap=True)
         rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        # A view higher than the terminal could not be taken away again.
+        # What is higher than the terminal cannot be erased again.
+        assert self._console is not None
         for label, text in self.rows[: max(0, self._console.height - 2)]:
             rows.add_row(label, Text(printable(text)))
         return Group(bar, rows)
 
+    def _amount(self, number: float) -> str:
+        """Write a number in few characters: 3.21, 12,000; bytes as 1.2 GB."""
+        if self._unit == "B":
+            from rich.filesize import decimal
+
+            return decimal(int(number))
+        return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
 
 def counted(number: int, one: str, many: str) -> str:
-    """Write a number and what there are so many of: 1 line is, 1,000 lines are."""
+    """Write a number with its noun: 1 line is, 1,000 lines are."""
     return f"{number:,} {one if number == 1 else many}"
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the largest unit of which there are at least two: 2.5 hours, 95 minutes."""
+    """Write a time in the largest unit that gives at least 2: 2.5 hours, 95 minutes."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
@@ -247,7 +229,7 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Show controls and odd spaces by their codes, so that they do nothing to a terminal."""
+    """Replace control characters and odd spaces by their codes, for terminals."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -256,7 +238,7 @@ def print_table(
     rows: Sequence[Sequence[str]],
     *,
     title: str = "",
-    line_behind: Container[int] = (),
+    line_after: Container[int] = (),
 ) -> None:
     """Print a table on stdout: drawn on a terminal, tab-separated in a pipe.
 
@@ -266,7 +248,7 @@ def print_table(
         columns: their names.
         rows: as many cells each.
         title: stands above the table on a terminal.
-        line_behind: rows behind which a terminal draws a line.
+        line_after: rows after which a terminal draws a line.
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -281,7 +263,7 @@ def print_table(
         numeric = all(_looks_numeric(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for number, row in enumerate(rows):
-        table.add_row(*(Text(cell) for cell in row), end_section=number in line_behind)
+        table.add_row(*(Text(cell) for cell in row), end_section=number in line_after)
     Console().print(table)
 
 

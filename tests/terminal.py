@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -35,6 +36,7 @@ class OnTerminal:
         )
         os.close(slave)
         self.written = ""  # to the terminal so far
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # reads split characters
 
     def read_until(self, text: str) -> None:
         """Read what the program writes until `text` comes."""
@@ -62,7 +64,7 @@ class OnTerminal:
             data = os.read(self._master, 1 << 16)
         except OSError:  # how Linux says that nobody has the other side open any more
             return False
-        self.written += data.decode(errors="replace")
+        self.written += self._decoder.decode(data)
         return bool(data)
 
     @property

@@ -45,7 +45,6 @@ DOORS = {
     "typer": "nmt/cli/",
     "click": "",
     "rich": "nmt/console.py",
-    "tqdm": "nmt/console.py",
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",

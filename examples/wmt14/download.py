@@ -134,7 +134,7 @@ def _append(
     console.notice(f"fetching {'the rest of ' if there else ''}{name}{size}")
     if total:
         check_room(Path(file.name), total - there)
-    with console.progress(name, total=total, unit="B", initial=there) as bar:
+    with console.Progress(name, total=total, unit="B", initial=there) as bar:
         while chunk := source.read(CHUNK):
             try:
                 file.write(chunk)

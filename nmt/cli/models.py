@@ -1,13 +1,16 @@
-"""`nmt models`: the registry, and what its models have, do and take."""
+"""`nmt models`: the presets, and what their models cost."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt import console
 from nmt.cli.options import Quiet, preset_names
+from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.config import Recipe
@@ -33,25 +36,14 @@ def models(
         typer.Option("--compare", metavar="A B", help="Compare two presets."),
     ] = None,
     vocab_size: Annotated[
-        int, typer.Option("--vocab-size", min=4, help="Size of the joint vocabulary to count with.")
+        int, typer.Option(min=4, help="Size of the joint vocabulary to count with.")
     ] = 37_000,
     length: Annotated[
-        int,
-        typer.Option(
-            "--length",
-            min=1,
-            max=1_000,
-            help="Tokens of a sentence, to count the work.",
-        ),
+        int, typer.Option(min=1, max=1_000, help="Tokens of a sentence, to count the work.")
     ] = 25,
     micro_batch_tokens: Annotated[
         int,
-        typer.Option(
-            "--micro-batch-tokens",
-            min=1,
-            max=1_000_000,
-            help="Tokens of a micro-batch, to count the memory.",
-        ),
+        typer.Option(min=1, max=1_000_000, help="Tokens of a micro-batch, to count the memory."),
     ] = 2_048,
     quiet: Quiet = False,
 ) -> None:
@@ -62,13 +54,11 @@ def models(
     the memory that training takes, and the paper's results if the preset is a row of its Table 3.
     With --compare you see the values that differ, and both models' costs side by side.
     """
-    from nmt.errors import UsageError
-
     if name is not None and compare is not None:
-        raise UsageError("--compare takes both presets: name none beside it")
+        raise UsageError("--compare takes both presets; leave out NAME")
     if micro_batch_tokens < length:
         raise UsageError(
-            f"--micro-batch-tokens {micro_batch_tokens} holds no sentence of {length} tokens; "
+            f"--micro-batch-tokens {micro_batch_tokens} cannot hold a sentence of {length} tokens; "
             "raise it, or lower --length"
         )
     sizes = vocab_size, length, micro_batch_tokens
@@ -89,37 +79,31 @@ def _resolve(preset: str) -> Recipe:
 
 
 def _show(name: str, *sizes: int) -> None:
-    from nmt.cli.model_figures import model_figures
     from nmt.config import format_toml
     from nmt.models.presets import find_preset
 
     recipe = _resolve(name)
-    figures = model_figures(recipe, *sizes)
-    labels, values = (max(map(len, column)) for column in (figures, figures.values()))
+    costs = _costs(recipe, *sizes)
+    labels, values = (max(map(len, column)) for column in (costs, costs.values()))
     print(f"# {name}: {find_preset(name).summary}")
-    for label, value in figures.items():
+    for label, value in costs.items():
         print(f"# {label:<{labels}}  {value:>{values}}")
     print()
     print(format_toml({"model": recipe.model, "training": recipe.training}), end="")
 
 
 def _compare(first: str, second: str, *sizes: int) -> None:
-    from nmt import console
-    from nmt.cli.model_figures import model_figures
-
     recipes = [_resolve(preset) for preset in (first, second)]
     values = _side_by_side(*map(_values, recipes))
     differing = [row for row in values if row[1] != row[2]]
-    figures = _side_by_side(*(model_figures(recipe, *sizes) for recipe in recipes))
+    costs = _side_by_side(*(_costs(recipe, *sizes) for recipe in recipes))
     console.print_table(
-        ("what", first, second), [*differing, *figures], line_behind=[len(differing) - 1]
+        ("what", first, second), [*differing, *costs], line_after=[len(differing) - 1]
     )
 
 
 def _values(recipe: Recipe) -> dict[str, str]:
-    from dataclasses import asdict
-
-    values = asdict(recipe.model) | asdict(recipe.training)
+    values = dataclasses.asdict(recipe.model) | dataclasses.asdict(recipe.training)
     return {"architecture": recipe.architecture} | {
         key: json.dumps(value) for key, value in values.items()
     }
@@ -130,7 +114,6 @@ def _side_by_side(a: dict[str, str], b: dict[str, str]) -> list[tuple[str, str, 
 
 
 def _list(vocab_size: int) -> None:
-    from nmt import console
     from nmt.models.presets import BODY_PARAMETERS, FAMILIES
 
     rows: list[tuple[str, str, str, str]] = []
@@ -144,5 +127,63 @@ def _list(vocab_size: int) -> None:
             rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
         ends.append(len(rows) - 1)
     console.print_table(
-        ("preset", "what it is", "parent and what differs", "parameters"), rows, line_behind=ends
+        ("preset", "what it is", "parent and what differs", "parameters"), rows, line_after=ends
     )
+
+
+def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int) -> dict[str, str]:
+    """Return parameters, work and memory of a model, and the paper's results, by their names.
+
+    Args:
+        recipe: of the model and its training.
+        vocab_size: of the joint vocabulary.
+        length: tokens of a sentence on either side, including eos.
+        micro_batch_tokens: on either side, at least `length`.
+    """
+    from nmt.data.batches import LengthSums
+    from nmt.files import megabytes
+    from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
+    from nmt.models.parameters import parameter_parts
+    from nmt.models.presets import TABLE_3
+    from nmt.models.registry import build_model, shapes_only
+    from nmt.training.memory import even_batch, held_bytes, micro_batch_bytes
+
+    with shapes_only():
+        model = build_model(recipe.architecture, recipe.model, vocab_size, vocab_size).eval()
+    parts = parameter_parts(model)
+    total = sum(count for kinds in parts.values() for count in kinds.values())
+    rows = {f"parameters, joint vocabulary of {vocab_size:,}": f"{total:,}"}
+    for part, kinds in parts.items():
+        rows[f"parameters: {part}"] = f"{sum(kinds.values()):,}"
+        if len(kinds) > 1:
+            rows |= {f"parameters: {part}: {kind}": f"{n:,}" for kind, n in kinds.items()}
+
+    pair = LengthSums(length, length, length**2, length**2, length**2)
+    training = MULTIPLY_ADDS[recipe.architecture](recipe.model, vocab_size, pair)
+    middle = (length + 1) // 2  # the work of this step is about the mean of all steps
+    encoding, step = decoding_multiply_adds(model, length, middle)
+    work = "multiply-adds a target token"
+    rows[f"{work}: training, forward pass, {length} tokens a side"] = f"{training / length:,.0f}"
+    rows[f"{work}: decoding, step {middle} after {length} source tokens"] = f"{step:,}"
+    rows[f"{work}: decoding, and its share of encoding"] = f"{step + encoding / length:,.0f}"
+
+    sizes = vocab_size, vocab_size
+    batch = even_batch(micro_batch_tokens, length, vocab_size)
+    for precision in ("fp32", "bf16"):
+        training_config = dataclasses.replace(recipe.training, precision=precision)
+        in_precision = dataclasses.replace(recipe, training=training_config)
+        memory = held_bytes(in_precision, sizes)
+        memory[f"micro-batch of {micro_batch_tokens:,} tokens a side"] = micro_batch_bytes(
+            in_precision, sizes, batch
+        )
+        rows |= {f"memory in {precision}: {name}": megabytes(n) for name, n in memory.items()}
+
+    if recipe.preset in TABLE_3:
+        paper = TABLE_3[recipe.preset]
+        rows |= {
+            "Table 3 of the paper: row": paper.row,
+            "Table 3 of the paper: parameters": f"{paper.parameters}M",
+            "Table 3 of the paper: perplexity on newstest2013": f"{paper.perplexity:.2f}",
+            "Table 3 of the paper: BLEU on newstest2013": f"{paper.bleu:.1f}",
+        }
+    return rows

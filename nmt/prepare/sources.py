@@ -168,7 +168,7 @@ def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> l
     total = sum(path.stat().st_size for path in paths)
     interrupted = threading.Event()
     with (
-        console.progress("Reading", total=total, unit="B") as bar,
+        console.Progress("Reading", total=total, unit="B") as bar,
         ThreadPoolExecutor(threads) as pool,
     ):
 

@@ -213,7 +213,7 @@ class TrainSplit:
         done = sum(corpus.lines for corpus in self.rejects)
         corpus = self._progress.corpus
         began = time.process_time()
-        with console.progress(
+        with console.Progress(
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
             for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):

@@ -179,7 +179,7 @@ class Report:
         self.run = run
         self.config = config
         self.progress = progress
-        self._view = console.LiveView(
+        self._view = console.Progress(
             "training", total=config.max_updates, unit="updates", initial=progress.update
         )
         self._events = run.path / "tensorboard"
@@ -205,7 +205,7 @@ class Report:
 
     def advance(self) -> None:
         """Count one update."""
-        self._view.advance()
+        self._view.update()
         if self._marks:
             self._tell_pace()
 

@@ -1,1 +1,1 @@
-"""Text to figures."""
+"""Text to metrics."""

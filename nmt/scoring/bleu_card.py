@@ -17,76 +17,68 @@ from functools import cache
 from nmt.data.languages import primary_language
 from nmt.data.moses import PlainMoses
 from nmt.errors import UsageError
-from nmt.scoring.metrics import Measure, References, Variant, bleu_variant
+from nmt.scoring.metrics import Metric, References, Variant, bleu_variant
 
-# Of bytes, because in both scripts perl reads bytes: a letter that is two of them can end one match
-# and begin the next.
+# Over bytes, as perl reads both scripts: a letter of two bytes can end one match and begin the
+# next.
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
 
 def split_compounds(line: str) -> str:
-    """Return a line of tokens with the hyphens inside them apart."""
+    """Split the words of a tokenised line at their hyphens."""
     return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
 
 _WITHOUT_SPACES = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char"}
-"""Languages of which Moses' tokenizer makes no words -> sacreBLEU's tokenizer to take instead."""
+"""Languages that Moses' tokenizer does not split into words -> sacreBLEU's tokenizer for them."""
 
 _FOR_COMPARISON = "; only for comparison"
 
 
-def bleu_card(references: References, lang: str) -> dict[str, Measure]:
+def bleu_card(references: References, lang: str) -> dict[str, Metric]:
     """Return key -> variant of BLEU, the one to report first.
 
-    lang: of the references: its rules tokenise them, and German has a variant of its own.
+    lang: of the references. Its rules tokenise them, and German has one more variant.
 
-    Raises UsageError for a language that is written without spaces.
+    Raises:
+        UsageError: for a language that is written without spaces.
     """
     language = primary_language(lang)
     if language in _WITHOUT_SPACES:
         raise UsageError(
-            f"--card: Moses' tokenizer, which it is about, makes no words of {lang}; "
+            f"--card: Moses' tokenizer does not split {lang} into words; "
             f"score with --tokenize {_WITHOUT_SPACES[language]}"
         )
     moses = PlainMoses(language)
     tokenize = cache(moses.tokenize)
+    standard = Variant("BLEU", "sacreBLEU scores; the one to report")
+    lowercase = Variant("lower-cased BLEU", f"sacreBLEU -lc scores{_FOR_COMPARISON}")
+    tokenised = Variant(
+        "tokenised BLEU",
+        "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
+        f"2017{_FOR_COMPARISON}",
+        moses.name,
+        tokenize,
+    )
+    compounds = Variant(
+        "compound-split BLEU",
+        "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
+        f"compound_split_bleu.sh{_FOR_COMPARISON}",
+        f"{moses.name}-compounds",
+        lambda line: split_compounds(tokenize(line)),
+    )
+    tokenised_lowercase = Variant(
+        "lower-cased tokenised BLEU",
+        f"the same on lower-cased tokens, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
+        moses.name,
+        tokenize,
+    )
     card = {
-        "bleu": bleu_variant(references, Variant("BLEU", "sacreBLEU figures; the one to report")),
-        "bleu-lowercase": bleu_variant(
-            references,
-            Variant("lower-cased BLEU", f"sacreBLEU -lc figures{_FOR_COMPARISON}"),
-            lowercase=True,
-        ),
-        "bleu-tokenised": bleu_variant(
-            references,
-            Variant(
-                "tokenised BLEU",
-                "multi-bleu.perl and fairseq-generate on Moses' tokens, as En-Fr of Vaswani et al. "
-                f"2017{_FOR_COMPARISON}",
-                moses.name,
-                tokenize,
-            ),
-        ),
+        "bleu": bleu_variant(references, standard),
+        "bleu-lowercase": bleu_variant(references, lowercase, lowercase=True),
+        "bleu-tokenised": bleu_variant(references, tokenised),
     }
     if language == "de":
-        card["bleu-compounds"] = bleu_variant(
-            references,
-            Variant(
-                "compound-split BLEU",
-                "En-De of Vaswani et al. 2017, tensor2tensor's get_ende_bleu.sh, fairseq's "
-                f"compound_split_bleu.sh{_FOR_COMPARISON}",
-                f"{moses.name}-compounds",
-                lambda line: split_compounds(tokenize(line)),
-            ),
-        )
-    card["bleu-tokenised-lowercase"] = bleu_variant(
-        references,
-        Variant(
-            "lower-cased tokenised BLEU",
-            f"the same on tokens made lower-case, as fairseq's IWSLT14 De-En{_FOR_COMPARISON}",
-            moses.name,
-            tokenize,
-        ),
-        lowercase=True,
-    )
+        card["bleu-compounds"] = bleu_variant(references, compounds)
+    card["bleu-tokenised-lowercase"] = bleu_variant(references, tokenised_lowercase, lowercase=True)
     return card

@@ -1,7 +1,7 @@
-"""What is scored: plain lines, a column of a TSV file, or the segments of WMT's SGML.
+"""Text to score: plain lines, a column of a TSV file, or the segments of WMT's SGML.
 
-The ending of the name tells which: `.tsv` and, for one of several columns, `.tsv:2`; `.sgm` and
-`.sgml`; anything else is plain. All may be compressed as well (`.tsv.gz:2`).
+The name says which: `test.tsv:2` is the second column of a TSV file, `.sgm` and `.sgml` are SGML,
+and anything else is plain text. All may be compressed (`test.tsv.gz:2`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -38,66 +38,57 @@ class Text:
     name: str
     lines: list[str]
     segments: tuple[str, ...] = ()
-    """Of SGML, what each line is called there: document and number."""
+    """In SGML, the document and number of each line."""
 
 
 def read_text(path: Path, encoding: Encoding) -> Text:
-    """Read a file in the form that its name tells; DataError where it is none."""
+    """Read a file in the form that its name says, or UTF-8 lines from stdin for -.
+
+    Raises:
+        DataError: if it is not of that form.
+    """
+    name = name_of(path)
     if match := _TSV.fullmatch(path.name):
         file = path.with_name(match["file"])
         column = int(match["column"]) if match["column"] else None
-        return Text(str(path), _column(str(file), _read_plain(file, encoding), column))
-    lines = _read_plain(path, encoding)
-    if _SGML.fullmatch(path.name):
-        return read_sgml(str(path), "\n".join(lines))
-    return Text(str(path), lines)
+        return Text(name, _column(str(file), list(_stream(file, encoding)), column))
+    lines = list(_stream(path, encoding))
+    return read_sgml(name, "\n".join(lines)) if _SGML.fullmatch(path.name) else Text(name, lines)
 
 
 def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
-    """Return the lines of texts that belong together, plain ones as they are read.
-
-    For - those of stdin.
+    """Return the lines of texts that belong together; plain text is not read in advance.
 
     Raises:
-        UsageError: if stdin is to be more than one of them.
+        UsageError: if more than one of them is stdin.
         DataError: if SGML files differ in their segments.
     """
     if paths.count(Path("-")) > 1:
-        raise UsageError("stdin can be one text alone; name the file of the other")
+        raise UsageError("stdin can be only one text; name the file of the other")
     whole = {
         path: read_text(path, encoding)
         for path in paths
         if _TSV.fullmatch(path.name) or _SGML.fullmatch(path.name)
     }
     check_segments(list(whole.values()))
-    return [
-        iter(whole[path].lines)
-        if path in whole
-        else (_stream_stdin() if path == Path("-") else _stream_plain(path, encoding))
-        for path in paths
-    ]
+    return [iter(whole[path].lines) if path in whole else _stream(path, encoding) for path in paths]
 
 
 def name_of(path: Path) -> str:
-    """Return what to call a text that may be stdin, for -."""
+    """Return a text's name in messages."""
     return "stdin" if path == Path("-") else str(path)
 
 
-def read_stdin() -> Text:
-    """Read plain UTF-8 lines."""
-    return Text("stdin", list(_stream_stdin()))
-
-
 def language_of(path: Path) -> str:
-    """Return the last part of a name that is no form of text, or "": de of test.en-de.de.sgm.gz."""
+    """Return the language in a file's name, or "": de for test.en-de.de.sgm.gz."""
     parts = path.name.partition(":")[0].split(".")
     return next((part for part in reversed(parts) if part.lower() not in _NO_LANGUAGE), "")
 
 
 def check_segments(texts: Sequence[Text]) -> None:
-    """Refuse SGML files whose segments are not the same, or not in the same order."""
+    """Raise DataError if SGML files differ in their segments or the order of these."""
     for one, other in pairwise(text for text in texts if text.segments):
-        pairs = zip(one.segments, other.segments, strict=False)  # lengths are compared elsewhere
+        pairs = zip(one.segments, other.segments, strict=False)  # others compare the lengths
         for number, (segment, other_segment) in enumerate(pairs, start=1):
             if segment != other_segment:
                 raise DataError(
@@ -113,7 +104,7 @@ class _Form:
     line: re.Pattern[str]
     name: str
     command: str
-    """Cuts the best translations out of a file, whose name comes behind it."""
+    """Cuts the best translations out of a file, whose name follows."""
 
 
 _FORMS = (
@@ -133,10 +124,9 @@ _FORMS = (
 
 
 def check_plain(texts: Sequence[Text]) -> None:
-    """Refuse what `nmt translate` writes with more than text in it: figures would be wrong.
+    """Raise DataError for output of `nmt translate` that holds more than text.
 
-    Raises:
-        DataError: with the command that cuts the text out.
+    Its scores would be wrong. The error names a command that cuts the text out.
     """
     for text in texts:
         lines = [line for line in text.lines if line.strip()]
@@ -150,37 +140,32 @@ def check_plain(texts: Sequence[Text]) -> None:
                 )
 
 
-def _stream_stdin() -> Iterator[str]:
+def _stream(path: Path, encoding: Encoding) -> Iterator[str]:
+    """Yield the lines of a file, or of stdin for -, which is UTF-8 whatever the encoding."""
+    if path == Path("-"):
+        encoding, hint = Encoding.find("utf-8"), "expected UTF-8"
+        lines = split_lines(_stdin_chunks(encoding))
+    else:
+        hint = "save it as UTF-8, or pass --encoding"
+        lines = read_lines(path, encoding)
+    for number, line in enumerate(lines, start=1):
+        text = encoding.decode(line, number=number)
+        if text is None:
+            raise DataError(
+                f"{name_of(path)}: line {number:,} is not valid {encoding.name}; {hint}"
+            )
+        yield text
+
+
+def _stdin_chunks(encoding: Encoding) -> Iterator[bytes]:
     if sys.stdin is None:
         raise UsageError("stdin is closed; name the file of each text")
     if sys.stdin.isatty():
         console.notice("reading the translation from the keyboard; Ctrl-D ends it")
-    encoding = Encoding.find("utf-8")
     text = TextStream("stdin", encoding)
-
-    def chunks() -> Iterator[bytes]:
-        while block := read_when_ready(sys.stdin.fileno(), _CHUNK_BYTES):
-            yield from text.feed(block)
-        yield from text.feed(b"", final=True)
-
-    yield from _decode(split_lines(chunks()), encoding, "stdin", "expected UTF-8")
-
-
-def _read_plain(path: Path, encoding: Encoding) -> list[str]:
-    return list(_stream_plain(path, encoding))
-
-
-def _stream_plain(path: Path, encoding: Encoding) -> Iterator[str]:
-    hint = "save it as UTF-8, or pass --encoding"
-    return _decode(read_lines(path, encoding), encoding, str(path), hint)
-
-
-def _decode(lines: Iterable[bytes], encoding: Encoding, name: str, hint: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        text = encoding.decode(line, number=number)
-        if text is None:
-            raise DataError(f"{name}: line {number:,} is not valid {encoding.name}; {hint}")
-        yield text
+    while block := read_when_ready(sys.stdin.fileno(), _CHUNK_BYTES):
+        yield from text.feed(block)
+    yield from text.feed(b"", final=True)
 
 
 def _column(name: str, lines: list[str], column: int | None) -> list[str]:
@@ -194,14 +179,14 @@ def _column(name: str, lines: list[str], column: int | None) -> list[str]:
     for number, row in enumerate(rows, start=1):
         if len(row) < column:
             raise DataError(
-                f"{name}: line {number:,} has no column {column}, but {len(row)} in all; "
-                "columns are counted from 1 and parted by tabs"
+                f"{name}: line {number:,} has no column {column}, only {len(row)}; "
+                "columns are counted from 1 and separated by tabs"
             )
     return [row[column - 1] for row in rows]
 
 
 def read_sgml(name: str, content: str) -> Text:
-    """Read what stands between <seg> and </seg>, spaces made one, entities made characters."""
+    """Read the text between <seg> and </seg>, with single spaces and without entities."""
     lines: list[str] = []
     segments: dict[str, None] = {}
     document = ""
@@ -214,8 +199,8 @@ def read_sgml(name: str, content: str) -> Text:
             segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines)}"
             if segment in segments:
                 raise DataError(
-                    f"{name}: line {_line_of(opened)}: segment {segment} for the second time; "
-                    "several translations in one file are not understood, give each its own"
+                    f"{name}: line {_line_of(opened)}: segment {segment} appears twice; "
+                    "give each translation a file of its own"
                 )
             segments[segment] = None
             opened = None
@@ -231,7 +216,7 @@ def read_sgml(name: str, content: str) -> Text:
     if opened is not None:
         raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
     if not lines:
-        raise DataError(f"{name} holds no <seg>, which its name promises; expected WMT's SGML")
+        raise DataError(f"{name} holds no <seg>; WMT's SGML was expected from its name")
     return Text(name, lines, tuple(segments))
 
 

@@ -1,11 +1,10 @@
 """BLEU, chrF, chrF++ and TER, each with the signature that makes its score comparable.
 
-The scores are sacreBLEU's, and only this module imports it. Give detokenised text in its own case:
-the tokenizer belongs to the metric, and the signature records it (Post 2018, "A Call for Clarity in
-Reporting BLEU Scores").
+The scores are sacreBLEU's. Give detokenised text in its own case: the tokenizer belongs to the
+metric, and the signature records it (Post 2018, "A Call for Clarity in Reporting BLEU Scores").
 
-A corpus score is computed from counts that add up over lines. `Measure` returns the counts of each
-line, so that resampling need not score the text again (`nmt.scoring.significance`).
+A corpus score is computed from counts that add up over lines. `Metric.count` returns the counts of
+each line, so that resampling need not look at the text again (`nmt.scoring.significance`).
 """
 
 from __future__ import annotations
@@ -16,186 +15,98 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sacrebleu import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.base import Score as SacreScore
 from sacrebleu.metrics.bleu import BLEUScore
 from sacrebleu.metrics.ter import TERScore
 
 from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.scoring.options import METRICS, TOKENIZERS
 from nmt.scoring.pitfalls import wmt14_hint
 
-# sacreBLEU's tokenizers that need neither a download nor another package.
-TOKENIZERS = ("13a", "intl", "zh", "char", "none")
-
 References = Sequence[Sequence[str]]
-"""R lists of N lines each."""
+"""R references of N lines each."""
 
 LineCounts = list[list[float]]
-"""For each line what a metric counts there, such as n-grams and matches: N rows to be added up."""
+"""What a metric counts in each of N lines, such as n-grams and matches. Rows can be added up."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One figure and how it came about."""
+    """A score, and what you need to compare it with others."""
 
     name: str
     """As sacreBLEU prints it: `BLEU`, `chrF2`, `chrF2++`, `TER`; or the variant of BLEU."""
 
     score: float
-    """In percent, unrounded. Higher is better, but for TER lower is, and it may exceed 100."""
+    """In percent, not rounded. Higher is better, except for TER, which can also exceed 100."""
 
     signature: str
-    """sacreBLEU's: every choice that moves the figure, and its version."""
+    """sacreBLEU's: its version, and every choice that changes the score."""
 
     detail: Mapping[str, object] = field(default_factory=dict)
-    """What the figure is made of; its keys depend on the metric."""
+    """The parts of the score. The keys depend on the metric."""
 
     comparable_with: str = ""
-    """Whose figures were computed so, where the signature does not say it."""
+    """Which published scores it compares with, if the signature does not say so."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How a metric is applied to text, where that is not sacreBLEU's own way."""
+    """A way to apply BLEU to text that is not sacreBLEU's."""
 
     name: str
     comparable_with: str
     tokenizer: str | None = None
-    """What the signature calls the tokenizer."""
+    """The tokenizer's name in the signature."""
     prepare: Callable[[str], str] = str
-    """What is done to each line before the metric sees it."""
+    """Applied to each line first."""
 
 
-class Measure:
-    """A metric with every choice made and its references read, for any number of outputs."""
+class Metric:
+    """A metric with its references and settings, which can score any number of outputs."""
 
-    def __init__(self, metric: Metric, variant: Variant | None = None) -> None:
-        """Take a metric that holds its references, prepared as the variant has it."""
+    def __init__(self, metric: SacreMetric, variant: Variant | None = None) -> None:
+        """Take sacreBLEU's metric, which holds the references as the variant prepares them."""
         self._metric = metric
         self._variant = variant
 
-    # The two methods below are what sacreBLEU's own tests of significance stand on, too.
+    # sacreBLEU's own significance tests use the private methods below, too.
 
     def count(self, hypotheses: Sequence[str]) -> LineCounts:
-        """Count what the metric counts in each of N lines."""
+        """Return the counts of each of N lines."""
         if self._variant is not None:
             hypotheses = [self._variant.prepare(line) for line in hypotheses]
         counts: LineCounts = self._metric._extract_corpus_statistics(hypotheses, None)
         return counts
 
     def value(self, sums: Sequence[float]) -> float:
-        """Return the figure, in percent, of counts that were added up over any lines."""
+        """Return the score, in percent, of counts that were added up over some lines."""
         result: SacreScore = self._metric._compute_score_from_stats(list(sums))
         return result.score
 
-    def score(self, counts: LineCounts, drawn: Mapping[str, int] | None = None) -> Score:
-        """Return the figure of all lines; `drawn` is what the signature says of resampling."""
+    def score(self, counts: LineCounts, resampling: Mapping[str, int] | None = None) -> Score:
+        """Return the score of all lines; `resampling` is added to the signature."""
         result: SacreScore = self._metric._aggregate_and_compute(counts)
-        signature, detail = self._signature(drawn or {}), _detail(result)
-        if self._variant is None:
-            return Score(result.name, result.score, signature, detail)
-        name, comparable_with = self._variant.name, self._variant.comparable_with
-        return Score(name, result.score, signature, detail, comparable_with)
+        signature = self._metric.get_signature()
+        for key, number in (resampling or {}).items():
+            signature.update(key, number)
+        name, comparable_with = result.name, ""
+        if self._variant is not None:
+            name, comparable_with = self._variant.name, self._variant.comparable_with
+            if self._variant.tokenizer is not None:
+                signature.update("tok", self._variant.tokenizer)
+        return Score(name, result.score, str(signature), _detail(result), comparable_with)
 
-    def of_lines(self) -> Measure:
-        """Return the measure as sacreBLEU applies it to single lines.
+    def sentence_level(self) -> Metric:
+        """Return the metric as sacreBLEU applies it to single lines.
 
-        Of BLEU, these are the orders of n-grams that a line is long enough for.
+        BLEU then uses only the orders of n-grams that a line is long enough for.
         """
         metric = copy(self._metric)
         if isinstance(metric, BLEU):
             metric.effective_order = True
-        return Measure(metric, self._variant)
-
-    def _signature(self, drawn: Mapping[str, int]) -> str:
-        signature = self._metric.get_signature()
-        for key, number in drawn.items():
-            signature.update(key, number)
-        if self._variant is not None and self._variant.tokenizer is not None:
-            signature.update("tok", self._variant.tokenizer)
-        return str(signature)
-
-
-@dataclass(frozen=True)
-class _Choices:
-    """What is the user's choice; all else is sacreBLEU's default."""
-
-    references: References
-    tokenize: str
-    lowercase: bool
-
-
-# `force` only stops sacreBLEU from logging about tokenised text; see `nmt.scoring.pitfalls`.
-_METRICS: dict[str, Callable[[_Choices], Metric]] = {
-    "bleu": lambda c: BLEU(
-        tokenize=c.tokenize, lowercase=c.lowercase, force=True, references=c.references
-    ),
-    "chrf": lambda c: CHRF(lowercase=c.lowercase, references=c.references),
-    "chrf++": lambda c: CHRF(lowercase=c.lowercase, word_order=2, references=c.references),
-    "ter": lambda c: TER(references=c.references),
-}
-METRICS = tuple(_METRICS)
-
-
-def measures(
-    names: Sequence[str],
-    references: References,
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-) -> dict[str, Measure]:
-    """Return metric name -> measure, in the order of `METRICS`.
-
-    names: out of `METRICS`.
-    tokenize: BLEU's tokenizer, out of `TOKENIZERS`.
-    lowercase: BLEU and chrF ignore case; TER, as Tercom defined it, always does.
-
-    Raises UsageError for an unknown metric or tokenizer.
-    """
-    check_metrics(names)
-    check_tokenizer(tokenize)
-    choices = _Choices(references, tokenize, lowercase)
-    return {name: Measure(make(choices)) for name, make in _METRICS.items() if name in names}
-
-
-def bleu_variant(references: References, variant: Variant, *, lowercase: bool = False) -> Measure:
-    """Return a variant of BLEU: as Moses' multi-bleu.perl has it where it has tokens of its own.
-
-    That is without smoothing, on what stands between spaces; otherwise it is sacreBLEU's.
-    """
-    if variant.tokenizer is None:
-        metric = BLEU(lowercase=lowercase, force=True, references=references)
-        return Measure(metric, variant)
-    prepared = [[variant.prepare(line) for line in lines] for lines in references]
-    metric = BLEU(
-        tokenize="none", smooth_method="none", lowercase=lowercase, force=True, references=prepared
-    )
-    return Measure(metric, variant)
-
-
-def score(
-    hypotheses: Sequence[str],
-    references: References,
-    metrics: Sequence[str] = ("bleu",),
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-) -> dict[str, Score]:
-    """Score a corpus, and return metric name -> figure in the order of `METRICS`.
-
-    hypotheses: N lines, detokenised.
-    references: R > 1 where a line has several translations.
-    metrics, tokenize, lowercase: as `measures` takes them.
-
-    Raises DataError where there is nothing to score or the numbers of lines differ, and UsageError
-    for an unknown metric or tokenizer.
-    """
-    if not references:
-        raise DataError("nothing to score against: expected at least one reference")
-    named = [(f"reference {r}", len(lines)) for r, lines in enumerate(references, start=1)]
-    check_line_counts([*named, ("the hypothesis", len(hypotheses))])
-    asked = measures(metrics, references, tokenize=tokenize, lowercase=lowercase)
-    return {name: measure.score(measure.count(hypotheses)) for name, measure in asked.items()}
+        return Metric(metric, self._variant)
 
 
 def _detail(result: SacreScore) -> dict[str, object]:
@@ -213,21 +124,95 @@ def _detail(result: SacreScore) -> dict[str, object]:
             return {}
 
 
+def make_metrics(
+    names: Sequence[str],
+    references: References,
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> dict[str, Metric]:
+    """Return name -> metric in the order of `METRICS`.
+
+    Args:
+        names: some of `METRICS`.
+        references: R > 1 if a line has several translations.
+        tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
+        lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
+
+    Raises:
+        UsageError: for an unknown metric or tokenizer.
+    """
+    check_metrics(names)
+    check_tokenizer(tokenize)
+    made: dict[str, Callable[[], SacreMetric]] = {
+        # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
+        "bleu": lambda: BLEU(
+            tokenize=tokenize, lowercase=lowercase, force=True, references=references
+        ),
+        "chrf": lambda: CHRF(lowercase=lowercase, references=references),
+        "chrf++": lambda: CHRF(lowercase=lowercase, word_order=2, references=references),
+        "ter": lambda: TER(references=references),
+    }
+    return {name: Metric(made[name]()) for name in METRICS if name in names}
+
+
+def bleu_variant(references: References, variant: Variant, *, lowercase: bool = False) -> Metric:
+    """Return a variant of BLEU.
+
+    With a tokenizer of its own it is that of Moses' multi-bleu.perl: no smoothing, and tokens are
+    what stands between spaces. Otherwise it is sacreBLEU's.
+    """
+    if variant.tokenizer is None:
+        return Metric(BLEU(lowercase=lowercase, force=True, references=references), variant)
+    prepared = [[variant.prepare(line) for line in lines] for lines in references]
+    metric = BLEU(
+        tokenize="none", smooth_method="none", lowercase=lowercase, force=True, references=prepared
+    )
+    return Metric(metric, variant)
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: References,
+    metrics: Sequence[str] = ("bleu",),
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> dict[str, Score]:
+    """Score N detokenised lines, and return metric name -> score in the order of `METRICS`.
+
+    The other arguments are those of `make_metrics`.
+
+    Raises:
+        DataError: if there is nothing to score, or the numbers of lines differ.
+        UsageError: for an unknown metric or tokenizer.
+    """
+    if not references:
+        raise DataError("nothing to score against: expected at least one reference")
+    named = [(f"reference {r}", len(lines)) for r, lines in enumerate(references, start=1)]
+    check_line_counts([*named, ("the hypothesis", len(hypotheses))])
+    made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
+    return {name: metric.score(metric.count(hypotheses)) for name, metric in made.items()}
+
+
 def check_metrics(names: Sequence[str]) -> None:
-    """Refuse a metric that does not exist, with the nearest one that does."""
+    """Raise UsageError for an unknown metric."""
     for name in names:
-        if name not in _METRICS:
+        if name not in METRICS:
             raise UsageError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
 
 
 def check_tokenizer(name: str) -> None:
-    """Refuse a tokenizer that does not exist, with the nearest one that does."""
+    """Raise UsageError for an unknown tokenizer."""
     if name not in TOKENIZERS:
         raise UsageError(f"unknown tokenizer {name!r}{did_you_mean(name, TOKENIZERS)}")
 
 
 def check_line_counts(counted: Sequence[tuple[str, int]]) -> None:
-    """Refuse texts that cannot be compared line by line; `counted` is (name, lines) of each."""
+    """Raise DataError for texts that cannot be compared line by line.
+
+    counted: name and number of lines of each.
+    """
     for (name, count), (other, other_count) in pairwise(counted):
         if count != other_count:
             raise DataError(

@@ -1,7 +1,6 @@
 """Warnings about problems that make scores incomparable, with file, count, first line and remedy.
 
-The text is scored all the same, because each of them can be intended. Problems that make scoring
-impossible are errors elsewhere.
+The text is scored anyway, because each of them can be intended.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from dataclasses import dataclass
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
-_COPY = 0.9  # share of lines that no system gets right to the letter
+_COPY = 0.9  # share of equal lines that no system reaches
 _UNTRANSLATED = 0.5  # names and numbers stay as they are, but not half of all lines
 
 _WMT14_FILTERED, _WMT14_FULL = 2737, 3003
 _WMT14 = (
-    f"newstest2014 En-De has {_WMT14_FULL:,} lines, of which sacreBLEU's wmt14 is a choice of "
-    f"{_WMT14_FILTERED:,}; papers score all of them (sacreBLEU's wmt14/full)"
+    f"newstest2014 En-De has {_WMT14_FULL:,} lines, and sacreBLEU's wmt14 has only "
+    f"{_WMT14_FILTERED:,} of them; papers score all of them (sacreBLEU's wmt14/full)"
 )
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What text as people read it does not hold."""
+    """A sign that text is not as people read it."""
 
     what: str
     pattern: re.Pattern[str]
@@ -43,7 +42,7 @@ _TOKENISED = (
 
 
 def wmt14_hint(*counts: int) -> str:
-    """Return what to say of numbers of lines that are those of newstest2014, full and filtered."""
+    """Explain numbers of lines that are those of newstest2014, full and filtered."""
     return f"; {_WMT14}" if set(counts) == {_WMT14_FILTERED, _WMT14_FULL} else ""
 
 
@@ -54,14 +53,14 @@ def pitfalls(
     *,
     tokenised: bool = False,
 ) -> Iterator[str]:
-    """Yield a warning for each thing that spoils the score of texts with equally many lines.
+    """Yield a warning for each problem in texts of N lines each.
 
     hypotheses: one for each system.
     tokenised: whether the text is meant to be tokens.
     """
     for text in (*hypotheses, *references):
         if not any(map(str.strip, text.lines)):
-            yield f"{text.name}: none of its {len(text.lines):,} lines holds text"
+            yield f"{text.name}: none of its {len(text.lines):,} lines has text"
         for mark in _SUBWORDS if tokenised else (*_SUBWORDS, *_TOKENISED):
             yield from _marked(text, mark)
         if not tokenised:
@@ -87,7 +86,7 @@ def _marked(text: Text, mark: _Mark) -> Iterator[str]:
     }
     if found:
         example = next(iter(found.values()))
-        yield _told(text, f"hold {mark.what} ({example})", list(found), mark.remedy)
+        yield _described(text, f"hold {mark.what} ({example})", list(found), mark.remedy)
 
 
 def _full_stops(text: Text) -> Iterator[str]:
@@ -96,7 +95,7 @@ def _full_stops(text: Text) -> Iterator[str]:
         remedy = (
             "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
         )
-        yield _told(text, "end in ' .' and look tokenised", found, remedy)
+        yield _described(text, "end in ' .' and look tokenised", found, remedy)
 
 
 def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
@@ -110,7 +109,7 @@ def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
     if found:
         names = " or ".join(other.name for other in beside)
         remedy = "find out what became of them"
-        yield _told(text, f"are blank where {names} has text", found, remedy)
+        yield _described(text, f"are blank where {names} has text", found, remedy)
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:
@@ -122,11 +121,11 @@ def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str
     # Blank lines are equal in good translations, too.
     with_text = sum(map(bool, map(str.strip, text.lines)))
     if found and len(found) >= share * with_text:
-        yield _told(text, f"equal those of {other.name}", found, question)
+        yield _described(text, f"equal those of {other.name}", found, question)
 
 
-def _told(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:
-    """Say what is the matter with some lines, counted from 1."""
+def _described(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:
+    """Describe a problem of some lines, counted from 1."""
     return (
         f"{text.name}: {len(numbers):,} of {len(text.lines):,} lines {what}, "
         f"line {numbers[0]:,} first; {remedy}"

@@ -11,67 +11,31 @@ choose the confidence level, memory is bounded, and ties count as chance.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.errors import UsageError
 from nmt.scoring.metrics import LineCounts
+from nmt.scoring.options import Resampling
 
 Array = npt.NDArray[np.float64]
-Value = Callable[[list[float]], float]
-"""Counts that were added up -> figure in percent."""
+ScoreOf = Callable[[list[float]], float]
+"""Sums of counts -> score in percent: `Metric.value`."""
 
 _CHUNK = 1 << 22  # lines drawn at once, each of which takes some bytes
-_ROUNDING = 1e-9  # of a figure in percent
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """How often to draw, and what to say of it."""
-
-    samples: int = 1000
-    """Of the bootstrap."""
-
-    trials: int = 10_000
-    """Of approximate randomisation."""
-
-    seed: int = 12345
-    """sacreBLEU's default, too."""
-
-    level: float = 95.0
-    """Per cent of the bootstrap's samples that an interval holds."""
-
-    def __post_init__(self) -> None:
-        if self._outside == 0:
-            enough = math.ceil(round(200 / (100 - self.level), 6))
-            raise UsageError(
-                f"{self.samples:,} samples are too few for an interval of {self.level:g} %; "
-                f"take --samples {enough} or more"
-            )
-
-    @property
-    def _outside(self) -> int:
-        # 99.9 is no sum of powers of two, and what is left of 100 falls short of 0.1.
-        return int(round(self.samples * (100 - self.level) / 200, 6))
-
-    def interval(self, figures: Array) -> Interval:
-        """Return the interval that leaves equally many samples out at either side."""
-        ordered = np.sort(figures)
-        lower, upper = ordered[self._outside], ordered[-1 - self._outside]
-        return Interval(float(lower), float(upper), mean=float(ordered.mean()))
+_ROUNDING = 1e-9  # of a score in percent
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Between what figures, in percent, most bootstrap samples lie.
+    """The scores, in percent, between which most bootstrap samples lie.
 
-    sacreBLEU's plus-minus is half its width, its mu the mean of all samples.
+    sacreBLEU's plus-minus is half its width, and its mu is the mean of all samples.
     """
 
+    percent: float
     lower: float
     upper: float
     mean: float
@@ -79,65 +43,69 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An output beside a baseline."""
+    """An output compared with a baseline."""
 
-    baseline: float
-    """The baseline's figure, in percent."""
+    score: float
+    """The baseline's, in percent."""
 
     difference: float
-    """The output's figure less the baseline's."""
+    """The output's score less the baseline's."""
 
-    interval: Interval
+    confidence: Interval
     """Of the difference."""
 
     p_bootstrap: float
-    """Chance of a difference this large between equals, by paired bootstrap resampling."""
+    """How often equal systems would differ this much, by paired bootstrap resampling."""
 
     p_randomisation: float
     """The same by approximate randomisation, which is the sharper test."""
 
 
-def confidence(value: Value, counts: LineCounts, resampling: Resampling) -> Interval:
-    """Return where the figure of other lines of this kind is to be expected."""
-    figures = _figures(value, _draw(np.array(counts, dtype=np.float64), resampling))
-    return resampling.interval(figures)
+def confidence(score_of: ScoreOf, counts: LineCounts, resampling: Resampling) -> Interval:
+    """Return the interval of the score on other lines of this kind."""
+    scores = _scores(score_of, _draw(np.array(counts, dtype=np.float64), resampling))
+    return _interval(resampling, scores)
 
 
 def compare(
-    value: Value, output: LineCounts, baseline: LineCounts, resampling: Resampling
+    score_of: ScoreOf, output: LineCounts, baseline: LineCounts, resampling: Resampling
 ) -> Comparison:
-    """Compare an output with a baseline on the same lines, two-sided.
-
-    output, baseline: N lines each, by the same measure.
-    """
-    ours, theirs = (np.array(counts, dtype=np.float64) for counts in (output, baseline))
-    first, second = (value(counts.sum(axis=0).tolist()) for counts in (ours, theirs))
+    """Compare an output with a baseline on the same N lines, two-sided."""
+    ours, theirs = (np.array(counts, dtype=np.float64) for counts in (output, baseline))  # (N, K)
+    first, second = (score_of(counts.sum(axis=0).tolist()) for counts in (ours, theirs))
     difference = abs(first - second)
 
     drawn = _draw(np.hstack([ours, theirs]), resampling)
     width = ours.shape[1]
-    samples = _figures(value, drawn[:, :width]) - _figures(value, drawn[:, width:])
-    # Equals would differ as the samples do, only around nothing.
+    samples = _scores(score_of, drawn[:, :width]) - _scores(score_of, drawn[:, width:])
+    # Equal systems would differ as the samples do, but around 0.
     deviations = np.abs(samples) - np.abs(samples).mean()
 
-    swapped = [_figures(value, sums) for sums in _swap(ours, theirs, resampling)]
+    swapped = [_scores(score_of, sums) for sums in _swap(ours, theirs, resampling)]
     trials = np.abs(swapped[0] - swapped[1])
     return Comparison(
-        baseline=second,
+        score=second,
         difference=first - second,
-        interval=resampling.interval(samples),
+        confidence=_interval(resampling, samples),
         p_bootstrap=_p_value(deviations, difference),
         p_randomisation=_p_value(trials, difference),
     )
 
 
-def _figures(value: Value, sums: Array) -> Array:
-    """Return the figure of each row of sums."""
-    return np.array([value(row.tolist()) for row in sums])
+def _scores(score_of: ScoreOf, sums: Array) -> Array:
+    """Return the score of each row: (draws, K) -> (draws,)."""
+    return np.array([score_of(row.tolist()) for row in sums])
+
+
+def _interval(resampling: Resampling, scores: Array) -> Interval:
+    """Return the interval that leaves out equally many samples at either side."""
+    ordered = np.sort(scores)
+    lower, upper = ordered[resampling.samples_outside], ordered[-1 - resampling.samples_outside]
+    return Interval(resampling.level, float(lower), float(upper), mean=float(ordered.mean()))
 
 
 def _p_value(chance: Array, difference: float) -> float:
-    """Return how many of the draws, the true one with them, differ at least so much."""
+    """Return the share of draws, the observed one included, that differ at least this much."""
     extreme = int(np.count_nonzero(chance >= difference - _ROUNDING))
     return (extreme + 1) / (len(chance) + 1)
 
@@ -159,7 +127,7 @@ def _swap(ours: Array, theirs: Array, resampling: Resampling) -> tuple[Array, Ar
     generator = np.random.default_rng(resampling.seed)
     lines = len(ours)
     moved = []
-    # numpy draws coins by 32 at once, and throws away what a call leaves over.
+    # numpy draws coins by 32 at once, and throws away the rest of a call's last 32.
     for rows in _chunks(resampling.trials, lines, multiple=32):
         coins = generator.integers(2, size=(rows, lines), dtype=bool)
         moved.append(coins.astype(np.float64) @ (theirs - ours))  # (rows, K)
@@ -168,9 +136,9 @@ def _swap(ours: Array, theirs: Array, resampling: Resampling) -> tuple[Array, Ar
 
 
 def _chunks(total: int, lines: int, *, multiple: int) -> Iterator[int]:
-    """Yield numbers of rows that add up to `total`, each but the last a multiple of a number.
+    """Yield numbers of draws that add up to `total`, each as large as `_CHUNK` allows.
 
-    As many as `_CHUNK` has room for, or one multiple.
+    Each but the last is a multiple of `multiple`.
     """
     rows = max(1, _CHUNK // lines // multiple) * multiple
     for start in range(0, total, rows):

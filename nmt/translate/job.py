@@ -268,7 +268,7 @@ class Job:
         translators = self.translators(
             kernel
         )  # before the progress bar: its thread would not survive a fork
-        with console.progress(
+        with console.Progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:
             translate_stream(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 
@@ -19,16 +20,24 @@ class Answer(NamedTuple):
     stderr: str
 
 
+class Nmt(Protocol):
+    """Runs `nmt WORDS...` and returns what it answers."""
+
+    def __call__(self, *words: str | Path, stdin: bytes | None = None) -> Answer: ...
+
+
 @pytest.fixture
-def nmt(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Answer]]:
-    """Run `nmt WORDS...` and return what it answers."""
+def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Nmt]:
     numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
     before = [signal.getsignal(number) for number in numbers]
 
-    def run(*words: str | Path) -> Answer:
+    def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
         monkeypatch.setattr(sys, "argv", ["nmt", *map(str, words)])
+        if stdin is not None:  # no more than a pipe holds
+            reading, writing = os.pipe()
+            os.write(writing, stdin)
+            os.close(writing)
+            monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
         with pytest.raises(SystemExit) as caught:
             main()
         assert isinstance(caught.value.code, int)

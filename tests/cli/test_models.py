@@ -215,7 +215,7 @@ def test_an_unknown_preset_is_an_error_that_names_the_nearest(
         (("transformer_tiny", "--compare", "a", "b"), "--compare takes both presets"),
         (
             ("transformer_tiny", "--length", "30", "--micro-batch-tokens", "20"),
-            "--micro-batch-tokens 20 holds no sentence of 30 tokens",
+            "--micro-batch-tokens 20 cannot hold a sentence of 30 tokens",
         ),
         (("--compare", "transformer_tiny"), "--compare"),
         (("transformer_tiny", "--length", "0"), "--length"),

@@ -14,6 +14,7 @@ from multi_bleu import multi_bleu
 
 from nmt.errors import UsageError
 from nmt.scoring.bleu_card import bleu_card, split_compounds
+from nmt.scoring.metrics import Score
 
 HYPOTHESES = [
     'Er sagte: "Das ist, mit Verlaub, ein E-Mail-Konto & mehr."',
@@ -27,9 +28,9 @@ REFERENCES = [
 ]
 
 
-def figures(hypotheses: list[str], references: list[list[str]], lang: str) -> dict[str, float]:
+def scored(hypotheses: list[str], references: list[list[str]], lang: str) -> dict[str, Score]:
     card = bleu_card(references, lang)
-    return {key: one.score(one.count(hypotheses)).score for key, one in card.items()}
+    return {key: metric.score(metric.count(hypotheses)) for key, metric in card.items()}
 
 
 def moses(lines: list[str], lang: str) -> list[str]:
@@ -47,7 +48,7 @@ def lower(lines: list[str]) -> list[str]:
         ("rich-text format", "rich ##AT##-##AT## text format"),
         ("Nord-Süd-Achse", "Nord ##AT##-##AT## Süd ##AT##-##AT## Achse"),
         ("- ja - nein-", "- ja - nein-"),
-        # As perl finds matches one behind the other: the letter of the first is not in a second...
+        # As perl finds matches one after the other: the letter of the first is not in a second...
         ("a-b-c", "a ##AT##-##AT## b-c"),
         # ... unless it is of two bytes.
         ("a-ä-c", "a ##AT##-##AT## ä ##AT##-##AT## c"),
@@ -60,14 +61,14 @@ def test_compounds_are_split_as_the_scripts_do(line: str, split: str) -> None:
 
 @pytest.mark.parametrize("lang", ["de", "fr"])
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, [*reversed(REFERENCES)]]])
-def test_tokenised_figures_are_multi_bleus(lang: str, references: list[list[str]]) -> None:
-    result = figures(HYPOTHESES, references, lang)
+def test_tokenised_scores_are_multi_bleus(lang: str, references: list[list[str]]) -> None:
+    result = scored(HYPOTHESES, references, lang)
     tokens, others = moses(HYPOTHESES, lang), [moses(lines, lang) for lines in references]
     expected = multi_bleu(tokens, others)
     assert 0 < expected < 100
-    assert result["bleu-tokenised"] == pytest.approx(expected)
+    assert result["bleu-tokenised"].score == pytest.approx(expected)
     expected = multi_bleu(lower(tokens), [lower(lines) for lines in others])
-    assert result["bleu-tokenised-lowercase"] == pytest.approx(expected)
+    assert result["bleu-tokenised-lowercase"].score == pytest.approx(expected)
 
 
 def test_compound_split_bleu_is_multi_bleu_on_split_tokens() -> None:
@@ -75,33 +76,29 @@ def test_compound_split_bleu_is_multi_bleu_on_split_tokens() -> None:
         [line.replace("-", " ##AT##-##AT## ") for line in moses(lines, "de")]
         for lines in (HYPOTHESES, REFERENCES)
     )
-    result = figures(HYPOTHESES, [REFERENCES], "de")
-    assert result["bleu-compounds"] == pytest.approx(multi_bleu(tokens, [others]))
-    assert result["bleu-compounds"] > result["bleu-tokenised"]
-
-
-def test_only_german_has_compound_split_figures() -> None:
-    assert "bleu-compounds" in bleu_card([REFERENCES], "de-AT")
+    result = scored(HYPOTHESES, [REFERENCES], "de-AT")
+    assert result["bleu-compounds"].score == pytest.approx(multi_bleu(tokens, [others]))
+    assert result["bleu-compounds"].score > result["bleu-tokenised"].score
     assert "bleu-compounds" not in bleu_card([REFERENCES], "fr")
 
 
-def test_the_first_figures_are_sacrebleus() -> None:
-    result = figures(HYPOTHESES, [REFERENCES], "de")
+def test_the_first_scores_are_sacrebleus() -> None:
+    result = scored(HYPOTHESES, [REFERENCES], "de")
+    assert next(iter(result)) == "bleu"
     for key, oracle in (
         ("bleu", sacrebleu.BLEU()),
         ("bleu-lowercase", sacrebleu.BLEU(lowercase=True)),
     ):
-        assert result[key] == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
-    assert next(iter(result)) == "bleu"
+        assert result[key].score == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
 
 
-def test_without_a_match_of_four_words_nothing_is_smoothed() -> None:
-    assert figures(["ein Haus am See"], [["ein Haus im Wald"]], "de")["bleu-tokenised"] == 0
+def test_tokenised_bleu_is_not_smoothed() -> None:
+    result = scored(["ein Haus am See"], [["ein Haus im Wald"]], "de")  # no match of four words
+    assert result["bleu-tokenised"].score == 0
 
 
-def test_every_figure_says_what_it_compares_with_and_how_it_was_made() -> None:
-    card = bleu_card([REFERENCES], "de")
-    scores = {key: one.score(one.count(HYPOTHESES)) for key, one in card.items()}
+def test_signatures_and_what_scores_compare_with() -> None:
+    scores = scored(HYPOTHESES, [REFERENCES], "de")
     for key, result in scores.items():
         assert result.comparable_with
         assert ("only for comparison" in result.comparable_with) == (key != "bleu")
@@ -124,7 +121,7 @@ def test_languages_without_spaces_are_refused(lang: str, advice: str) -> None:
     # perl -ple 's{(\S)-(\S)}{$1 ##AT##-##AT## $2}g' and multi-bleu.perl say of the same files.
     [("de", 28.09, 28.0271, 28.4452), ("fr", 34.25, 35.2067, None)],
 )
-def test_figures_of_a_real_system_are_those_of_the_perl_scripts(
+def test_scores_of_a_real_system_are_those_of_the_perl_scripts(
     real_text: Callable[[str], Path],
     lang: str,
     published: float,
@@ -138,7 +135,7 @@ def test_figures_of_a_real_system_are_those_of_the_perl_scripts(
             real_text("wmt13-outputs") / f"newstest2013.en-{lang}.bergamot-base-memory.{lang}.gz",
         )
     )
-    result = figures(hypothesis, [reference], lang)
+    result = {key: one.score for key, one in scored(hypothesis, [reference], lang).items()}
     assert result["bleu"] == pytest.approx(published, abs=0.005)
     assert result["bleu-tokenised"] == pytest.approx(tokenised, abs=0.00005)
     assert result.get("bleu-compounds") == pytest.approx(compounds, abs=0.00005)

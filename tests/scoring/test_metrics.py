@@ -1,4 +1,4 @@
-"""The figures: worked out by hand on a few words, and sacreBLEU's own on any text."""
+"""Metrics: worked out by hand on a few words, and equal to sacreBLEU's on any text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 import sacrebleu
 
 from nmt.errors import DataError, UsageError
-from nmt.scoring.metrics import METRICS, TOKENIZERS, check_line_counts, measures, score
+from nmt.scoring.metrics import check_line_counts, make_metrics, score
+from nmt.scoring.options import METRICS, TOKENIZERS
 
 HYPOTHESES = [
     'Er sagte: "Das ist, mit Verlaub, nicht 3,5 &amp; 4."',
@@ -69,22 +70,32 @@ def test_ter_by_hand() -> None:
 
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHER_REFERENCES]])
 @pytest.mark.parametrize(
-    ("name", "oracle"),
+    ("name", "oracle", "sentence_oracle"),
     [
-        ("bleu", sacrebleu.BLEU()),
-        ("chrf", sacrebleu.CHRF()),
-        ("chrf++", sacrebleu.CHRF(word_order=2)),
-        ("ter", sacrebleu.TER()),
+        ("bleu", sacrebleu.BLEU(), sacrebleu.BLEU(effective_order=True)),
+        ("chrf", sacrebleu.CHRF(), sacrebleu.CHRF()),
+        ("chrf++", sacrebleu.CHRF(word_order=2), sacrebleu.CHRF(word_order=2)),
+        ("ter", sacrebleu.TER(), sacrebleu.TER()),
     ],
 )
-def test_figures_and_signatures_are_sacrebleus(
-    name: str, oracle: sacrebleu.metrics.base.Metric, references: list[list[str]]
+def test_scores_and_signatures_are_sacrebleus(
+    name: str,
+    oracle: sacrebleu.metrics.base.Metric,
+    sentence_oracle: sacrebleu.metrics.base.Metric,
+    references: list[list[str]],
 ) -> None:
     expected = oracle.corpus_score(HYPOTHESES, references)
-    result = score(HYPOTHESES, references, [name])[name]
-    assert result.score == expected.score
-    assert result.name == expected.name
+    metric = make_metrics([name], references)[name]
+    counts = metric.count(HYPOTHESES)
+    result = metric.score(counts)
+    assert (result.name, result.score) == (expected.name, expected.score)
     assert result.signature == str(oracle.get_signature())
+
+    single = metric.sentence_level()
+    for number, (hypothesis, line) in enumerate(zip(HYPOTHESES, counts, strict=True)):
+        lines = [texts[number] for texts in references]
+        assert single.value(line) == sentence_oracle.sentence_score(hypothesis, lines).score
+    assert single.score(counts).signature == str(sentence_oracle.get_signature())
 
 
 @pytest.mark.parametrize("tokenize", TOKENIZERS)
@@ -95,7 +106,7 @@ def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
     assert f"tok:{tokenize}|" in result.signature
 
 
-def test_case_counts_unless_it_is_told_not_to() -> None:
+def test_lowercase_ignores_case_and_ter_always_does() -> None:
     hypotheses, references = ["DAS ist ein Test"], [["Das IST ein test"]]
     mixed = score(hypotheses, references, METRICS)
     lower = score(hypotheses, references, METRICS, lowercase=True)
@@ -107,24 +118,31 @@ def test_case_counts_unless_it_is_told_not_to() -> None:
     assert mixed["ter"].score == 0
 
 
-def test_bleu_comes_first_whatever_the_order_asked_for() -> None:
+def test_bleu_comes_first_in_any_order_of_names() -> None:
     names = ["ter", "chrf++", "bleu", "ter"]
     assert list(score(HYPOTHESES, [REFERENCES], names)) == ["bleu", "chrf++", "ter"]
 
 
-def test_a_translation_of_nothing_scores_zero() -> None:
+def test_an_empty_translation_has_the_worst_score() -> None:
     results = score(["", ""], [["ein Haus", "ein Baum"]], METRICS)
-    assert {name: result.score for name, result in results.items()} == {
-        "bleu": 0,
-        "chrf": 0,
-        "chrf++": 0,
-        "ter": 100,
-    }
+    scores = {name: result.score for name, result in results.items()}
+    assert scores == {"bleu": 0, "chrf": 0, "chrf++": 0, "ter": 100}
 
 
-def test_numbers_of_lines_must_agree() -> None:
+def test_counts_add_up_over_any_lines() -> None:
+    chosen = [0, 1, 1, 3]
+    hypotheses, references = ([texts[n] for n in chosen] for texts in (HYPOTHESES, REFERENCES))
+    for name, metric in make_metrics(METRICS, [REFERENCES]).items():
+        counts = metric.count(HYPOTHESES)
+        sums = [sum(column) for column in zip(*(counts[n] for n in chosen), strict=True)]
+        assert metric.value(sums) == score(hypotheses, [references], [name])[name].score
+
+
+def test_unequal_numbers_of_lines_are_refused() -> None:
     with pytest.raises(DataError, match="reference 1 has 2, reference 2 has 3"):
         score(["a", "b"], [["a", "b"], ["a", "b", "c"]])
+    with pytest.raises(DataError, match=r"ref has 3,003, hyp has 2,737; .*wmt14/full"):
+        check_line_counts([("ref", 3003), ("hyp", 2737)])
 
 
 @pytest.mark.parametrize("references", [[], [[]]])
@@ -133,50 +151,8 @@ def test_nothing_to_score_is_an_error(references: list[list[str]]) -> None:
         score([], references)
 
 
-def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+def test_unknown_names_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"unknown metric 'blue'; did you mean 'bleu'\?"):
         score(["a"], [["a"]], ["blue"])
-
-
-def test_an_unknown_tokenizer_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"unknown tokenizer '13'; did you mean '13a'\?"):
         score(["a"], [["a"]], tokenize="13")
-
-
-@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHER_REFERENCES]])
-@pytest.mark.parametrize(
-    ("name", "oracle"),
-    [
-        ("bleu", sacrebleu.BLEU(effective_order=True)),
-        ("chrf", sacrebleu.CHRF()),
-        ("chrf++", sacrebleu.CHRF(word_order=2)),
-        ("ter", sacrebleu.TER()),
-    ],
-)
-def test_figures_of_single_lines_are_sacrebleus(
-    name: str, oracle: sacrebleu.metrics.base.Metric, references: list[list[str]]
-) -> None:
-    measure = measures([name], references)[name]
-    counts = measure.count(HYPOTHESES)
-    single = measure.of_lines()
-    for number, (hypothesis, line) in enumerate(zip(HYPOTHESES, counts, strict=True)):
-        expected = oracle.sentence_score(hypothesis, [lines[number] for lines in references])
-        assert single.value(line) == expected.score
-    assert single.score(counts).signature == str(oracle.get_signature())
-
-
-def test_counts_add_up_over_any_lines() -> None:
-    chosen = [0, 1, 1, 3]
-    for name, measure in measures(METRICS, [REFERENCES]).items():
-        counts = measure.count(HYPOTHESES)
-        sums = [
-            sum(counts[number][column] for number in chosen) for column in range(len(counts[0]))
-        ]
-        lines = ([texts[number] for number in chosen] for texts in (HYPOTHESES, REFERENCES))
-        hypotheses, references = lines
-        assert measure.value(sums) == score(hypotheses, [references], [name])[name].score
-
-
-def test_two_versions_of_newstest2014_are_told_apart() -> None:
-    with pytest.raises(DataError, match=r"ref has 3,003, hyp has 2,737; .*wmt14/full"):
-        check_line_counts([("ref", 3003), ("hyp", 2737)])

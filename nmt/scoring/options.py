@@ -1,0 +1,173 @@
+"""The options of `nmt score`, and the names of the metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.errors import UsageError
+from nmt.values import check, value
+
+METRICS = ("bleu", "chrf", "chrf++", "ter")
+DEFAULT_METRICS = ("bleu", "chrf", "ter")
+
+# sacreBLEU's tokenizers that need neither a download nor another package.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampling:
+    """How often to draw, and the confidence level."""
+
+    samples: int = 1000  # of the bootstrap
+    trials: int = 10_000  # of approximate randomisation
+    seed: int = 12345  # sacreBLEU's default, too
+    level: float = 95.0  # percent of the bootstrap samples that an interval holds
+
+    def __post_init__(self) -> None:
+        if self.samples_outside == 0:
+            enough = math.ceil(round(200 / (100 - self.level), 6))
+            raise UsageError(
+                f"{self.samples:,} samples are too few for an interval of {self.level:g} %; "
+                f"take --samples {enough} or more"
+            )
+
+    @property
+    def samples_outside(self) -> int:
+        """Samples above an interval, and below it."""
+        # 99.9 is not a sum of powers of two, and the rest to 100 falls short of 0.1.
+        return int(round(self.samples * (100 - self.level) / 200, 6))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """What to compare, by which metrics, and what to print."""
+
+    references: tuple[Path, ...] = value(
+        (),
+        "Another human translation. You can repeat it.",
+        option="--reference",
+        metavar="FILE",
+        panel="Text",
+    )
+    baselines: tuple[Path, ...] = value(
+        (),
+        "Another machine translation. Tests tell you whether HYPOTHESIS differs from it by more "
+        "than chance. You can repeat it.",
+        option="--baseline",
+        metavar="FILE",
+        panel="Text",
+    )
+    source: Path | None = value(
+        None,
+        "The source text. You get a warning if lines of HYPOTHESIS just repeat it.",
+        metavar="FILE",
+        panel="Text",
+    )
+    encoding: str = value("utf-8", "Character encoding of the files. Stdin is UTF-8.", panel="Text")
+    metrics: tuple[str, ...] = value(
+        (),
+        "A metric. You can repeat it.",
+        option="--metric",
+        choices=METRICS,
+        shown=", ".join(DEFAULT_METRICS),
+        panel="Metrics",
+    )
+    tokenize: str | None = value(
+        None,
+        "BLEU's tokenizer. Take zh for Chinese and char for Japanese.",
+        choices=TOKENIZERS,
+        shown="13a",
+        panel="Metrics",
+    )
+    lowercase: bool = value(
+        False, "Ignore case in BLEU and chrF. TER always does.", panel="Metrics"
+    )
+    card: bool = value(
+        False,
+        "Print every variant of BLEU instead, and which published scores each compares with.",
+        panel="Metrics",
+    )
+    tgt: str | None = value(
+        None,
+        "With --card: the target language, for its tokenisation rules.",
+        metavar="LANG",
+        shown="the ending of REFERENCE",
+        panel="Metrics",
+    )
+    confidence: float | None = value(
+        None,
+        "Add a confidence interval to each score, by bootstrap resampling. 95 is usual.",
+        minimum=50,
+        maximum=99.9,
+        metavar="PERCENT",
+        shown="no interval; 95 for differences",
+        panel="Chance",
+    )
+    samples: int | None = value(
+        None,
+        "Number of bootstrap samples.",
+        minimum=1,
+        shown=str(Resampling.samples),
+        panel="Chance",
+    )
+    trials: int | None = value(
+        None,
+        "Number of trials of approximate randomisation, with --baseline.",
+        minimum=1,
+        shown=str(Resampling.trials),
+        panel="Chance",
+    )
+    seed: int | None = value(
+        None, "Seed of both.", minimum=0, shown=str(Resampling.seed), panel="Chance"
+    )
+    sentences: bool = value(
+        False,
+        "Print the scores of each line instead. With --json, print them as well.",
+        panel="Output",
+    )
+    json: bool = value(
+        False,
+        "Print one JSON object: for each metric its score, signature and details.",
+        panel="Output",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the combination of options."""
+        if self.card and (self.metrics or self.tokenize or self.lowercase):
+            yield "--card has its own metrics: leave out --metric, --tokenize, --lowercase"
+        elif self.tokenize and "bleu" not in (self.metrics or DEFAULT_METRICS):
+            yield "--tokenize is BLEU's, which --metric leaves out"
+        if self.tgt is not None and not self.card:
+            yield "--tgt is for --card"
+        if self.confidence is not None and not self._in_total:
+            yield "--sentences prints no intervals; add --json, or leave out --confidence"
+        elif self.confidence is None and not self._compares:
+            if given := self._given():
+                yield f"--{next(iter(given))} is for --confidence and --baseline"
+        elif self.trials is not None and not self._compares:
+            yield "--trials is for --baseline"
+
+    @property
+    def resampling(self) -> Resampling | None:
+        """How to resample, if intervals or comparisons are printed."""
+        if self.confidence is None and not self._compares:
+            return None
+        return Resampling(**self._given(), level=self.confidence or Resampling.level)
+
+    @property
+    def _in_total(self) -> bool:
+        return self.json or not self.sentences
+
+    @property
+    def _compares(self) -> bool:
+        return bool(self.baselines) and self._in_total
+
+    def _given(self) -> dict[str, int]:
+        draws = {"samples": self.samples, "trials": self.trials, "seed": self.seed}
+        return {name: number for name, number in draws.items() if number is not None}

@@ -1,0 +1,179 @@
+"""The result of a metric: score, interval, comparisons with baselines, scores of lines; printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from nmt import console
+from nmt.scoring.metrics import Metric, Score
+
+if TYPE_CHECKING:
+    from nmt.scoring.options import Resampling
+    from nmt.scoring.significance import Comparison, Interval
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a metric says about an output and its baselines."""
+
+    score: Score
+    """Its signature names the resampling."""
+
+    interval: Interval | None = None
+    """Of the score."""
+
+    comparisons: Sequence[Comparison] = ()
+    """With each baseline."""
+
+    line_scores: Sequence[Sequence[float]] = ()
+    """In percent, of N lines each: the output's, then each baseline's."""
+
+    line_signature: str = ""
+
+
+def evaluate(
+    metric: Metric,
+    outputs: Sequence[Sequence[str]],
+    resampling: Resampling | None = None,
+    *,
+    with_interval: bool = False,
+    by_line: bool = False,
+) -> Result:
+    """Score an output.
+
+    Args:
+        metric: with its references.
+        outputs: N lines of the output, then of each baseline.
+        resampling: compare the output with the baselines in this way.
+        with_interval: whether resampling also gives an interval of the score.
+        by_line: whether to score each line, too.
+    """
+    counts, *baselines = [metric.count(lines) for lines in outputs]
+    line_scores: list[list[float]] = []
+    line_signature = ""
+    if by_line:
+        single = metric.sentence_level()
+        line_scores = [[single.value(row) for row in rows] for rows in (counts, *baselines)]
+        line_signature = single.score(counts).signature
+    if resampling is None:
+        score = metric.score(counts)
+        return Result(score, line_scores=line_scores, line_signature=line_signature)
+    from nmt.scoring.significance import compare, confidence  # loads NumPy
+
+    choices = {"bs": resampling.samples, "seed": resampling.seed}
+    if baselines:
+        choices["ar"] = resampling.trials
+    return Result(
+        metric.score(counts, choices),
+        confidence(metric.value, counts, resampling) if with_interval else None,
+        [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
+        line_scores,
+        line_signature,
+    )
+
+
+def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
+    """Print one object, a key for each metric; `baselines` are the names of their files."""
+    print(json.dumps({key: _as_object(one, baselines) for key, one in results.items()}, indent=2))
+
+
+def _as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
+    score = result.score
+    answer: dict[str, object] = {
+        "score": score.score,
+        "signature": score.signature,
+        "name": score.name,
+        **score.detail,
+    }
+    if score.comparable_with:
+        answer["comparable_with"] = score.comparable_with
+    if result.interval is not None:
+        answer["confidence"] = asdict(result.interval)
+    if result.line_scores:
+        answer["sentences"] = result.line_scores[0]
+        answer["sentence_signature"] = result.line_signature
+    if result.comparisons:
+        compared: list[dict[str, Any]] = [
+            {"file": name, **asdict(comparison)}
+            for name, comparison in zip(baselines, result.comparisons, strict=True)
+        ]
+        for one, scores in zip(compared, result.line_scores[1:], strict=False):
+            one["sentences"] = scores
+        answer["baselines"] = compared
+    return answer
+
+
+def print_tables(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
+    """Print a row for each metric, then a row for each metric and baseline."""
+    rows = [
+        {
+            "metric": result.score.name,
+            "score": f"{result.score.score:.2f}",
+            **({_heading(result.interval): _range(result.interval)} if result.interval else {}),
+            "comparable with": result.score.comparable_with,
+            "signature": result.score.signature,
+            "detail": _detail(result.score),
+        }
+        for result in results.values()
+    ]
+    _print_rows([{name: row[name] for name in row if any(r[name] for r in rows)} for row in rows])
+    if baselines:
+        print()
+        _print_rows(
+            [
+                {
+                    "metric": result.score.name,
+                    "baseline": console.printable(name),
+                    "its score": f"{comparison.score:.2f}",
+                    "difference": f"{comparison.difference:+.2f}",
+                    _heading(comparison.confidence): _range(comparison.confidence, sign="+"),
+                    "p, paired bootstrap": f"{comparison.p_bootstrap:.4f}",
+                    "p, approximate randomisation": f"{comparison.p_randomisation:.4f}",
+                }
+                for result in results.values()
+                for name, comparison in zip(baselines, result.comparisons, strict=True)
+            ]
+        )
+
+
+def print_lines(results: Mapping[str, Result], baselines: Sequence[str]) -> None:
+    """Print a row for each line, numbered from 1: the output's scores, then each baseline's."""
+    columns = {
+        f"{result.score.name} {console.printable(name)}".strip(): result.line_scores[number]
+        for number, name in enumerate(["", *baselines])
+        for result in results.values()
+    }
+    rows = zip(*columns.values(), strict=True)
+    console.print_table(
+        ("line", *columns),
+        [(str(n), *(f"{score:.2f}" for score in row)) for n, row in enumerate(rows, start=1)],
+    )
+    for result in results.values():
+        console.notice(f"{result.score.name} of lines: {result.line_signature}")
+
+
+def _print_rows(rows: Sequence[Mapping[str, str]]) -> None:
+    console.print_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+def _heading(interval: Interval) -> str:
+    return f"{interval.percent:g} % interval"
+
+
+def _range(interval: Interval, sign: str = "") -> str:
+    return f"{interval.lower:{sign}.2f} to {interval.upper:{sign}.2f}"
+
+
+def _detail(score: Score) -> str:
+    if score.comparable_with:  # variants of BLEU are read side by side
+        return ""
+    return ", ".join(f"{key.replace('_', ' ')} {_short(v)}" for key, v in score.detail.items())
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return "/".join(f"{one:.1f}" for one in value)
+    return f"{round(value, 3) if isinstance(value, float) else value:,}"
