@@ -58,8 +58,7 @@ DOORS = {
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 
 MODELS_THAT_SEARCH_MAY_SEE = (
-    *("base", "registry", "model_file", "ensemble"),
-    *("device", "kernels", "ctranslate2_manifest", "tensor_file"),
+    *("base", "registry", "model_file", "ensemble", "device", "kernels", "tensor_file"),
 )
 """What speaks of every architecture alike; everything else in nmt/models/ is one of them."""
 

@@ -174,7 +174,8 @@ def test_what_is_missing_ends_a_recipe_unless_it_is_forced(
 
 
 def test_the_disk_is_not_looked_at_when_all_text_is_prepared(tmp_path: Path) -> None:
-    (tmp_path / "data-en-de.complete").touch()
+    (tmp_path / "data-en-de").mkdir()
+    (tmp_path / "data-en-de" / "dataset.json").touch()
     assert needs(tmp_path, "PROCESSES=0", "DISK=1000000000").returncode == 0
 
 
@@ -195,7 +196,7 @@ def test_a_path_that_make_would_take_for_two_is_refused(wrong: str) -> None:
 def test_cleaning_leaves_what_no_recipe_has_made(tmp_path: Path) -> None:
     for name in ("downloads", "text-en-fr", "data-en-de", "en-de-base", "mine"):
         (tmp_path / name).mkdir()
-    (tmp_path / "data-en-de.complete").touch()
+    (tmp_path / "data-en-de" / "dataset.json").touch()
     run("clean", f"WORK={tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

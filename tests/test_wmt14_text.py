@@ -1,4 +1,4 @@
-"""WMT14's archives to text: the catalogue, the SGML, what is taken out of a tar, and all of it."""
+"""From WMT14's archives to text: the catalogue, and texts extracted from archives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,6 @@ from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from nmt.data.manifest import (
-    FORMAT_VERSION,
-    CorpusRecord,
-    DatasetInfo,
-    FileRecord,
-    LengthRecord,
-    Settings,
-    SplitRecord,
-    VocabularyRecord,
-    to_json,
-)
 from nmt.errors import DataError, UsageError
 from nmt.scoring.inputs import read_sgml
 
@@ -34,7 +23,6 @@ sys.path.insert(0, str(WMT14))
 
 from catalogue import ParallelText, read_catalogue  # noqa: E402
 from extract import extract  # noqa: E402
-from same_lines import check  # noqa: E402
 
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
 
@@ -55,7 +43,7 @@ SGML = """\
 """
 
 
-def of(text: str) -> list[str]:
+def segments(text: str) -> list[str]:
     return read_sgml("test.sgm", text).lines
 
 
@@ -63,7 +51,7 @@ def of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("pair", "lines"), [("en-de", 4_520_620), ("en-fr", 40_842_333)])
-def test_the_training_text_has_as_many_lines_as_others_have_counted(pair: str, lines: int) -> None:
+def test_the_training_text_has_the_published_number_of_lines(pair: str, lines: int) -> None:
     texts = CATALOGUE.texts[pair].values()
     assert sum(text.lines for text in texts if not text.name.startswith("newstest")) == lines
 
@@ -82,12 +70,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     assert text.lines == 3003
 
 
-def test_every_text_is_in_an_archive_that_can_be_fetched() -> None:
-    for texts in CATALOGUE.texts.values():
-        for text in texts.values():
-            assert CATALOGUE.archive(text.archive).addresses
-
-
 def test_the_readme_names_every_archive_that_one_host_alone_has() -> None:
     readme = (WMT14 / "README.md").read_text(encoding="utf-8")
     named = re.search(r"One host alone has ([^;]*?`)\.\s", readme)
@@ -99,14 +81,11 @@ def test_the_readme_names_every_archive_that_one_host_alone_has() -> None:
     }
 
 
-def test_what_nobody_can_check_is_not_fetched_by_plain_http() -> None:
+def test_archives_have_an_address_and_a_checksum_with_its_source_or_https() -> None:
     for archive in CATALOGUE.archives.values():
+        assert archive.addresses
         secure = all(address.startswith("https://") for address in archive.addresses)
         assert secure or archive.checksums
-
-
-def test_every_checksum_has_its_source() -> None:
-    for archive in CATALOGUE.archives.values():
         assert bool(archive.source) == bool(archive.checksums or archive.size)
 
 
@@ -117,7 +96,7 @@ def test_a_text_that_the_catalogue_lacks_is_refused_with_the_nearest_name() -> N
         CATALOGUE.text("en-de", "un")
 
 
-def test_what_is_no_catalogue_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused_as_catalogues(tmp_path: Path) -> None:
     path = tmp_path / "wmt14.toml"
     for content in (
         "",
@@ -131,30 +110,17 @@ def test_what_is_no_catalogue_is_refused(tmp_path: Path) -> None:
             read_catalogue(path)
 
 
-# SGML
+# Archives
 
 
-def test_segments_are_read_as_they_were_meant() -> None:
-    assert of(SGML) == [
-        "A headline, and its tab",
-        'Bread & butter: 3 < 4, "so"',
-        "It is 3 < 4 & 5 > 4",
-        "U.S. army and &copy; stays",
-        "",
-    ]
-
-
-def test_text_is_that_of_sacrebleu_to_its_tokeniser(tmp_path: Path) -> None:
+def test_sgml_gives_the_tokens_of_sacrebleu(tmp_path: Path) -> None:
     path = tmp_path / "test.sgm"
     path.write_text(SGML.replace("SEG", "seg"), encoding="utf-8")
     sacrebleu = FakeSGMLDataset("made-up", langpairs={})
     sacrebleu._convert_format(str(path), str(tmp_path / "text"))  # type: ignore[no-untyped-call]
     expected = (tmp_path / "text").read_text(encoding="utf-8").split("\n")[:-1]
     tokenize = Tokenizer13a()  # type: ignore[no-untyped-call]
-    assert [tokenize(line) for line in of(SGML)] == [tokenize(line) for line in expected]
-
-
-# Archives
+    assert [tokenize(line) for line in segments(SGML)] == [tokenize(line) for line in expected]
 
 
 def make(path: Path, members: dict[str, bytes], *, kind: bytes = tarfile.REGTYPE) -> None:
@@ -175,7 +141,7 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
     members = {"inner/text.fr": b"un\n", "./inner/text.en": en, "inner/text.de": de}
     make(tmp_path / "archive.tgz", members | {"../evil": b"x"})
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "text.en.123.partial").write_bytes(b"of a run that was killed")
+    (tmp_path / "out" / "text.en.123.partial").write_bytes(b"of a killed run")
     extract(text(), tmp_path / "archive.tgz", tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {
         "text.en": en,
@@ -185,7 +151,7 @@ def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> N
     assert not (tmp_path / "evil").exists()
 
 
-def test_text_that_is_compressed_in_a_tar_stays_so(tmp_path: Path) -> None:
+def test_compressed_text_in_a_tar_stays_compressed(tmp_path: Path) -> None:
     compressed = gzip.compress(b"1\n2\n")
     make(tmp_path / "archive.tar", dict.fromkeys(text(".gz").members.values(), compressed))
     extract(text(".gz"), tmp_path / "archive.tar", tmp_path)
@@ -196,7 +162,7 @@ def test_text_that_is_compressed_in_a_tar_stays_so(tmp_path: Path) -> None:
 def test_sgml_becomes_text(tmp_path: Path) -> None:
     make(tmp_path / "archive.tgz", dict.fromkeys(text(".sgm").members.values(), SGML.encode()))
     extract(text(".sgm", lines=5), tmp_path / "archive.tgz", tmp_path)
-    expected = "".join(f"{line}\n" for line in of(SGML))
+    expected = "".join(f"{line}\n" for line in segments(SGML))
     assert (tmp_path / "text.de").read_text(encoding="utf-8") == expected
 
 
@@ -262,49 +228,3 @@ def test_an_archive_with_a_wrong_sum_at_its_very_end_is_refused(tmp_path: Path) 
 def test_an_archive_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=re.escape(f"{tmp_path}/archive.tgz: no such file")):
         extract(text(), tmp_path / "archive.tgz", tmp_path)
-
-
-# The data folder
-
-
-def data_folder(path: Path, *, train: int, valid: tuple[int, int]) -> Path:
-    """Write the `dataset.json` of a folder that has read so many lines (of valid: and kept)."""
-    file, tokens = FileRecord("", 0, ""), LengthRecord(0, 0.0, 0, 0)
-
-    def split(name: str, lines: int, kept: int) -> SplitRecord:
-        corpus = CorpusRecord(f"text/{name}", file, file, lines, kept, {}, weight=1.0, tag="")
-        return SplitRecord(name, kept, tokens, tokens, (corpus,), (), ())
-
-    info = DatasetInfo(
-        format_version=FORMAT_VERSION,
-        settings=Settings(src_lang="en", tgt_lang="de"),
-        vocabulary=VocabularyRecord((file,), (8,), given=False),
-        train=split("europarl-v7", train, train - 1),
-        valid=split("newstest2013", *valid),
-        tests=(split("newstest2014", 3, 3),),
-        rejects=file,
-        rejects_text=file,
-    )
-    (path / "dataset.json").write_text(to_json(info), encoding="utf-8")
-    for name, lines in (("europarl-v7", 9), ("newstest2013", 2), ("newstest2014", 3)):
-        (path / f"{name}.lines").write_text(f"{lines}\n", encoding="utf-8")
-    return path
-
-
-def test_a_data_folder_of_all_lines_passes_whatever_cleaning_has_dropped(tmp_path: Path) -> None:
-    check(data_folder(tmp_path, train=9, valid=(2, 2)), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("train", "valid", "said"),
-    [
-        (8, (2, 2), "8 lines of europarl-v7 were read, and 9 were extracted"),
-        (9, (3, 2), "3 lines of newstest2013 were read, and 2 were extracted"),
-        (9, (2, 1), "1 lines of newstest2013 were kept, and 2 were extracted"),
-    ],
-)
-def test_a_data_folder_that_lacks_lines_is_refused(
-    tmp_path: Path, train: int, valid: tuple[int, int], said: str
-) -> None:
-    with pytest.raises(DataError, match=said):
-        check(data_folder(tmp_path, train=train, valid=valid), tmp_path)

@@ -114,7 +114,7 @@ def _side_by_side(a: dict[str, str], b: dict[str, str]) -> list[tuple[str, str, 
 
 
 def _list(vocab_size: int) -> None:
-    from nmt.models.presets import BODY_PARAMETERS, FAMILIES
+    from nmt.models.presets import FAMILIES, body_parameters
 
     rows: list[tuple[str, str, str, str]] = []
     ends = []
@@ -123,7 +123,7 @@ def _list(vocab_size: int) -> None:
             changes = ", ".join(f"{key}={value}" for key, value in preset.changes.items())
             parent = preset.parent or "class defaults"
             differs = f"{parent}: {changes}" if changes else parent
-            count = BODY_PARAMETERS[name] + vocab_size * _resolve(name).model.d_model
+            count = body_parameters(name) + vocab_size * _resolve(name).model.d_model
             rows.append((name, preset.summary, differs, f"{count / 1e6:.1f}M"))
         ends.append(len(rows) - 1)
     console.print_table(
@@ -143,9 +143,8 @@ def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int
     from nmt.data.batches import LengthSums
     from nmt.files import megabytes
     from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
-    from nmt.models.parameters import parameter_parts
     from nmt.models.presets import TABLE_3
-    from nmt.models.registry import build_model, shapes_only
+    from nmt.models.registry import build_model, parameter_parts, shapes_only
     from nmt.training.memory import even_batch, held_bytes, micro_batch_bytes
 
     with shapes_only():

@@ -246,7 +246,7 @@ def translate(
     """
     from nmt.data.corpus import Encoding
     from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
-    from nmt.models.ctranslate2_manifest import is_export
+    from nmt.interchange.ctranslate2_manifest import is_export
     from nmt.models.device import check_device
     from nmt.search.options import SearchOptions
     from nmt.translate.files import Shard, find_files

@@ -1,6 +1,6 @@
 """Export to CTranslate2, a fast engine for translation, by its public converter classes.
 
-`models.ctranslate2_manifest` describes the folder of an export.
+`ctranslate2_manifest` describes the folder of an export.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder, write_text
+from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
-from nmt.models.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 from nmt.models.positions import Positions

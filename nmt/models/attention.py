@@ -7,13 +7,14 @@ of its values (the paper's d_k and d_v, mostly both D / H), n and m tokens of pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
@@ -186,31 +187,25 @@ class CrossAttention(nn.Module):
         return query, *(part.view(len(memory), 1, self.num_heads, -1) for part in parts)
 
 
-@runtime_checkable
-class Attention(Protocol):
-    """A module that can return the attention weights of its forward pass."""
+@torch.no_grad()
+def recorded_weights(
+    model: nn.Module, attentions: Iterable[nn.Module], batch: Batch
+) -> dict[nn.Module, Tensor]:
+    """Return the weights (B, H, queries, keys) of each attention in a forward pass.
 
-    def weights(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the weights (B, H, queries, keys) for the arguments of the forward pass."""
-
-
-@contextmanager
-def recording_weights(attentions: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
-    """Record the weights of each attention during a forward pass.
-
-    They are computed separately from the inputs of each attention, so that the pass itself does not
+    Their `weights` compute them from the inputs of each attention, so that the pass itself does not
     change.
     """
     recorded: dict[nn.Module, Tensor] = {}
 
-    def record(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        assert isinstance(attention, Attention)
+    def record(attention: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorded[attention] = attention.weights(*args, **kwargs)
 
     with ExitStack() as hooks:
         for attention in attentions:
             hooks.enter_context(attention.register_forward_pre_hook(record, with_kwargs=True))
-        yield recorded
+        model(batch)
+    return recorded
 
 
 def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:

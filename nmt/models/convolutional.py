@@ -4,21 +4,13 @@ Learned position embeddings, layers of a convolution and a gated linear unit, an
 decoder layer. Initial weights and constant factors keep the variance of activations (sections 3.4
 and 3.5) instead of normalisation layers. In search, each decoder layer keeps its last k - 1 inputs.
 
-Differences from the paper:
-
-- The projection to logits has no bias, embeddings may be shared, and all layers have one width.
-- Weights are not normalised (Salimans and Kingma 2016). With Adam, normalised weights learn no
-  faster: the loss of updates 101 to 125 is 4.62 with them and 4.64 without. And they could not be
-  averaged over checkpoints.
-
-As in the authors' code, attention reads the output of the gated linear unit, and the residual
-connection spans both. If attention reads the residual sum instead, the model learns more slowly:
-the loss of updates 126 to 150 is 4.57 nats per token, against 4.40 (5 and 5 layers of 256,
-Multi30k, updates of 1,000 tokens, Adam, learning rate 0.003).
+Differences from the paper: the projection to logits has no bias, embeddings may be shared, all
+layers have one width, and weights are not normalised (Salimans and Kingma 2016), which would
+prevent averaging checkpoints. As in the authors' code, attention reads the output of the gated
+linear unit, and the residual connection spans both.
 
 A convolution is one product of each token's k neighbours side by side. On a CPU this is faster than
-torch's convolution, which needs padding or gaps between sentences: 35 ms, against 49 with gaps and
-99 with padding (2,000 tokens of width 256, k = 3, forward and backward on two cores).
+torch's convolution, which needs padding or gaps between sentences. README.md has measurements.
 
 Legend: as in `models.base`, and H hidden width, k kernel width, Q queries of a sentence (T in
 training, W hypotheses in search).
@@ -37,13 +29,12 @@ from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import ConvolutionalConfig
-from nmt.models.attention import recording_weights
+from nmt.models.attention import recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.kernels.dropout import dropout
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import first_of, reorder_
-from nmt.models.layers import variance_preserving
+from nmt.models.kv_cache import select_
+from nmt.models.layers import dropout, variance_preserving
 
 
 @dataclass(frozen=True)
@@ -113,10 +104,8 @@ class Source:
 
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',) int64 on the CPU, in this order."""
-        reorder_(self.keys_values, 1, sentences)
-        reorder_(self.mask, 0, sentences)
-        self.keys_values = first_of(self.keys_values, 1, len(sentences))
-        self.mask = first_of(self.mask, 0, len(sentences))
+        self.keys_values = select_(self.keys_values, 1, sentences)
+        self.mask = select_(self.mask, 0, sentences)
 
     def attend(self, queries: Tensor) -> Tensor:
         """Return the weighted sums (B, Q, D) of values for queries (B, Q, D)."""
@@ -277,11 +266,7 @@ class ConvolutionalState:
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
-        if len(rows) > self.num_rows:
-            self._inputs = self._inputs.index_select(1, rows.to(self._inputs.device))
-        else:
-            reorder_(self._inputs, 1, rows)
-            self._inputs = first_of(self._inputs, 1, len(rows))
+        self._inputs = select_(self._inputs, 1, rows)
         self.source.select(sentences)
 
 
@@ -327,12 +312,10 @@ class ConvolutionalModel(TranslationModel):
             x = layer(x, g, neighbours, own, source)  # (n, H)
         return self._last_states(x)
 
-    @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a forward pass."""
         attentions = [layer.attention for layer in self._decoder_layers()]
-        with recording_weights(attentions) as recorded:
-            self(batch)
+        recorded = recorded_weights(self, attentions, batch)
         cross = torch.stack([recorded[attention] for attention in attentions])
         _, sentences, heads, tgt_length, src_length = cross.shape
         return AttentionWeights(
@@ -341,14 +324,11 @@ class ConvolutionalModel(TranslationModel):
             cross=cross,
         )
 
-    @torch.no_grad()
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights of one layer: (B, 1, T, S)."""
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
-        with recording_weights([attention]) as recorded:
-            self(batch)
-        return recorded[attention]
+        return recorded_weights(self, [attention], batch)[attention]
 
     def encode(self, src: Packed) -> Memory:
         """Encode B sources, each with eos. The states (B, S, 2D) are z beside z + e."""

@@ -123,22 +123,23 @@ class KeyValueCache:
         return grown
 
 
-def reorder_(x: Tensor, dim: int, rows: Tensor) -> None:
-    """Set row i of a dimension to row rows[i], in place. Rows that stay are not touched.
+def select_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
+    """Return a dimension's rows in another order: row i is rows[i]. x is overwritten.
+
+    Rows that stay in their place are not copied. If few rows are left, the others' memory is freed.
 
     Args:
         x: any tensor.
         dim: the dimension.
-        rows: int64 on the CPU, at most as many as the dimension has.
+        rows: int64 on the CPU, indices into the dimension.
     """
-    moved = (rows != torch.arange(len(rows))).nonzero()[:, 0]
+    count = len(rows)
+    if count > x.shape[dim]:
+        return x.index_select(dim, rows.to(x.device))
+    moved = (rows != torch.arange(count)).nonzero()[:, 0]
     if len(moved):
         source = x.index_select(dim, rows[moved].to(x.device))
         x.index_copy_(dim, moved.to(x.device), source)
-
-
-def first_of(x: Tensor, dim: int, count: int) -> Tensor:
-    """Return the first rows of a dimension; if they are few, free the others' memory."""
-    first = x.narrow(dim, 0, count)
+    kept = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
-    return first.clone() if 2 * first.numel() < held else first
+    return kept.clone() if 2 * kept.numel() < held else kept

@@ -16,7 +16,6 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.model_config import ModelConfig
-from nmt.models.ctranslate2_manifest import is_export
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ def find_model(path: Path) -> Path:
     for name in ("best.safetensors", "last.safetensors"):
         if (path / name).is_file():
             return path / name
-    if is_export(path):
+    if (path / "model.bin").is_file():
         raise NMTError(f"{path}: is a CTranslate2 export; give the model file that was exported")
     raise NMTError(f"{path}: no model in this folder; it should hold best.safetensors")
 

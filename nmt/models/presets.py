@@ -2,16 +2,13 @@
 
 A named preset is frozen, because published results depend on it. Rows of Table 3 are named after
 the option of base that differs and its value, as `--set` takes it.
-
-The paper's own results are at the end: Table 3 of "Attention Is All You Need" (Vaswani et al.
-2017), English to German, measured on newstest2013 without averaging checkpoints, with perplexity
-per subword and tokenised BLEU. Nothing here computes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.errors import UsageError, did_you_mean
 from nmt.values import Value
@@ -25,11 +22,75 @@ class Preset:
     parent: str | None
     changes: Mapping[str, Value]
     summary: str
+    body: int | None = None
+    """Parameters besides the tokens' vectors, which are d_model for each token. None: as many as
+    the parent. Counted here, since building a model to count them takes torch, and that takes
+    seconds."""
 
 
-def _variation(row: str, what: str, changes: Mapping[str, Value]) -> Preset:
-    return Preset("transformer", "transformer_base", changes, f"Table 3, row {row}: {what}")
+class Row(NamedTuple):
+    """A row of Table 3 of "Attention Is All You Need", with the paper's own results.
 
+    They are for English to German on newstest2013, without averaging checkpoints: perplexity per
+    subword and tokenised BLEU. Nothing here computes them.
+    """
+
+    row: str
+    what: str
+    changes: Mapping[str, Value]
+    perplexity: float
+    bleu: float
+    parameters: int = 65
+    """In millions. Rows without a number in the table have those of the base model."""
+    body: int | None = None
+    """See `Preset`."""
+
+
+def _layers(number: int) -> dict[str, Value]:
+    return {"num_encoder_layers": number, "num_decoder_layers": number}
+
+
+TABLE_3: dict[str, Row] = {
+    "transformer_base": Row("base", "", {}, 4.92, 25.8),
+    "transformer_base_heads1": Row("A", "1 head", {"num_heads": 1}, 5.29, 24.9),
+    "transformer_base_heads4": Row("A", "4 heads", {"num_heads": 4}, 5.00, 25.5),
+    "transformer_base_heads16": Row("A", "16 heads", {"num_heads": 16}, 4.91, 25.8),
+    "transformer_base_heads32": Row("A", "32 heads", {"num_heads": 32}, 5.01, 25.4),
+    "transformer_base_dk16": Row(
+        "B", "queries and keys 16 wide", {"d_k": 16}, 5.16, 25.1, 58, 37_023_744
+    ),
+    "transformer_base_dk32": Row(
+        "B", "queries and keys 32 wide", {"d_k": 32}, 5.01, 25.4, 60, 39_383_040
+    ),
+    "transformer_base_layers2": Row("C", "2 layers a side", _layers(2), 6.11, 23.7, 36, 14_700_544),
+    "transformer_base_layers4": Row("C", "4 layers a side", _layers(4), 5.19, 25.3, 50, 29_401_088),
+    "transformer_base_layers8": Row("C", "8 layers a side", _layers(8), 4.88, 25.5, 80, 58_802_176),
+    "transformer_base_dmodel256": Row(
+        "C", "narrower", {"d_model": 256}, 5.75, 24.5, 28, 17_344_512
+    ),
+    "transformer_base_dmodel1024": Row(
+        "C", "wider", {"d_model": 1024}, 4.66, 26.0, 168, 125_927_424
+    ),
+    "transformer_base_dff1024": Row(
+        "C", "narrower feed-forward", {"d_ff": 1024}, 5.12, 25.4, 53, 31_506_432
+    ),
+    "transformer_base_dff4096": Row(
+        "C", "wider feed-forward", {"d_ff": 4096}, 4.75, 26.2, 90, 69_292_032
+    ),
+    "transformer_base_dropout0": Row("D", "no dropout", {"dropout": 0.0}, 5.77, 24.6),
+    "transformer_base_dropout0.2": Row("D", "more dropout", {"dropout": 0.2}, 4.95, 25.5),
+    "transformer_base_smoothing0": Row(
+        "D", "no label smoothing", {"label_smoothing": 0.0}, 4.67, 25.3
+    ),
+    "transformer_base_smoothing0.2": Row(
+        "D", "more label smoothing", {"label_smoothing": 0.2}, 5.47, 25.7
+    ),
+    "transformer_base_learned_positions": Row(
+        "E", "learned positions", {"positions": "learned"}, 4.92, 25.7, body=45_150_208
+    ),
+    "transformer_big": Row("big", "", {}, 4.33, 26.4, 213),
+}
+"""By preset."""
 
 FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer": {
@@ -38,6 +99,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             None,
             {},
             "the paper's base model",
+            44_101_632,
         ),
         "transformer_big": Preset(
             "transformer",
@@ -45,6 +107,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3, "max_updates": 300_000}
             | {"save_every": 600, "keep_last": 20},
             "the paper's big model",
+            176_283_648,
         ),
         "transformer_big_en_fr": Preset(
             "transformer",
@@ -58,6 +121,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024}
             | {"num_heads": 4, "batch_tokens": 4_096},
             "for some ten thousand to a million pairs, or a CPU",
+            5_520_384,
         ),
         # Its values were found on the 29,000 pairs of Multi30k: see examples/multi30k/README.md.
         "transformer_low_resource": Preset(
@@ -84,6 +148,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "transformer_small",
             {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 128, "d_ff": 512},
             "for tests and toy languages",
+            922_624,
         ),
     },
     "Transformer, later variants": {
@@ -99,6 +164,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             },
             "pre-norm, RMSNorm, SwiGLU and rotary positions, with as many parameters as "
             "transformer_base",
+            44_105_728,
         ),
         "transformer_modern_small": Preset(
             "transformer",
@@ -106,6 +172,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 688}
             | {"num_heads": 4, "batch_tokens": 4_096},
             "the same at the size of transformer_small",
+            5_533_952,
         ),
         "transformer_deep_shallow": Preset(
             "transformer",
@@ -113,12 +180,14 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"num_encoder_layers": 12, "num_decoder_layers": 2, "positions": "sinusoidal"},
             "12 layers in the encoder, which runs once a sentence, and 2 in the decoder "
             "(Kasai et al. 2021); modern ones, since post-norm learns late with so few",
+            46_211_072,
         ),
         "transformer_relative": Preset(
             "transformer",
             "transformer_base",
             {"positions": "relative"},
             "base with relative positions, k = 16 (Shaw et al. 2018)",
+            44_152_320,
         ),
         "transformer_local": Preset(
             "transformer",
@@ -128,48 +197,25 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         ),
     },
     "Transformer, variations of the paper's Table 3": {
-        "transformer_base_heads1": _variation("A", "1 head", {"num_heads": 1}),
-        "transformer_base_heads4": _variation("A", "4 heads", {"num_heads": 4}),
-        "transformer_base_heads16": _variation("A", "16 heads", {"num_heads": 16}),
-        "transformer_base_heads32": _variation("A", "32 heads", {"num_heads": 32}),
-        "transformer_base_dk16": _variation("B", "queries and keys 16 wide", {"d_k": 16}),
-        "transformer_base_dk32": _variation("B", "queries and keys 32 wide", {"d_k": 32}),
-        "transformer_base_layers2": _variation(
-            "C", "2 layers a side", {"num_encoder_layers": 2, "num_decoder_layers": 2}
-        ),
-        "transformer_base_layers4": _variation(
-            "C", "4 layers a side", {"num_encoder_layers": 4, "num_decoder_layers": 4}
-        ),
-        "transformer_base_layers8": _variation(
-            "C", "8 layers a side", {"num_encoder_layers": 8, "num_decoder_layers": 8}
-        ),
-        "transformer_base_dmodel256": _variation("C", "narrower", {"d_model": 256}),
-        "transformer_base_dmodel1024": _variation("C", "wider", {"d_model": 1024}),
-        "transformer_base_dff1024": _variation("C", "narrower feed-forward", {"d_ff": 1024}),
-        "transformer_base_dff4096": _variation("C", "wider feed-forward", {"d_ff": 4096}),
-        "transformer_base_dropout0": _variation("D", "no dropout", {"dropout": 0.0}),
-        "transformer_base_dropout0.2": _variation("D", "more dropout", {"dropout": 0.2}),
-        "transformer_base_smoothing0": _variation(
-            "D", "no label smoothing", {"label_smoothing": 0.0}
-        ),
-        "transformer_base_smoothing0.2": _variation(
-            "D", "more label smoothing", {"label_smoothing": 0.2}
-        ),
-        "transformer_base_learned_positions": _variation(
-            "E", "learned positions", {"positions": "learned"}
-        ),
+        name: Preset(
+            "transformer",
+            "transformer_base",
+            row.changes,
+            f"Table 3, row {row.row}: {row.what}",
+            row.body,
+        )
+        for name, row in TABLE_3.items()
+        if row.changes
     },
     "Convolutional (Gehring et al. 2017)": {
-        # The paper clips gradients at 0.1 and steps by Nesterov's rule. Learning rates for Adam
-        # were chosen on Multi30k, by the loss of updates 101 to 125 of 1,000 tokens: the small
-        # model's is 5.18 with a peak of 0.001, 4.64 with 0.003, 4.58 if that is clipped at 0.1 too,
-        # and 4.37 with 0.006, which long runs may not bear. 15 layers of 128 also learn sooner with
-        # 0.003 than with 0.001; 512 wide, they have the more careful one.
+        # The paper clips gradients at 0.1 and uses Nesterov's rule. Learning rates are for Adam:
+        # see README.md. The large model has the more careful one.
         "conv_seq2seq": Preset(
             "conv_seq2seq",
             None,
             {"learning_rate": 1e-3, "clip_norm": 0.1},
             "convolutions with attention in every layer of the decoder, as deep as for WMT14 En-De",
+            57_195_520,
         ),
         "conv_seq2seq_small": Preset(
             "conv_seq2seq",
@@ -177,18 +223,18 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"num_encoder_layers": 5, "num_decoder_layers": 5, "d_model": 256, "d_hidden": 256}
             | {"batch_tokens": 4_096, "learning_rate": 3e-3},
             "the same, as large as transformer_small",
+            5_382_656,
         ),
     },
     "Recurrent (Bahdanau et al. 2015)": {
         # The gradient's norm is bounded as by Bahdanau et al. (2015), appendix B.2. Adam's values
-        # and the schedule are the Transformer's; they leave room: on 2,000 pairs of Multi30k the
-        # small model's training perplexity fell from 1,292 to 50 in 60 updates of a warm-up to
-        # 0.008, eight times the peak, with gradients of 0.3 to 0.7.
+        # and the schedule are the Transformer's.
         "rnn_attention": Preset(
             "rnn_attention",
             None,
             {"clip_norm": 1.0},
             "LSTMs with additive attention and input feeding, as large as transformer_base",
+            44_077_568,
         ),
         "rnn_attention_small": Preset(
             "rnn_attention",
@@ -196,6 +242,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             {"num_encoder_layers": 2, "num_decoder_layers": 1, "d_model": 256, "d_hidden": 512}
             | {"batch_tokens": 4_096},
             "the same, as large as transformer_small",
+            5_253_376,
         ),
     },
 }
@@ -205,44 +252,6 @@ PRESETS: dict[str, Preset] = {
     name: preset for family in FAMILIES.values() for name, preset in family.items()
 }
 """All presets by name."""
-
-BODY_PARAMETERS = {
-    "transformer_base": 44_101_632,
-    "transformer_big": 176_283_648,
-    "transformer_big_en_fr": 176_283_648,
-    "transformer_small": 5_520_384,
-    "transformer_low_resource": 5_520_384,
-    "transformer_tiny": 922_624,
-    "transformer_modern": 44_105_728,
-    "transformer_modern_small": 5_533_952,
-    "transformer_deep_shallow": 46_211_072,
-    "transformer_relative": 44_152_320,
-    "transformer_local": 44_101_632,
-    "transformer_base_heads1": 44_101_632,
-    "transformer_base_heads4": 44_101_632,
-    "transformer_base_heads16": 44_101_632,
-    "transformer_base_heads32": 44_101_632,
-    "transformer_base_dk16": 37_023_744,
-    "transformer_base_dk32": 39_383_040,
-    "transformer_base_layers2": 14_700_544,
-    "transformer_base_layers4": 29_401_088,
-    "transformer_base_layers8": 58_802_176,
-    "transformer_base_dmodel256": 17_344_512,
-    "transformer_base_dmodel1024": 125_927_424,
-    "transformer_base_dff1024": 31_506_432,
-    "transformer_base_dff4096": 69_292_032,
-    "transformer_base_dropout0": 44_101_632,
-    "transformer_base_dropout0.2": 44_101_632,
-    "transformer_base_smoothing0": 44_101_632,
-    "transformer_base_smoothing0.2": 44_101_632,
-    "transformer_base_learned_positions": 45_150_208,
-    "conv_seq2seq": 57_195_520,
-    "conv_seq2seq_small": 5_382_656,
-    "rnn_attention": 44_077_568,
-    "rnn_attention_small": 5_253_376,
-}
-"""Parameters of a preset's model besides its tokens' vectors, d_model for each token: counted here,
-since building models to count them takes torch, and that takes seconds."""
 
 FEW_PAIRS = 100_000
 _MANY_PAIRS = 1_000_000
@@ -282,37 +291,7 @@ def preset_values(name: str) -> dict[str, Value]:
     return inherited | dict(preset.changes)
 
 
-@dataclass(frozen=True)
-class PaperResult:
-    """A row of Table 3."""
-
-    row: str
-    perplexity: float
-    bleu: float
-    parameters: int = 65
-    """In millions. Rows without a number in the table have those of the base model."""
-
-
-TABLE_3: dict[str, PaperResult] = {
-    "transformer_base": PaperResult("base", 4.92, 25.8),
-    "transformer_base_heads1": PaperResult("A", 5.29, 24.9),
-    "transformer_base_heads4": PaperResult("A", 5.00, 25.5),
-    "transformer_base_heads16": PaperResult("A", 4.91, 25.8),
-    "transformer_base_heads32": PaperResult("A", 5.01, 25.4),
-    "transformer_base_dk16": PaperResult("B", 5.16, 25.1, 58),
-    "transformer_base_dk32": PaperResult("B", 5.01, 25.4, 60),
-    "transformer_base_layers2": PaperResult("C", 6.11, 23.7, 36),
-    "transformer_base_layers4": PaperResult("C", 5.19, 25.3, 50),
-    "transformer_base_layers8": PaperResult("C", 4.88, 25.5, 80),
-    "transformer_base_dmodel256": PaperResult("C", 5.75, 24.5, 28),
-    "transformer_base_dmodel1024": PaperResult("C", 4.66, 26.0, 168),
-    "transformer_base_dff1024": PaperResult("C", 5.12, 25.4, 53),
-    "transformer_base_dff4096": PaperResult("C", 4.75, 26.2, 90),
-    "transformer_base_dropout0": PaperResult("D", 5.77, 24.6),
-    "transformer_base_dropout0.2": PaperResult("D", 4.95, 25.5),
-    "transformer_base_smoothing0": PaperResult("D", 4.67, 25.3),
-    "transformer_base_smoothing0.2": PaperResult("D", 5.47, 25.7),
-    "transformer_base_learned_positions": PaperResult("E", 4.92, 25.7),
-    "transformer_big": PaperResult("big", 4.33, 26.4, 213),
-}
-"""By preset of the row."""
+def body_parameters(name: str) -> int:
+    """Return the parameters of a preset's model besides its tokens' vectors."""
+    preset = find_preset(name)
+    return body_parameters(str(preset.parent)) if preset.body is None else preset.body

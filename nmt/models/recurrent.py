@@ -25,11 +25,10 @@ from torch.nn import functional as F
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import RecurrentConfig
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
-from nmt.models.kernels.dropout import add_dropped, dropout
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import first_of, reorder_
-from nmt.models.layers import shared_embeddings
+from nmt.models.kv_cache import select_
+from nmt.models.layers import add_dropped, dropout, shared_embeddings
 from nmt.models.lstm import BidirectionalLSTM, LSTMCell, StepProduct, reversal
 
 
@@ -44,8 +43,7 @@ class Keys:
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',) int64 on the CPU, in this order, in place."""
         for name, x in vars(self).items():
-            reorder_(x, 0, sentences)
-            setattr(self, name, first_of(x, 0, len(sentences)))
+            setattr(self, name, select_(x, 0, sentences))
 
 
 class AdditiveAttention(nn.Module):

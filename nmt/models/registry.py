@@ -1,15 +1,17 @@
 """The registry of architectures, and the one way to build a model.
 
-`shapes_only` builds models without values, for example to count parameters.
+`shapes_only` builds models without values, for example to count their parameters.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from nmt.model_config import ModelConfig
@@ -17,6 +19,30 @@ from nmt.models.base import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.recurrent import RecurrentModel
 from nmt.models.transformer import Transformer
+
+ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {
+    "transformer": Transformer,
+    "conv_seq2seq": ConvolutionalModel,
+    "rnn_attention": RecurrentModel,
+}
+"""Each is built from its configuration and the sizes of its vocabularies."""
+
+
+def build_model(
+    architecture: str, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
+) -> TranslationModel:
+    """Build a model with fresh weights, on the current default device."""
+    return ARCHITECTURES[architecture](config, src_vocab_size, tgt_vocab_size)
+
+
+def count_parameters(
+    architecture: str, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
+) -> int:
+    """Count a model's parameters, tied ones once, without allocating them."""
+    with shapes_only():
+        model = build_model(architecture, config, src_vocab_size, tgt_vocab_size)
+    return sum(parameter.numel() for parameter in model.parameters())
+
 
 _DRAWING = {"normal_", "uniform_", "kaiming_uniform_", "xavier_uniform_"}
 
@@ -48,25 +74,35 @@ def shapes_only() -> Iterator[None]:
         yield
 
 
-ARCHITECTURES: dict[str, Callable[[Any, int, int], TranslationModel]] = {
-    "transformer": Transformer,
-    "conv_seq2seq": ConvolutionalModel,
-    "rnn_attention": RecurrentModel,
-}
-"""Each is built from its configuration and the sizes of its vocabularies."""
+def parameters_by_names(model: nn.Module) -> list[tuple[tuple[str, ...], nn.Parameter]]:
+    """Return every parameter once, with all its names. The model file uses the first."""
+    names: dict[nn.Parameter, list[str]] = {parameter: [] for parameter in model.parameters()}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names[parameter].append(name)
+    return [(tuple(found), parameter) for parameter, found in names.items()]
 
 
-def build_model(
-    architecture: str, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
-) -> TranslationModel:
-    """Build a model with fresh weights, on the current default device."""
-    return ARCHITECTURES[architecture](config, src_vocab_size, tgt_vocab_size)
+def parameter_parts(model: nn.Module) -> dict[str, dict[str, int]]:
+    """Count a model's parameters by part and, within each, by kind of sub-layer.
+
+    The part is the first component of the name. The kind is the next one that is neither a list nor
+    an index, so that layers are summed: `encoder.3.attention.qkv` belongs to the encoder's
+    `attention`. Parameters of normalisation layers have the kind `norms`. A tied parameter is
+    counted once, as its own part under all its names.
+    """
+    parts: dict[str, dict[str, int]] = {}
+    for names, parameter in parameters_by_names(model):
+        first = names[0]
+        part = f"{' = '.join(names)}, tied" if len(names) > 1 else first.partition(".")[0]
+        kind = _kind(model, first)
+        kinds = parts.setdefault(part, {})
+        kinds[kind] = kinds.get(kind, 0) + parameter.numel()
+    return parts
 
 
-def count_parameters(
-    architecture: str, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
-) -> int:
-    """Count a model's parameters, tied ones once, without allocating them."""
-    with shapes_only():
-        model = build_model(architecture, config, src_vocab_size, tgt_vocab_size)
-    return sum(parameter.numel() for parameter in model.parameters())
+def _kind(model: nn.Module, name: str) -> str:
+    if isinstance(model.get_submodule(name.rpartition(".")[0]), (nn.LayerNorm, nn.RMSNorm)):
+        return "norms"
+    path = [*name.split("."), ""]
+    below = (own for own, after in pairwise(path[1:]) if not own.isdigit() and not after.isdigit())
+    return next(below, path[0])

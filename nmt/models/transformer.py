@@ -21,13 +21,13 @@ from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
     attend_grouped,
-    recording_weights,
+    recorded_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, first_of, reorder_
+from nmt.models.kv_cache import KeyValueCache, select_
 from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 
@@ -116,11 +116,9 @@ class TransformerState:
         """Keep these hypotheses, in this order."""
         self.cache.select(rows)
         self.num_rows = len(rows)
-        for x, dim in ((self.keys, 1), (self.values, 1), (self.mask, 0)):
-            reorder_(x, dim, sentences)
-        self.keys = first_of(self.keys, 1, len(sentences))
-        self.values = first_of(self.values, 1, len(sentences))
-        self.mask = first_of(self.mask, 0, len(sentences))
+        self.keys = select_(self.keys, 1, sentences)
+        self.values = select_(self.values, 1, sentences)
+        self.mask = select_(self.mask, 0, sentences)
 
 
 class Transformer(TranslationModel):
@@ -162,7 +160,6 @@ class Transformer(TranslationModel):
             x = layer(x, targets, memory, sources)  # (n, D)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
-    @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a forward pass."""
         attentions = (
@@ -170,18 +167,14 @@ class Transformer(TranslationModel):
             [layer.attention for layer in self._decoder_layers()],
             [layer.cross_attention for layer in self._decoder_layers()],
         )
-        with recording_weights(chain(*attentions)) as recorded:
-            self(batch)
+        recorded = recorded_weights(self, chain(*attentions), batch)
         return AttentionWeights(*(torch.stack([recorded[a] for a in part]) for part in attentions))
 
-    @torch.no_grad()
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights of one layer: (B, H, T, S)."""
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].cross_attention
-        with recording_weights([attention]) as recorded:
-            self(batch)
-        return recorded[attention]
+        return recorded_weights(self, [attention], batch)[attention]
 
     def encode(self, src: Packed) -> Memory:
         """Encode B sources, each with eos."""

@@ -25,7 +25,7 @@ from nmt.errors import NMTError, UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model, model_checksum
-from nmt.models.parameters import first_few, parameters_by_names
+from nmt.models.registry import parameters_by_names
 from nmt.runs.run_folder import InitialModel
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
@@ -101,8 +101,14 @@ class _Report:
             (self.unused, "only in that model, not used"),
         ):
             if names:
-                lines.append(f"{what}: {first_few(names)}")
+                lines.append(f"{what}: {_first_few(names)}")
         return lines
+
+
+def _first_few(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 @torch.no_grad()
@@ -246,7 +252,7 @@ def first_weights(
     if frozen:
         trained, count = len(weights.trainable), len(weights.master)
         remarks.append(
-            f"{count - trained:,} of {count:,} parameters are frozen: {first_few(frozen)}"
+            f"{count - trained:,} of {count:,} parameters are frozen: {_first_few(frozen)}"
         )
     ranks.broadcast_(weights.master)
     weights.refresh()

@@ -30,7 +30,7 @@ from nmt.data.shards import TokenRows
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
-from nmt.models.kernels.dropout import forget_masks
+from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy

@@ -20,7 +20,7 @@ from nmt.data.stream import Update
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
-from nmt.models.kernels.dropout import seed_dropout
+from nmt.models.layers import seed_dropout
 from nmt.training.flat_weights import GradientSum
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer

@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.models.ctranslate2_manifest import CARD, Export
+from nmt.interchange.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions

@@ -20,7 +20,7 @@ from nmt import console
 from nmt.cpu import cores, default_threads, give_way, most_workers
 from nmt.errors import DataError, MissingKernel, UsageError, did_you_mean
 from nmt.files import sha256_file
-from nmt.models.ctranslate2_manifest import MANIFEST, is_export
+from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
 from nmt.models.device import PRECISIONS, choose_device, gpus_of, keep_freed_memory
 from nmt.models.model_file import model_checksum
 from nmt.search.options import SearchOptions

@@ -14,7 +14,7 @@ from pairs import batch_of
 
 from nmt.config import Recipe, format_toml, read_toml, resolve_recipe
 from nmt.files import megabytes
-from nmt.models.presets import BODY_PARAMETERS, FAMILIES, PRESETS, preset_values
+from nmt.models.presets import FAMILIES, PRESETS, body_parameters, preset_values
 from nmt.models.registry import ARCHITECTURES, count_parameters
 from nmt.training.memory import micro_batch_bytes
 
@@ -68,7 +68,7 @@ def test_the_table_lists_every_preset(nmt: Nmt) -> None:
 def test_the_table_counts_what_the_models_have(nmt: Nmt, vocab_size: int) -> None:
     _, *rows = rows_in(nmt("models", "--vocab-size", str(vocab_size)).stdout)
     counts = {
-        name: BODY_PARAMETERS[name] + vocab_size * resolved(name).model.d_model for name in PRESETS
+        name: body_parameters(name) + vocab_size * resolved(name).model.d_model for name in PRESETS
     }
     assert counts == {name: parameters(name, vocab_size) for name in PRESETS}
     assert {row[0]: row[3] for row in rows} == {n: f"{c / 1e6:.1f}M" for n, c in counts.items()}

@@ -1,7 +1,7 @@
-"""Every architecture, in all of its variants, keeps the contract.
+"""Properties of every architecture, in all of its variants.
 
-It is that step by step equals teacher-forced, that hypotheses can be reordered, and that neither
-companions nor padding nor the future move a logit. In float64, so that bounds are tight.
+Step by step equals teacher-forced, hypotheses can be reordered, and neither companions nor padding
+nor later tokens change a logit. In float64, so that bounds are tight.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiny_models import (
 from nmt.data.batches import FixedShape
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.base import TranslationModel
-from nmt.models.kernels.dropout import seed_dropout
+from nmt.models.layers import seed_dropout
 from nmt.models.registry import ARCHITECTURES
 
 
@@ -83,7 +83,7 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
     steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * 2)).tolist()
     sentences = [0, 1, 2]
     prefixes: list[list[int]] = [[] for _ in SOURCES]
-    # After these steps: which rows go on, as (row among those alive, ...), and which sentences.
+    # After these steps: which rows go on, as (row among the active ones, ...), and which sentences.
     selections: dict[int, tuple[list[int], list[int]]] = {
         0: ([0, 0, 1, 1, 2, 2], [0, 1, 2]),  # each becomes two
         2: ([1, 0, 3, 3, 4, 5], [0, 1, 2]),  # swap; copy the second; as it is
@@ -110,6 +110,17 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
     assert sentences == [1]
 
 
+def test_a_state_leaves_the_memory_unchanged(model: TranslationModel) -> None:
+    with torch.inference_mode():
+        memory = encode(model, SOURCES)
+        states, mask = memory.states.clone(), memory.mask.clone()
+        state = model.start(memory)
+        state.select(torch.tensor([2, 0]), torch.tensor([2, 0]))
+        model.step([state], torch.tensor([BOS, BOS]))
+    assert torch.equal(memory.states, states)
+    assert torch.equal(memory.mask, mask)
+
+
 def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -> None:
     together = forced_logits(model, SOURCES, TARGETS)
     for index, logits in enumerate(together):
@@ -120,7 +131,7 @@ def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -
         assert_equal(logits, other)
 
 
-def test_a_later_target_token_moves_no_earlier_logit(model: TranslationModel) -> None:
+def test_a_later_target_token_changes_no_earlier_logit(model: TranslationModel) -> None:
     (before,) = forced_logits(model, [SOURCES[0]], [TARGETS[1]])
     for position in range(len(TARGETS[1])):
         changed = [*TARGETS[1]]
@@ -140,7 +151,7 @@ def test_every_source_token_counts(model: TranslationModel) -> None:
         assert not torch.allclose(after[0], before[0])
 
 
-def test_a_token_s_attention_weights_sum_to_one_and_are_none_at_padding(
+def test_attention_weights_of_a_token_sum_to_one_and_are_0_at_padding(
     model: TranslationModel,
 ) -> None:
     weights = model.attention_weights(batch_of(SOURCES, TARGETS))
@@ -160,7 +171,7 @@ def test_a_token_s_attention_weights_sum_to_one_and_are_none_at_padding(
     assert len(weights.cross)
 
 
-def test_looking_at_attention_leaves_the_model_as_it_was(model: TranslationModel) -> None:
+def test_attention_weights_leave_the_model_unchanged(model: TranslationModel) -> None:
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
         before = model(batch)
@@ -170,7 +181,7 @@ def test_looking_at_attention_leaves_the_model_as_it_was(model: TranslationModel
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_attention_weights_of_a_model_in_half_precision_are_in_fp32(
+def test_attention_weights_are_in_fp32_for_half_precision(
     model: TranslationModel, dtype: torch.dtype
 ) -> None:
     batch = batch_of(SOURCES, TARGETS)
@@ -184,7 +195,7 @@ def test_attention_weights_of_a_model_in_half_precision_are_in_fp32(
 
 @torch.no_grad()
 @pytest.mark.parametrize("tokens", [16, 40, 64])
-def test_a_fixed_shape_moves_no_state_of_a_real_token(model: TranslationModel, tokens: int) -> None:
+def test_a_fixed_shape_changes_no_real_token(model: TranslationModel, tokens: int) -> None:
     shape = FixedShape.for_up_to(tokens, longest=9)
     batch = batch_of(SOURCES, TARGETS, shape)
     states = model(batch)
@@ -192,7 +203,7 @@ def test_a_fixed_shape_moves_no_state_of_a_real_token(model: TranslationModel, t
     assert_equal(states[: batch.num_tokens], model(batch_of(SOURCES, TARGETS)))
 
 
-def test_dropout_acts_while_training_and_at_no_other_time(model: TranslationModel) -> None:
+def test_dropout_acts_only_in_training(model: TranslationModel) -> None:
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
         assert torch.equal(model(batch), model(batch))

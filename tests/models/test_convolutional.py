@@ -15,7 +15,6 @@ from tiny_models import (
     CONVOLUTIONAL,
     EOS,
     SOURCES,
-    SRC_VOCAB,
     TARGETS,
     assert_equal,
     encode,
@@ -23,21 +22,25 @@ from tiny_models import (
     tiny,
 )
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from nmt.data.batches import pack_sources
+from nmt.models.base import Memory
 from nmt.models.convolutional import (
     ConvolutionalModel,
     ConvolutionalState,
     GatedConvolution,
+    Neighbours,
     PositionedEmbedding,
+    Source,
 )
-from nmt.models.kernels.packed_weights import pack
 from nmt.models.registry import build_model
 
 K, HIDDEN = CONVOLUTIONAL.kernel_width, CONVOLUTIONAL.d_hidden
 
 
 def convolutional(tie_embeddings: str = "none") -> ConvolutionalModel:
-    """The tiny model, with biases that are not the zeros of the start."""
+    """The tiny model, with biases other than the zeros of the start."""
     model = tiny("conv_seq2seq", tie_embeddings)
     assert isinstance(model, ConvolutionalModel)
     with torch.no_grad():
@@ -65,8 +68,10 @@ def convolved(x: Array, layer: nn.Module, before: int) -> Array:
     return gated_convolution(x, weight, array(layer.bias), before)
 
 
-def logits_by_loops(model: ConvolutionalModel, source: list[int], target: list[int]) -> Array:
-    """One sentence after the formulas of section 3: (length + 1, V)."""
+def by_loops(
+    model: ConvolutionalModel, source: list[int], target: list[int]
+) -> tuple[Array, Array]:
+    """One sentence by the formulas of section 3: logits (T, V) and weights (layers, T, S)."""
     half = math.sqrt(0.5)
 
     def embed(embedding: PositionedEmbedding, ids: list[int]) -> Array:
@@ -81,28 +86,32 @@ def logits_by_loops(model: ConvolutionalModel, source: list[int], target: list[i
 
     g = embed(model.tgt_embedding, [BOS, *target])
     x = mapped(g, model.decoder_input)
+    weights = []
     for layer in model.decoder:
         h = convolved(x, layer.get_submodule("convolution"), K - 1)
         queries = mapped(h, layer.get_submodule("attention.query")) + g
-        attended = np.stack([multi_step_attention(query, z, e)[0] for query in queries])
-        h = (h + mapped(attended, layer.get_submodule("attention.output"))) * half
+        pairs = [multi_step_attention(query, z, e) for query in queries]
+        attended, of_layer = zip(*pairs, strict=True)
+        h = (h + mapped(np.stack(attended), layer.get_submodule("attention.output"))) * half
         x = (h + x) * half
+        weights.append(np.stack(of_layer))
     logits: Array = mapped(x, model.decoder_output) @ array(model.output_projection).T
-    return logits
+    return logits, np.stack(weights)
 
 
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
-def test_the_model_is_that_of_the_paper_by_loops(tie_embeddings: str) -> None:
+def test_logits_and_weights_are_those_of_loops_over_the_equations(tie_embeddings: str) -> None:
     model = convolutional(tie_embeddings)
-    found = forced_logits(model, SOURCES, TARGETS)
-    for logits, source, target in zip(found, SOURCES, TARGETS, strict=True):
-        np.testing.assert_allclose(logits, logits_by_loops(model, source, target), atol=1e-12)
+    weights = model.attention_weights(batch_of(SOURCES, TARGETS)).cross  # (layers, B, 1, T, S)
+    for index, found in enumerate(forced_logits(model, SOURCES, TARGETS)):
+        source, target = SOURCES[index], TARGETS[index]
+        logits, expected = by_loops(model, source, target)
+        np.testing.assert_allclose(found, logits, atol=1e-12)
+        own = weights[:, index, 0, : len(target) + 1, : len(source) + 1]
+        np.testing.assert_allclose(own, expected, atol=1e-12)
 
 
-# ------------------------------------------------------------------------------ positions
-
-
-def test_positions_beyond_the_table_have_its_last_vector() -> None:
+def test_later_positions_have_the_last_vector() -> None:
     model = convolutional()
     ids = [5 + number % 10 for number in range(30)]
     found = forced_logits(model, [ids], [ids])
@@ -116,10 +125,7 @@ def test_positions_beyond_the_table_have_its_last_vector() -> None:
     assert_equal(found[0], longer[0])
 
 
-# --------------------------------------------------------------------------------- search
-
-
-def test_hypotheses_of_a_sentence_share_what_they_attend_to() -> None:
+def test_hypotheses_of_a_sentence_share_its_keys_and_values() -> None:
     model = convolutional()
     with torch.inference_mode():
         state = model.start(encode(model, SOURCES))
@@ -131,22 +137,16 @@ def test_hypotheses_of_a_sentence_share_what_they_attend_to() -> None:
         assert (state.num_rows, state.num_sentences) == (15, 3)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.15)])
-def test_with_packed_weights_it_computes_what_it_did(precision: str, tolerance: float) -> None:
-    model = convolutional("all").float()
-    expected = forced_logits(model, SOURCES, TARGETS)
-    pack(model, precision)
-    with torch.inference_mode():
-        state = model.start(encode(model, SOURCES))
-        for tokens, row in (([BOS, BOS, BOS], 0), ([20, 4, 10], 1)):
-            logits = model.project(model.step([state], torch.tensor(tokens)))
-            assert_equal(logits, torch.stack([one[row] for one in expected]), tolerance)
+def test_a_model_with_an_even_kernel_is_refused() -> None:
+    assert not replace(CONVOLUTIONAL, kernel_width=5).problems()
+    (problem,) = replace(CONVOLUTIONAL, kernel_width=4).problems()
+    assert problem == "kernel_width 4 is even; use an odd number"
 
 
 # ------------------------------------------------------------------------------- training
 
 
-def test_the_encoder_gets_the_mean_of_the_attentions_gradients_and_others_their_own() -> None:
+def test_the_encoder_gets_the_mean_of_the_attentions_gradients() -> None:
     model = convolutional()
     batch = batch_of(SOURCES, TARGETS)
     weighting = torch.randn(batch.num_tokens, CONVOLUTIONAL.d_model, dtype=torch.float64)
@@ -189,22 +189,80 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings() -> None:
     assert 0.5 * 0.02 < float(states.var()) < 2 * 0.02
 
 
-def test_a_model_with_an_even_kernel_is_refused() -> None:
-    assert not replace(CONVOLUTIONAL, kernel_width=5).problems()
-    (problem,) = replace(CONVOLUTIONAL, kernel_width=4).problems()
-    assert problem == "kernel_width 4 is even; use an odd number"
+@torch.no_grad()
+def test_a_fresh_convolution_keeps_the_variance_before_dropout() -> None:
+    # Of small inputs, for which a gate is a half: section 3.5.
+    torch.manual_seed(3)
+    layer = GatedConvolution(256, 3, dropout=0.4)
+    dropped = F.dropout(torch.randn(500, 3 * 256) * 0.01, 0.4)
+    assert float(layer(dropped).std()) == pytest.approx(0.01, rel=0.05)
 
 
-# --------------------------------------------------------------------------- tied weights
+# --------------------------------------------------------------------------- its layers
+
+LENGTHS = [7, 1, 2, 5]
 
 
-def test_tying_shares_tokens_and_not_positions() -> None:
-    model = convolutional("all")
-    assert model.src_embedding.tokens is model.tgt_embedding.tokens
-    assert model.output_projection is model.tgt_embedding.tokens.weight
-    assert model.src_embedding.positions is not model.tgt_embedding.positions
-    decoder = convolutional("decoder")
-    assert decoder.src_embedding.tokens.weight.shape == (SRC_VOCAB, 12)
-    assert decoder.output_projection is decoder.tgt_embedding.tokens.weight
-    none = convolutional("none")
-    assert none.output_projection is not none.tgt_embedding.tokens.weight
+def by_torch(x: Tensor, of: GatedConvolution, k: int, causal: bool) -> Tensor:
+    """Each sentence between zeros of its own, through torch's convolution and gated linear unit."""
+    weight = of.weight.view(-1, k, x.shape[1]).transpose(1, 2)  # torch's order: (2H, H, k)
+    zeros = (k - 1, 0) if causal else (k // 2, k // 2)
+    gated = [
+        F.glu(F.conv1d(F.pad(sentence.t()[None], zeros), weight, of.bias), dim=1)[0].t()
+        for sentence in torch.split(x, LENGTHS)
+    ]
+    return torch.cat(gated)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("k", [1, 3, 9])
+def test_a_convolution_and_its_gradients_are_torch_s(k: int, causal: bool) -> None:
+    torch.manual_seed(2)
+    layer = GatedConvolution(6, k, dropout=0.1).double()
+    nn.init.normal_(layer.bias)
+    x = torch.randn(sum(LENGTHS), 6, dtype=torch.float64, requires_grad=True)
+    weighting = torch.randn_like(x)
+    packed = pack_sources([[4] * (length - 1) for length in LENGTHS])  # and an eos each
+    found = layer(Neighbours.of(packed, k, x, causal=causal).of_each(x))
+    expected = by_torch(x, layer, k, causal)
+    assert_equal(found, expected)
+    inputs = (x, layer.weight, layer.bias)
+    for own, theirs in zip(
+        torch.autograd.grad((found * weighting).sum(), inputs),
+        torch.autograd.grad((expected * weighting).sum(), inputs),
+        strict=True,
+    ):
+        assert_equal(own, theirs)
+
+
+def test_neighbours_of_an_example_by_hand() -> None:
+    x = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    sentences = pack_sources([[4], [4]])  # two of two tokens
+    beside = Neighbours.of(sentences, 3, x, causal=False).of_each(x)
+    assert beside.tolist() == [[0, 1, 2], [1, 2, 0], [0, 3, 4], [3, 4, 0]]
+    before = Neighbours.of(sentences, 3, x, causal=True).of_each(x)
+    assert before.tolist() == [[0, 0, 1], [0, 1, 2], [0, 0, 3], [0, 3, 4]]
+
+
+def source_of(z: Tensor, e: Tensor) -> Source:
+    """Return the keys z (S, D) and values z + e of one sentence."""
+    mask = torch.ones(1, len(z), dtype=torch.bool)
+    return Source(Memory(torch.cat((z, z + e), dim=1)[None], mask))
+
+
+def test_multi_step_attention_by_hand() -> None:
+    # Keys (1, 0) and (0, 1), embeddings (0, 2) and (4, 0). The query (log 3, 0) weighs them 3 to 1.
+    z = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    source = source_of(z, torch.tensor([[0.0, 2.0], [4.0, 0.0]]))
+    query = torch.tensor([[[math.log(3), 0.0]]])
+    torch.testing.assert_close(source.weights(query), torch.tensor([[[0.75, 0.25]]]))
+    # 3/4 (1, 2) + 1/4 (4, 1) = (1.75, 1.75), by 2 * sqrt(1/2) = sqrt(2)
+    torch.testing.assert_close(source.attend(query), torch.full((1, 1, 2), 1.75 * math.sqrt(2)))
+
+
+@pytest.mark.parametrize("length", [1, 4, 100])
+def test_equal_weights_keep_the_variance_of_the_values(length: int) -> None:
+    torch.manual_seed(3)
+    z = torch.zeros(length, 4_000)  # so every weight is 1 / S
+    attended = source_of(z, torch.randn(length, 4_000)).attend(torch.ones(1, 1, 4_000))
+    assert float(attended.var()) == pytest.approx(1.0, rel=0.1)

@@ -1,4 +1,4 @@
-"""An ensemble's probabilities are the mean of its members'."""
+"""An ensemble's probabilities are the mean of those of its members."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_probabilities_are_the_mean_of_the_members() -> None:
 
 
 @torch.inference_mode()
-def test_states_that_began_apart_go_together() -> None:
+def test_states_that_began_separately_step_together() -> None:
     ensemble = Ensemble([model(1, 16), model(2, 16)])
     both = ensemble.begin(pack_sources(SOURCES))
     apart = [ensemble.begin(pack_sources([source])) for source in SOURCES]
@@ -50,7 +50,7 @@ def test_states_that_began_apart_go_together() -> None:
 
 
 @torch.inference_mode()
-def test_a_member_without_numbers_leaves_none() -> None:
+def test_a_member_with_nan_gives_nan() -> None:
     members = [model(1, 16), model(2, 16)]
     members[1].output_projection[5] = torch.nan
     ensemble = Ensemble(members)

@@ -1,4 +1,4 @@
-"""Kernels are chosen by measuring, and those that are wrong or hopelessly slow never are."""
+"""Kernels are chosen by measuring. Wrong or hopelessly slow ones are never chosen."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _measured_anew() -> Iterator[None]:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> None:
-    """Let kernels be as fast as this."""
+    """Let kernels take these times."""
     monkeypatch.setattr(kernels, "_race", lambda packers, _: {k: seconds[k] for k in packers})
 
 
-def test_a_clock_that_stands_still_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_stands_still_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "thread_time", lambda: 1.0)
     assert choose(TINY_SHAPES, "fp32").speedup == 1.0
 
@@ -62,7 +62,7 @@ def failing(_weight: Tensor) -> Product:
 
 
 def of_reference(weight: Tensor) -> Product:
-    """As slow as code that nobody has made fast."""
+    """As slow as code that is not optimised."""
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
         begun = time.thread_time()
@@ -74,7 +74,7 @@ def of_reference(weight: Tensor) -> Product:
 
 
 @pytest.mark.parametrize("kernel", [saturating, failing, of_reference])
-def test_a_kernel_that_overflows_or_is_missing_or_hopelessly_slow_is_not_used(
+def test_a_wrong_missing_or_hopelessly_slow_kernel_is_not_used(
     kernel: kernels.Packer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KERNELS, "int8", {"bad": kernel, **KERNELS["fp32"]})
@@ -82,7 +82,7 @@ def test_a_kernel_that_overflows_or_is_missing_or_hopelessly_slow_is_not_used(
     assert choose(TINY_SHAPES, "int8").kernel in KERNELS["fp32"]
 
 
-def test_a_kernel_that_is_hopeless_for_the_model_s_own_shapes_is_left_out(
+def test_a_kernel_that_is_hopeless_for_the_model_s_shapes_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kernels, "is_usable", lambda *_: True)
@@ -90,7 +90,7 @@ def test_a_kernel_that_is_hopeless_for_the_model_s_own_shapes_is_left_out(
     assert choose(TINY_SHAPES, "int8").kernel in KERNELS["fp32"]
 
 
-def test_weights_are_rounded_and_multiplied_in_fp32_where_nothing_else_is_right() -> None:
+def test_rounded_weights_can_be_multiplied_in_fp32() -> None:
     weight, x = torch.randn(48, 64), torch.randn(5, 64)
     rounded, scales = kernels._rounded_to_int8(weight)
     for kernel in KERNELS["fp32"]:
@@ -129,7 +129,7 @@ def test_int8_that_is_slower_than_fp32_is_multiplied_in_fp32(
     assert choose(TINY_SHAPES, "int8") == choice
 
 
-def test_7_bits_are_not_taken_where_the_same_code_is_right_with_8(
+def test_7_bits_are_not_taken_if_the_same_code_is_right_with_8(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = {"fbgemm-u8": 0.5, "fbgemm-u7": 0.3, "torch": 1.0}
@@ -138,7 +138,7 @@ def test_7_bits_are_not_taken_where_the_same_code_is_right_with_8(
     assert choose(TINY_SHAPES, "int8").kernel == "fbgemm-u8"
 
 
-def test_all_is_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     races: list[tuple[tuple[int, int], ...]] = []
 
     def race(packers: Mapping[str, object], shapes: tuple[tuple[int, int], ...]) -> object:
@@ -151,7 +151,7 @@ def test_all_is_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPa
     assert races == [((1 << 11, 64), (64, 256), (256, 64))]
 
 
-def test_a_precision_that_is_not_faster_is_used_as_asked_with_one_warning(
+def test_a_precision_that_is_not_faster_is_used_with_one_warning(
     model_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = dict.fromkeys(KERNELS["int8"], 1.0)

@@ -1,4 +1,4 @@
-"""Keys and values of hypotheses stay with them, whatever happens to their rows."""
+"""Keys and values stay with their hypotheses when rows are reordered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.models.attention import attend
-from nmt.models.kv_cache import KeyValueCache, first_of, reorder_
+from nmt.models.kv_cache import KeyValueCache, select_
 
 H, K = 4, 3
 
@@ -23,7 +23,7 @@ def test_the_cache_attends_to_its_window_of_what_was_added_and_reorders_it(
     apart: bool, window: int
 ) -> None:
     torch.manual_seed(5)
-    layers, before, after = 2, 40, 3  # beyond its first room of 16, and the next
+    layers, before, after = 2, 40, 3  # beyond its first capacity of 16, and the next
     width = K - 1 if apart else K  # of values
     qkv = normal(before, layers, 4, 3, H, K)
     cache = KeyValueCache(layers, window)
@@ -67,7 +67,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return copied
 
 
-def test_what_a_place_holds_already_is_not_copied(copied: list[tuple[int, ...]]) -> None:
+def test_positions_that_a_row_holds_already_are_not_copied(copied: list[tuple[int, ...]]) -> None:
     cache = KeyValueCache(1)
 
     def step(rows: list[int]) -> None:
@@ -75,17 +75,17 @@ def test_what_a_place_holds_already_is_not_copied(copied: list[tuple[int, ...]])
         cache.advance()
         cache.select(torch.tensor(rows))
 
-    step([0, 0, 0])  # all go on from the first
+    step([0, 0, 0])  # all continue the first
     assert copied == [(0, 1, 0), (0, 2, 0)]
     copied.clear()
     step([0, 0, 2])  # the second is the first's other child
-    assert copied == [(0, 1, 1)]  # their first position is one anyway
+    assert copied == [(0, 1, 1)]  # their first position is the same
     copied.clear()
     step([2, 1, 0])
     assert sorted(copied) == [(0, 2, 1), (0, 2, 2), (2, 0, 1), (2, 0, 2)]
 
 
-def test_what_no_query_will_see_is_not_copied(copied: list[tuple[int, ...]]) -> None:
+def test_positions_outside_the_window_are_not_copied(copied: list[tuple[int, ...]]) -> None:
     cache = KeyValueCache(1, window=2)
     for _ in range(5):
         cache.attend(0, [normal(2, 3, H, K)])
@@ -94,21 +94,20 @@ def test_what_no_query_will_see_is_not_copied(copied: list[tuple[int, ...]]) -> 
     assert copied == [(1, 0, 3), (1, 0, 4)]  # the next query, at 5, sees 3 and 4
 
 
-def test_reordering_puts_rows_in_their_places() -> None:
+def test_rows_are_selected_in_any_order() -> None:
     random = torch.Generator().manual_seed(6)
     for _ in range(20):
         x = torch.randn(3, 7, 2, generator=random)
-        rows = torch.randint(
-            7, (int(torch.randint(1, 8, (1,), generator=random)),), generator=random
-        )
+        count = int(torch.randint(1, 10, (1,), generator=random))  # also more than there were
+        rows = torch.randint(7, (count,), generator=random)
         expected = x[:, rows].clone()
-        reorder_(x, 1, rows)
-        assert torch.equal(x[:, : len(rows)], expected)
+        assert torch.equal(select_(x, 1, rows), expected)
 
 
-def test_the_first_rows_hold_no_memory_of_many_others() -> None:
-    x = torch.arange(20.0).view(2, 10)
+def test_few_selected_rows_do_not_hold_the_memory_of_many() -> None:
     for count, held in ((6, 20), (5, 20), (4, 8)):
-        first = first_of(x, 1, count)
-        assert torch.equal(first, x[:, :count])
-        assert first.untyped_storage().nbytes() == 4 * held
+        x = torch.arange(20.0).view(2, 10)
+        expected = x[:, :count].clone()
+        selected = select_(x, 1, torch.arange(count))
+        assert torch.equal(selected, expected)
+        assert selected.untyped_storage().nbytes() == 4 * held

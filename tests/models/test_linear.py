@@ -35,7 +35,7 @@ def gradients(x: Tensor, *parameters: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5)])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("library", ["onednn", "onednn:forward", "onednn:input,weight"])
-def test_a_linear_layer_and_its_gradients_are_those_of_torch(
+def test_a_linear_layer_and_its_gradients_are_torch_s(
     shape: tuple[int, ...], with_bias: bool, library: str
 ) -> None:
     random = torch.Generator().manual_seed(1)
@@ -52,7 +52,7 @@ def test_a_linear_layer_and_its_gradients_are_those_of_torch(
 
 @needs_onednn
 @pytest.mark.parametrize("transposed", [False, True])
-def test_products_of_any_layout_are_those_of_torch(transposed: bool) -> None:
+def test_products_of_any_layout_are_torch_s(transposed: bool) -> None:
     use_library("onednn")
     a, b = torch.randn(6, 5), torch.randn(7, 5).T if transposed else torch.randn(5, 7)
     torch.testing.assert_close(matmul(a, b, "forward"), a @ b)
@@ -61,7 +61,7 @@ def test_products_of_any_layout_are_those_of_torch(transposed: bool) -> None:
 
 
 @needs_onednn
-def test_each_kind_of_product_goes_by_its_own_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_product_uses_its_own_library(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes: list[tuple[int, ...]] = []
 
     def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -83,7 +83,7 @@ def test_each_kind_of_product_goes_by_its_own_library(monkeypatch: pytest.Monkey
         assert shapes == expected, library
 
 
-def test_types_that_the_choice_is_not_for_go_torch_s_way() -> None:
+def test_other_types_are_multiplied_by_torch() -> None:
     use_library("onednn")
     x, weight = torch.randn(6, 5).bfloat16(), torch.randn(4, 5).bfloat16()
     assert torch.equal(linear(x, weight), F.linear(x, weight))
@@ -94,7 +94,7 @@ SIZES = {(4, 5): 3, (9, 4): 1}
 
 @pytest.mark.parametrize(
     ("small", "large", "library"),
-    [  # seconds a row by torch and by oneDNN of each of three small weights, and of a large one
+    [  # seconds a row, by torch and by oneDNN, of each of three small weights and of a large one
         ((2.0, 1.0), (2.0, 1.0), "onednn"),
         ((1.0, 2.0), (1.0, 2.0), "torch"),
         ((1.05, 1.0), (1.05, 1.0), "torch"),  # not clearly
@@ -116,7 +116,7 @@ def test_the_library_that_is_faster_for_all_weights_is_chosen(
     assert fastest_library(SIZES, 100) == library
 
 
-def test_each_kind_of_product_is_chosen_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_product_is_chosen_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (2.0, 1.0)}
     monkeypatch.setattr(linear_module, "_seconds_a_row", lambda *_: seconds)
     assert fastest_library(SIZES, 100) == "onednn:forward,weight"
@@ -147,7 +147,7 @@ def test_an_operator_that_is_missing_or_wrong_is_not_used(
 
 
 def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_module._choice, "any_packed", False)  # as where models are trained
+    monkeypatch.setattr(linear_module._choice, "any_packed", False)  # as in training
     x, weight = torch.randn(6, 5), torch.nn.Parameter(torch.randn(4, 5))
     compiled = torch.compile(linear, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x, weight), F.linear(x, weight))

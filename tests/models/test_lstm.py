@@ -1,4 +1,4 @@
-"""LSTM layers against torch's own, sentence by sentence."""
+"""LSTM layers against torch's own, and the products of their steps against plain products."""
 
 from __future__ import annotations
 
@@ -8,33 +8,9 @@ from torch import Tensor, nn
 
 from nmt.data.batches import pack_sources
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.lstm import BidirectionalLSTM, LSTMCell, reversal, reversed_sentences
+from nmt.models.lstm import BidirectionalLSTM, LSTMCell, StepProduct, reversal
 
 WIDTH, HIDDEN = 6, 8
-LENGTHS = (4, 1, 6)  # eos counted
-
-
-def layout() -> PaddedLayout:
-    return PaddedLayout.of(pack_sources([[5] * (length - 1) for length in LENGTHS]))
-
-
-def sentences() -> list[Tensor]:
-    torch.manual_seed(2)
-    return [torch.randn(length, WIDTH, dtype=torch.float64) for length in LENGTHS]
-
-
-def laid_out() -> Tensor:
-    """The sentences as a padded tensor (S, B, I), with numbers at padding that nothing may see."""
-    x = torch.full((max(LENGTHS), len(LENGTHS), WIDTH), 1e3, dtype=torch.float64)
-    for column, sentence in enumerate(sentences()):
-        x[: len(sentence), column] = sentence
-    return x
-
-
-def test_turning_puts_each_sentence_the_other_way_round() -> None:
-    found = reversed_sentences(laid_out(), reversal(layout()))
-    for column, sentence in enumerate(sentences()):
-        assert torch.equal(found[: len(sentence), column], sentence.flip(0))
 
 
 def test_both_directions_are_torch_s_bidirectional_lstm_of_each_sentence() -> None:
@@ -46,11 +22,16 @@ def test_both_directions_are_torch_s_bidirectional_lstm_of_each_sentence() -> No
     state = {name: weight.detach() for name, weight in layer.ahead.named_parameters()}
     state |= {f"{n}_reverse": w.detach() for n, w in layer.back.named_parameters()}
     expected.load_state_dict(state)
-    found = layer(laid_out(), reversal(layout()))
-    for column, sentence in enumerate(sentences()):
-        torch.testing.assert_close(
-            found[: len(sentence), column], expected(sentence)[0], atol=1e-12, rtol=0
-        )
+    lengths = (4, 1, 6)  # eos counted
+    sentences = [torch.randn(length, WIDTH, dtype=torch.float64) for length in lengths]
+    x = torch.full((6, 3, WIDTH), 1e3, dtype=torch.float64)  # padding that must not count
+    for column, sentence in enumerate(sentences):
+        x[: len(sentence), column] = sentence
+    layout = PaddedLayout.of(pack_sources([[5] * (length - 1) for length in lengths]))
+    found = layer(x, reversal(layout))
+    for column, sentence in enumerate(sentences):
+        own = found[: len(sentence), column]
+        torch.testing.assert_close(own, expected(sentence)[0], atol=1e-12, rtol=0)
 
 
 def test_a_cell_is_torch_s_with_gates_in_another_order() -> None:
@@ -84,3 +65,64 @@ def test_a_cell_is_torch_s_with_gates_in_another_order() -> None:
 def test_cells_remember_at_first(bias: Tensor) -> None:
     # In torch's order and in ours, forget gates are the second of four.
     assert bias.view(4, HIDDEN).mean(dim=1).tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+# ---------------------------------------------------------------------- products of steps
+
+STEPS, ROWS, OUT = 4, 3, 5
+
+
+def numbers() -> tuple[Tensor, Tensor, Tensor]:
+    """Return a weight, a bias for all steps and the first input; the first two want a gradient."""
+    torch.manual_seed(1)
+    weight = torch.randn(OUT, OUT, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(OUT, dtype=torch.float64, requires_grad=True)
+    return weight, bias, torch.randn(ROWS, OUT, dtype=torch.float64)
+
+
+def addends(bias: Tensor, *, differ: bool) -> Tensor:
+    """Return the addends (T, N, O): the bias, or other numbers at each step."""
+    expanded = bias.expand(STEPS, ROWS, OUT)
+    return expanded * torch.arange(1.0, STEPS + 1)[:, None, None] if differ else expanded
+
+
+def by_plain_products(weight: Tensor, added: Tensor, x: Tensor) -> Tensor:
+    for addend in added:
+        x = torch.tanh(x @ weight.T + addend)
+    return x
+
+
+def by_steps(weight: Tensor, added: Tensor, x: Tensor) -> Tensor:
+    product = StepProduct(weight, added)
+    for _ in range(STEPS):
+        x = torch.tanh(product(x))
+    return x
+
+
+@pytest.mark.parametrize("differ", [True, False])
+def test_a_recurrence_and_its_gradients_are_those_of_plain_products(differ: bool) -> None:
+    results = []
+    for way in (by_plain_products, by_steps):
+        weight, bias, x = numbers()
+        last = way(weight, addends(bias, differ=differ), x)
+        torch.autograd.backward(last.square().sum())
+        results.append((last.detach(), weight.grad, bias.grad))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+def test_a_frozen_weight_gets_no_gradient_and_others_do() -> None:
+    weight, bias, x = numbers()
+    weight.requires_grad_(False)
+    torch.autograd.backward(by_steps(weight, addends(bias, differ=False), x).sum())
+    assert weight.grad is None
+    assert bias.grad is not None
+
+
+def test_the_weight_s_gradient_is_one_product() -> None:
+    weight, bias, x = numbers()
+    last = by_steps(weight, addends(bias, differ=False), x)
+    with torch.profiler.profile() as profile:
+        torch.autograd.backward(last.sum())
+    products = [event for event in profile.events() or [] if event.name == "aten::mm"]
+    assert len(products) == STEPS - 1 + 1  # the inputs of all steps but the first, and the weight

@@ -1,4 +1,4 @@
-"""Every preset, made small, is a model that learns and that a model file keeps."""
+"""Every preset, made small, learns, and a model file keeps it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from nmt.config import Layer, Recipe, resolve_recipe
 from nmt.model_config import ModelConfig
 from nmt.models.base import TranslationModel
-from nmt.models.kernels.dropout import seed_dropout
+from nmt.models.layers import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
-from nmt.models.presets import FAMILIES, PRESETS, preset_for, preset_values
+from nmt.models.presets import PRESETS, preset_for, preset_values
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
@@ -24,7 +24,7 @@ BATCH = batch_of([[5, 6, 7, 8], [9], [10, 11]], [[12, 13], [14, 15, 16], [17]])
 
 
 def small(config: ModelConfig) -> ModelConfig:
-    """The configuration with what is large made small, and all else as it is."""
+    """Return the configuration with small sizes, otherwise unchanged."""
     changes = {}
     for spec in fields(config):
         size = getattr(config, spec.name)
@@ -75,11 +75,6 @@ def loss_of(model: TranslationModel, recipe: Recipe) -> Tensor:
 )
 def test_a_preset_is_suggested_by_pairs_and_device(pairs: int, gpu: bool, name: str) -> None:
     assert preset_for(pairs, gpu=gpu)[0] == name
-
-
-def test_a_preset_belongs_to_one_family() -> None:
-    listed = [name for family in FAMILIES.values() for name in family]
-    assert listed == list(PRESETS)
 
 
 def test_one_update_lowers_the_loss_of_its_batch(recipe: Recipe, card: ModelCard) -> None:

@@ -1,10 +1,11 @@
 """The recurrent model against loops over one sentence, one position and one unit at a time.
 
-What it shares with every architecture stands in test_contract.py.
+Properties that all architectures share are tested in test_base.py.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import cast
 
@@ -17,8 +18,8 @@ from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, encode, 
 from torch import nn
 
 from nmt.model_config import RecurrentConfig
-from nmt.models.kernels.dropout import seed_dropout
-from nmt.models.recurrent import RecurrentModel
+from nmt.models.layers import seed_dropout
+from nmt.models.recurrent import AdditiveAttention, RecurrentModel
 
 CONFIG = cast(RecurrentConfig, TINY["rnn_attention"])
 HIDDEN = CONFIG.d_hidden
@@ -114,19 +115,24 @@ def test_hypotheses_of_a_sentence_share_what_is_computed_of_it() -> None:
     assert len(keys.keys) == len(keys.values) == len(keys.mask) == len(SOURCES)
 
 
-def test_a_state_leaves_the_memory_as_it_was() -> None:
-    made = model()
-    with torch.inference_mode():
-        memory = encode(made, SOURCES)
-        states, mask = memory.states.clone(), memory.mask.clone()
-        made.start(memory).select(torch.tensor([2, 0]), torch.tensor([2, 0]))
-    assert torch.equal(memory.states, states)
-    assert torch.equal(memory.mask, mask)
+def test_additive_attention_by_hand() -> None:
+    # One query 1 and keys 0 and 1, all of one number, W = U = 1 and v = 2: scores are 2 tanh(1)
+    # and 2 tanh(2), so the second weight is 1 / (1 + exp(2 tanh(1) - 2 tanh(2))) = 0.5999.
+    attention = AdditiveAttention(1, 1).double()
+    with torch.no_grad():
+        for parameter, number in ((attention.query, 1), (attention.key, 1), (attention.score, 2)):
+            parameter.fill_(number)
+        values = torch.tensor([[[0.0], [1.0]]], dtype=torch.float64)
+        memory = attention.keys(values, torch.ones(1, 2, dtype=torch.bool))
+        found, weights = attention(torch.ones(1, 1, dtype=torch.float64), memory)
+    second = 1 / (1 + math.exp(2 * math.tanh(1) - 2 * math.tanh(2)))
+    assert round(second, 4) == 0.5999
+    np.testing.assert_allclose(weights, [[1 - second, second]], atol=1e-12)
+    np.testing.assert_allclose(found, [[second]], atol=1e-12)
 
 
-def test_dropout_is_never_on_what_goes_on_to_the_next_step() -> None:
-    # Where all of what goes up is dropped but for what can be fed, the fed state is never scaled:
-    # it stays in the range of tanh, and only the states before the logits are 0 or doubled.
+def test_dropout_is_never_on_the_state_for_the_next_step() -> None:
+    # The fed state is never scaled. Only the states for the logits are 0 or doubled.
     torch.manual_seed(1)
     config = replace(CONFIG, dropout=0.5, tie_embeddings="none")
     made = RecurrentModel(config, 30, 30).double().train()

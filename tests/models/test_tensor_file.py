@@ -1,9 +1,8 @@
-"""A file of tensors is read whole and unchanged, or refused by name."""
+"""A file of tensors is read whole and unchanged, or refused with its name."""
 
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 
 import pytest
@@ -45,15 +44,15 @@ def path(tmp_path: Path) -> Path:
     return write(tmp_path / "test.safetensors")
 
 
-def test_what_was_written_is_read(path: Path) -> None:
+def test_a_file_gives_back_what_was_written(path: Path) -> None:
     file = open_and_verify(path)
     assert file.names == sorted(TENSORS)
     assert file.header == HEADER
     assert all(same(file.read(name), tensor) for name, tensor in TENSORS.items())
 
 
-def test_views_of_one_storage_are_written_as_what_they_show(tmp_path: Path) -> None:
-    # As the trainer keeps them: all weights are pieces of one vector.
+def test_views_of_one_storage_are_written_separately(tmp_path: Path) -> None:
+    # So the trainer keeps them: all weights are parts of one vector.
     whole = torch.arange(10.0)
     views = {"x": whole[:4].view(2, 2), "y": whole[4:], "z": whole.view(2, 5).T}
     write_tensors(tmp_path / "views", views, {}, kind="k", version=1)
@@ -63,12 +62,12 @@ def test_views_of_one_storage_are_written_as_what_they_show(tmp_path: Path) -> N
     assert (tmp_path / "views").stat().st_size < 1_000
 
 
-def test_a_file_may_be_read_by_whom_other_files_may(path: Path, tmp_path: Path) -> None:
+def test_a_file_has_the_usual_permissions(path: Path, tmp_path: Path) -> None:
     (tmp_path / "ordinary").touch()
     assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
-def test_a_lacking_tensor_is_named(path: Path) -> None:
+def test_a_missing_tensor_is_named(path: Path) -> None:
     with pytest.raises(DataError, match=r"test\.safetensors: damaged: it lacks 'weights/b'"):
         open_and_verify(path).read("weights/b")
 
@@ -114,7 +113,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04", b"hello, world, this is text\n" * 10, b"\xff" * 64]
 )
-def test_what_is_no_safetensors_file_is_refused(path: Path, content: bytes) -> None:
+def test_other_formats_are_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"test\.safetensors: damaged, or not a file that nmt"):
         open_and_verify(path)
@@ -131,7 +130,7 @@ def test_other_kinds_and_versions_are_refused_with_both_named(path: Path, tmp_pa
 
 
 @pytest.mark.parametrize("header", ["", "{", "[1]", "3", "null"])
-def test_a_header_that_is_no_json_object_is_refused(tmp_path: Path, header: str) -> None:
+def test_a_header_that_is_not_a_json_object_is_refused(tmp_path: Path, header: str) -> None:
     metadata = {"kind": "a test file", "version": "3", "header": header, "sha256": ""}
     save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata)
     with pytest.raises(DataError, match="its header is not a JSON object"):
@@ -139,13 +138,12 @@ def test_a_header_that_is_no_json_object_is_refused(tmp_path: Path, header: str)
 
 
 def test_a_file_without_a_checksum_is_refused(tmp_path: Path) -> None:
-    metadata = {"kind": "a test file", "version": "3", "header": json.dumps(HEADER)}
-    save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata)
+    save_file({"x": torch.zeros(1)}, tmp_path / "f", {"kind": "k", "version": "1", "header": "{}"})
     with pytest.raises(DataError, match="checksum"):
-        open_and_verify(tmp_path / "f")
+        TensorFile(tmp_path / "f", kind="k", version=1).verify()
 
 
-# ------------------------------------------------------------------------ whole or not
+# --------------------------------------------------------------------- failed writes
 
 
 @pytest.mark.parametrize(

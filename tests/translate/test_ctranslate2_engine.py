@@ -17,8 +17,8 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST
 from nmt.model_config import TransformerConfig
-from nmt.models.ctranslate2_manifest import CARD, MANIFEST
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import Sampling, SearchOptions
