@@ -9,12 +9,15 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from nmt import console
 from nmt.cli.options import Quiet, preset_names
+from nmt.config import TrainingConfig, parse_overrides, read_toml, resolve_recipe
 from nmt.errors import UsageError
+from nmt.values import checked
 
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
@@ -22,8 +25,33 @@ EXAMPLES = (
     "torchrun --nproc-per-node 8 -m nmt train data --out run --precision bf16",
 )
 
-_SHORTHAND = "Shorthand for --set"
-_FROM_PRESET = "from the preset"
+
+def _shorthand(name: str, **rules: str) -> Any:
+    """Declare an option for a value of the recipe, which sets it if it is given."""
+    spec = TrainingConfig.__dataclass_fields__[name]
+    panel, shown = "Shorthand for --set", "from the preset"
+    return dataclasses.field(
+        default=None, metadata={**spec.metadata, "panel": panel, "shown": shown, **rules}
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shorthands:
+    """The values of a recipe that have an option of their own; None: not given."""
+
+    max_updates: int | None = _shorthand("max_updates")
+    batch_tokens: int | None = _shorthand("batch_tokens")
+    micro_batch_tokens: str | None = _shorthand("micro_batch_tokens", metavar="N|auto")
+    precision: str | None = _shorthand("precision")
+    device: str | None = _shorthand("device")
+    seed: int | None = _shorthand("seed")
+
+    def given(self) -> dict[str, object]:
+        """Return the values that are given."""
+        values = dataclasses.asdict(self)
+        if self.micro_batch_tokens == "auto":
+            values["micro_batch_tokens"] = 0
+        return {key: value for key, value in values.items() if value is not None}
 
 
 def train(
@@ -68,50 +96,8 @@ def train(
             "lists all keys.",
         ),
     ] = None,
-    max_updates: Annotated[
-        int | None,
-        typer.Option(
-            help="Stop after this many updates. Linear and cosine schedules reach 0 there.",
-            show_default=_FROM_PRESET,
-            rich_help_panel=_SHORTHAND,
-        ),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Target tokens in an update.",
-            show_default=_FROM_PRESET,
-            rich_help_panel=_SHORTHAND,
-        ),
-    ] = None,
-    micro_batch_tokens: Annotated[
-        str | None,
-        typer.Option(
-            help="Tokens in a micro-batch: a number, or auto for as many as fit.",
-            show_default=_FROM_PRESET,
-            rich_help_panel=_SHORTHAND,
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            help="fp32, bf16 or fp16.", show_default=_FROM_PRESET, rich_help_panel=_SHORTHAND
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="auto, cpu or cuda.", show_default=_FROM_PRESET, rich_help_panel=_SHORTHAND
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Seed of initial weights, order of pairs and dropout.",
-            show_default=_FROM_PRESET,
-            rich_help_panel=_SHORTHAND,
-        ),
-    ] = None,
+    *,
+    shorthands: Shorthands,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -155,7 +141,6 @@ def train(
     any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.
     """
     started = time.monotonic()
-    from nmt.config import parse_overrides, read_toml, resolve_recipe
     from nmt.data.manifest import read_info
     from nmt.models.presets import find_preset, preset_values
     from nmt.training.stop import parse_time_limit
@@ -165,15 +150,7 @@ def train(
     deadline = started + parse_time_limit(time_limit) if time_limit is not None else math.inf
     values_of_file = read_toml(config) if config else {}
     overrides = parse_overrides(assignments or [])
-    shorthand = {
-        "max_updates": max_updates,
-        "batch_tokens": batch_tokens,
-        "micro_batch_tokens": "0" if micro_batch_tokens == "auto" else micro_batch_tokens,
-        "precision": precision,
-        "device": device,
-        "seed": seed,
-    }
-    given = {key: value for key, value in shorthand.items() if value is not None}
+    given = shorthands.given()
     _refuse_contradictions(given, overrides)
     if model is None:
         asked = (values_of_file | overrides | given).get("device", "auto")
@@ -189,10 +166,9 @@ def train(
             ("command line", given),
         ],
     )
-    if "WORLD_SIZE" not in os.environ:  # else a process would leave others waiting
-        read_info(data)  # no data folder: told of before torch is loaded
+    if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
+        read_info(data)  # fails before torch is loaded
     if dry_run:
-        from nmt import console
         from nmt.training.dry_run import dry_run as try_training
 
         if rows := try_training(recipe, data, out, init_from):
@@ -212,7 +188,6 @@ def _choose_preset(
         DataError: if there is no data folder.
         UsageError: for weights of a model whose preset is not known.
     """
-    from nmt import console
     from nmt.config import noted_preset
     from nmt.data.manifest import read_info
     from nmt.models.presets import FEW_PAIRS, preset_for
@@ -234,13 +209,10 @@ def _choose_preset(
 
 
 def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:
-    """Refuse a key that an option of its own and --set give different values; equal ones may be."""
-    from nmt.config import TrainingConfig
-    from nmt.values import checked
-
+    """Raise UsageError if an option and --set give a key different values."""
     specs = {spec.name: spec for spec in dataclasses.fields(TrainingConfig)}
     for key in given.keys() & overrides.keys():
-        with contextlib.suppress(ValueError):  # which is reported with all other problems
+        with contextlib.suppress(ValueError):  # reported with all other problems
             if checked(specs[key], given[key]) != checked(specs[key], overrides[key]):
                 raise UsageError(
                     f"--{key.replace('_', '-')} {given[key]} and --set {key}={overrides[key]} "

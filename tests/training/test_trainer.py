@@ -38,6 +38,7 @@ from toy_training import (
     weights,
 )
 
+from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.config import resumable_keys
 from nmt.data.batches import FixedShape
@@ -463,7 +464,7 @@ def test_nothing_half_written_is_left(run: Path) -> None:
 def test_the_written_configuration_alone_repeats_the_run(
     data: Path, tmp_path: Path, run: Path
 ) -> None:
-    train_command(data, tmp_path / "again", config=run / "config.toml")
+    train_command(data, tmp_path / "again", config=run / "config.toml", shorthands=Shorthands())
     assert torch.equal(flat(tmp_path / "again/last.safetensors"), flat(run / "last.safetensors"))
 
 
