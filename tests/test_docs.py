@@ -29,7 +29,6 @@ from nmt.cli import COMMANDS, application
 from nmt.config import TrainingConfig, resumable_keys
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.presets import PRESETS
-from nmt.prepare.options import RULES
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -145,11 +144,6 @@ def test_the_readme_stays_short() -> None:
 def test_the_manual_names_what_may_change_on_resuming() -> None:
     page = (ROOT / "nmt/training/README.md").read_text(encoding="utf-8")
     assert ", ".join(f"`{key}`" for key in sorted(resumable_keys())) in page
-
-
-def test_the_manual_names_every_cleaning_rule() -> None:
-    page = (ROOT / "nmt/prepare/README.md").read_text(encoding="utf-8")
-    assert all(f"`{rule}`" in page for rule in RULES)
 
 
 def run_script(script: str, folder: Path) -> str:

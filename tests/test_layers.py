@@ -266,12 +266,13 @@ def test_torch_is_loaded_only_where_it_computes() -> None:
 
 
 def test_the_command_line_starts_light() -> None:
-    program = f"import sys, nmt.cli; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    program = "import sys; from nmt.cli import application; application(); "
+    program += f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
     answer = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     loaded = answer.stdout.split()
     check(
-        [f"{name} (see `python -X importtime -c 'import nmt.cli'`)" for name in loaded],
-        "`import nmt.cli` loads nothing heavy; import inside the command's body",
+        [f"{name} (see `python -X importtime -m nmt --help`)" for name in loaded],
+        "`nmt --help` loads nothing heavy; import inside the command's body",
     )

@@ -15,8 +15,8 @@ import pytest
 from toy_training import environment, metrics, prepare_toy, train
 
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import Settings
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.prepare import prepare
 
@@ -70,7 +70,7 @@ def test_a_share_that_is_none_or_all_is_refused(data: Path, tmp_path: Path, wron
 def test_a_share_that_is_interrupted_leaves_nothing(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_: PrepareOptions) -> DataFolder:
+    def interrupted(*_: object) -> DataFolder:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(share, "prepare", interrupted)
@@ -82,14 +82,17 @@ def test_a_share_that_is_interrupted_leaves_nothing(
 def test_weights_which_a_share_would_lose_are_refused(data: Path, tmp_path: Path) -> None:
     text = str(data / "valid")  # any text will do
     weighted = prepare(
+        tmp_path / "weighted",
         PrepareOptions(
-            out=tmp_path / "weighted",
+            src_lang="en",
+            tgt_lang="de",
             train=(text,),
             valid=text,
             vocab=(data / "vocab.model",),
-            weights={text: 2.0},
-            settings=Settings(src_lang="en", tgt_lang="de", keep=("overlap",)),
-        )
+            weight=(f"{text}=2",),
+            workers=1,
+        ),
+        Cleaning(keep=("overlap",)),
     )
     with pytest.raises(UsageError, match="weights"):
         share.make_share(weighted.path, 0.5, tmp_path / "out")

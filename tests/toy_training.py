@@ -21,16 +21,14 @@ from typing import Any
 
 import pytest
 import torch
+from prepare_job import Job
 from torch import Tensor
 
 from nmt.config import Recipe, resolve_recipe
-from nmt.data.manifest import Settings
 from nmt.distributed import Ranks
 from nmt.models.model_file import ModelReader
 from nmt.models.presets import preset_values
 from nmt.models.tensor_file import TensorFile
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
@@ -89,18 +87,14 @@ def write_text(folder: Path, name: str, text: list[tuple[str, str]]) -> str:
 
 def prepare_toy(folder: Path, *, count: int = 300, separate_vocab: bool = False) -> Path:
     """Make a data folder of `count` training pairs."""
-    options = PrepareOptions(
-        out=folder / "data",
+    job = Job.of(
+        folder / "data",
         train=(write_text(folder, "train", pairs(count - 1, seed=1) + LONG),),
         valid=write_text(folder, "valid", pairs(20, seed=2)),
-        settings=Settings(
-            src_lang="en",
-            tgt_lang="de",
-            vocab_size=310 if separate_vocab else 345,
-            separate_vocab=separate_vocab,
-        ),
+        vocab_size=310 if separate_vocab else 345,
+        separate_vocab=separate_vocab,
     )
-    return prepare(options).path
+    return job.prepare().path
 
 
 def recipe(**values: Value) -> Recipe:

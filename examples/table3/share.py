@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.cli.command import run
-from nmt.cpu import cores
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import Settings
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import UsageError
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.prepare import prepare
 
@@ -60,30 +59,25 @@ def make_share(path: Path, share: float, out: Path) -> DataFolder:
         for side, lang in enumerate((data.src_lang, data.tgt_lang)):
             with (text / f"train.{lang}").open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(f"{line}\n" for line in _lines(data, chosen, side))
-        return prepare(_options(data, text / "train", out))
+        return prepare(out, *_options(data, text / "train"))
     finally:
         shutil.rmtree(text)
 
 
-def _options(data: DataFolder, train: Path, out: Path) -> PrepareOptions:
+def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
     """Return what makes a folder of other training text that is like `data` in all else."""
     settings = data.info.settings
-    return PrepareOptions(
-        out=out,
+    options = PrepareOptions(
+        src_lang=data.src_lang,
+        tgt_lang=data.tgt_lang,
         train=(str(train),),
         valid=str(data.path / "valid"),
         vocab=tuple(data.path / file.name for file in data.info.vocabulary.files),
-        settings=Settings(
-            src_lang=settings.src_lang,
-            tgt_lang=settings.tgt_lang,
-            separate_vocab=settings.separate_vocab,
-            moses_normalize=settings.moses_normalize,
-            moses_tokenize=settings.moses_tokenize,
-            max_length=settings.max_length,
-            keep=CLEANED,
-        ),
-        workers=cores(),
+        separate_vocab=not data.joint,
+        moses_normalize=settings["moses_normalize"],
+        moses_tokenize=settings["moses_tokenize"],
     )
+    return options, Cleaning(max_length=data.info.max_length, keep=CLEANED)
 
 
 def evenly_spaced(total: int, share: float) -> NDArray[np.int64]:

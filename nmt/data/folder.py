@@ -17,7 +17,6 @@ import numpy.typing as npt
 from nmt.data import manifest
 from nmt.data.epochs import Indices
 from nmt.data.manifest import DatasetInfo, SplitRecord
-from nmt.data.moses import moses_rules
 from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
@@ -154,11 +153,11 @@ class DataFolder:
 
     @property
     def src_lang(self) -> str:
-        return self.info.settings.src_lang
+        return self.info.langs[0]
 
     @property
     def tgt_lang(self) -> str:
-        return self.info.settings.tgt_lang
+        return self.info.langs[1]
 
     @property
     def joint(self) -> bool:
@@ -203,7 +202,7 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
 
 def _load_vocabularies(path: Path, info: DatasetInfo) -> list[Vocabulary]:
     """Return the source and target vocabularies; one object if they are the same."""
-    files, moses = info.vocabulary.files, moses_rules(info.settings)
+    files, moses = info.vocabulary.files, info.moses
     src = Vocabulary.load(path / files[0].name, moses[0])
     if len(files) == 1 and moses == (None, None):
         return [src, src]

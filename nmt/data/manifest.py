@@ -10,10 +10,11 @@ import dataclasses
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
 
 FORMAT_VERSION = 2
@@ -21,47 +22,14 @@ FILE_NAME = "dataset.json"
 REJECTS_NAME = "rejects.json"
 REJECTS_TEXT_NAME = "rejects.txt"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The options that, with the text, decide the bytes that `prepare` writes."""
-
-    src_lang: str
-    tgt_lang: str
-    encoding: str = "utf-8"
-    """Character encoding of the text files."""
-    vocab_size: int = 32_000
-    """Size of the vocabulary, including special tokens and the 256 bytes."""
-    separate_vocab: bool = False
-    """One vocabulary for each language instead of one for both."""
-    normalization: str = "identity"
-    """SentencePiece's normalisation rule, such as nfkc."""
-    moses_normalize: bool = False
-    """Moses punctuation normalisation of both sides, before everything else."""
-    moses_tokenize: bool = False
-    """Moses tokenisation of both sides."""
-    character_coverage: float = 1.0
-    """Share of the text's characters that get their own piece; the others become bytes."""
-    sample_size: int = 1_000_000
-    """Pairs drawn to learn the vocabulary from, before cleaning."""
-    min_length: int = 1
-    """Tokens of a side below which a training pair is dropped."""
-    max_length: int = 256
-    """Tokens of a side above which a training pair is dropped."""
-    max_ratio: float = 9.0
-    """Ratio of the sides' characters above which a training pair is dropped."""
-    max_symbols: float = 0.5
-    """Share of a side's characters, without spaces, that may be other than letters."""
-    duplicates_by: str = "pair"
-    """How duplicates are found: by the pair, or only by the source."""
-    keep: tuple[str, ...] = ()
-    """Cleaning rules that are switched off."""
-    seed: int = 1
-    """Seed for drawing the pairs that the vocabulary is learnt from."""
-    valid_lines: int = field(default=0, metadata={"omit_default": True})
-    """Pairs drawn from the training text for valid; 0 if valid is a text of its own."""
-    shard_pairs: int = 500_000
-    """Pairs in a training shard; the last block may add some."""
+_NEEDED = {
+    "src_lang": str,
+    "tgt_lang": str,
+    "moses_normalize": bool,
+    "moses_tokenize": bool,
+    "max_length": int,
+}
+"""The settings that other commands read, by their types."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +110,32 @@ class DatasetInfo:
     """All of `dataset.json`."""
 
     format_version: int
-    settings: Settings
+    settings: Mapping[str, Any]
+    """The options of `prepare` that decided, with the text, what it wrote."""
     vocabulary: VocabularyRecord
     train: SplitRecord
     valid: SplitRecord
     tests: tuple[SplitRecord, ...]
     rejects: FileRecord
     rejects_text: FileRecord
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        return str(self.settings["src_lang"]), str(self.settings["tgt_lang"])
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a side of train."""
+        return int(self.settings["max_length"])
+
+    @property
+    def moses(self) -> tuple[Moses | None, Moses | None]:
+        """The Moses rules of source and target."""
+        return moses_rules(
+            self.langs,
+            normalize=bool(self.settings["moses_normalize"]),
+            tokenize=bool(self.settings["moses_tokenize"]),
+        )
 
     @property
     def splits(self) -> tuple[SplitRecord, ...]:
@@ -169,16 +156,7 @@ class DatasetInfo:
 
 def to_json(info: DatasetInfo) -> str:
     """Return the text of `dataset.json`."""
-    content = dataclasses.asdict(info)
-    for name in _omissible(Settings):
-        if content["settings"][name] == getattr(Settings, name):
-            del content["settings"][name]
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def _omissible(kind: Any) -> set[str]:
-    """Return the fields added later; folders without them have the default."""
-    return {f.name for f in dataclasses.fields(kind) if f.metadata.get("omit_default")}
+    return json.dumps(dataclasses.asdict(info), indent=2, ensure_ascii=False) + "\n"
 
 
 def read_info(folder: Path) -> DatasetInfo:
@@ -199,9 +177,12 @@ def read_info(folder: Path) -> DatasetInfo:
             "run `nmt prepare` again into a new folder"
         )
     try:
-        return build_value(DatasetInfo, content, "")
+        info = build_value(DatasetInfo, content, "")
+        for name, kind in _NEEDED.items():
+            _typed(kind, info.settings.get(name), f"settings.{name}")
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
+    return info
 
 
 _Built = TypeVar("_Built")
@@ -218,7 +199,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         fields = _typed(dict, value, where)
-        if not hints.keys() - _omissible(kind) <= fields.keys() <= hints.keys():
+        if fields.keys() != hints.keys():
             odd = ", ".join(sorted(fields.keys() ^ hints.keys()))
             raise ValueError(f"{where or 'top level'}: missing or unknown: {odd}")
         return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in fields.items()})
@@ -231,6 +212,8 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if origin in (Mapping, dict):
         entries = _typed(dict, value, where)
         return {k: _convert(arguments[1], v, f"{where}.{k}") for k, v in entries.items()}
+    if kind is Any:
+        return value
     if kind is float and isinstance(value, int):
         return float(value)
     return _typed(kind, value, where)

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from nmt.data.languages import primary_language
-from nmt.data.manifest import Settings
 
 if TYPE_CHECKING:
     import sacremoses
@@ -96,14 +95,13 @@ def has_moses_rules(lang: str) -> bool:
     return primary_language(lang) in NonbreakingPrefixes().available_langs.values()
 
 
-def moses_rules(settings: Settings) -> tuple[Moses | None, Moses | None]:
+def moses_rules(
+    langs: tuple[str, str], *, normalize: bool, tokenize: bool
+) -> tuple[Moses | None, Moses | None]:
     """Return the Moses rules for source and target lines, None for none."""
-    if not (settings.moses_normalize or settings.moses_tokenize):
+    if not (normalize or tokenize):
         return None, None
-    src, tgt = (
-        Moses(lang, settings.moses_normalize, settings.moses_tokenize)
-        for lang in (settings.src_lang, settings.tgt_lang)
-    )
+    src, tgt = (Moses(lang, normalize, tokenize) for lang in langs)
     return src, tgt
 
 

@@ -20,8 +20,6 @@ from nmt.errors import DataError, UsageError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
-NORMALIZATIONS = ("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf")
-
 # A translated line must stay one line, and NUL ends strings in other programs.
 _LINE_BREAKERS = "\n\r\0"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.

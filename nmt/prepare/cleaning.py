@@ -1,121 +1,188 @@
-"""Cleaning: the rules that reject training pairs, a whole block at a time.
+"""Cleaning: the rules that drop training pairs, in their order, and their options.
 
-Rejected pairs would teach the model nothing, or the wrong thing. Rules never change the text. Most
-of them can be switched off. If several rules fit a pair, the first in the order of `RULES` counts.
+A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
+text. Most of them can be switched off. If several rules fit a pair, the first one counts.
+
+To add a rule, write a function that judges the pairs of a block at once, and give it a row at its
+place in `RULES`. If it has a threshold, add that to `Cleaning`. The option, its help and its check,
+the reports and `dataset.json` follow. This module does not load numpy, because `nmt --help` loads
+this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from nmt.values import check, value
 
-from nmt.data.manifest import Settings
-from nmt.data.shards import Lengths
-from nmt.prepare.characters import CONTROL, FOREIGN, SIGN
-from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.options import RATIO_FREE_CHARACTERS, RULES
-from nmt.prepare.text import Block, Mask, Rows, TextSide
+if TYPE_CHECKING:
+    from nmt.prepare.judge import Pairs, TokenCounts
+    from nmt.prepare.text import Mask
 
-Verdicts = npt.NDArray[np.uint8]
-"""One code for each pair: `KEPT`, or the code of the rule that rejected it."""
+# Short pairs have free ratios: "Nein." may translate a sentence ten times its length.
+RATIO_FREE_CHARACTERS = 50
+# Short lines may repeat: "Thank you." in valid should not remove it from train.
+OVERLAP_FREE_LETTERS = 30
+WIDE_LETTER = 3
+"""A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
-KEPT = 0
-CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
-RULE_OF = {code: rule for rule, code in CODES.items()}
+
+def valid(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.are_drawn
+
+
+def encoding(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.src.is_bad | pairs.tgt.is_bad
+
+
+def empty(pairs: Pairs | TokenCounts, _: Cleaning) -> Mask:
+    found: Mask = pairs.shorter == 0
+    return found
+
+
+def control(pairs: Pairs, _: Cleaning) -> Mask:
+    return (pairs.src.controls + pairs.tgt.controls) > 0
+
+
+def identical(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.are_equal
+
+
+def ratio(pairs: Pairs, cleaning: Cleaning) -> Mask:
+    is_measured = pairs.longer > RATIO_FREE_CHARACTERS
+    return is_measured & (pairs.longer > cleaning.max_ratio * pairs.shorter)
+
+
+def symbols(pairs: Pairs, cleaning: Cleaning) -> Mask:
+    src, tgt, share = pairs.src, pairs.tgt, cleaning.max_symbols
+    return (src.signs > share * src.visible) | (tgt.signs > share * tgt.visible)
+
+
+def script(pairs: Pairs, _: Cleaning) -> Mask:
+    src, tgt = pairs.src, pairs.tgt
+    return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
+
+
+def overlap(pairs: Pairs, _: Cleaning) -> Mask:
+    src, tgt = pairs.held_out
+    return src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
+
+
+def too_short(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
+    return tokens.shorter < cleaning.min_length
+
+
+def too_long(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
+    return tokens.longer > cleaning.max_length
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule, with the function that returns which pairs it drops: (pairs,)."""
+
+    name: str
+    reason: str
+    """Why a pair is dropped."""
+    of_text: Callable[[Pairs, Cleaning], Mask] | None = None
+    of_tokens: Callable[[TokenCounts, Cleaning], Mask] | None = None
+    always: bool = False
+    """Whether it cannot be switched off: train would include valid, or pairs without a token."""
+
+
+_ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
+_RULES = (
+    Rule("valid", "the pair was drawn for valid (--valid-lines)", valid, always=True),
+    Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
+    Rule("empty", "a side is blank, or has no tokens", empty, empty, always=True),
+    Rule("control", "a side contains control characters (other than tab) or U+FFFD", control),
+    Rule("identical", "both sides are equal", identical),
+    Rule(
+        "ratio",
+        "one side has more than --max-ratio times the characters of the other, and more than "
+        f"{RATIO_FREE_CHARACTERS}",
+        ratio,
+    ),
+    Rule(
+        "symbols",
+        f"more than --max-symbols {_ARE_SYMBOLS}",
+        symbols,
+    ),
+    Rule(
+        "script",
+        "most letters of a side belong to a script that its language does not use",
+        script,
+    ),
+    Rule(
+        "overlap",
+        "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
+        f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
+        f"{WIDE_LETTER} times)",
+        overlap,
+    ),
+    Rule("too_short", "a side has fewer than --min-length tokens", of_tokens=too_short),
+    Rule("too_long", "a side has more than --max-length tokens", of_tokens=too_long),
+    # Found when the blocks are back in their order, see `TrainSplit`.
+    Rule("duplicate", "the pair, or its source (--duplicates-by), came earlier in the text"),
+)
+RULES = {rule.name: rule for rule in _RULES}
+"""In the order in which they are applied: the first rule that fits counts."""
+
+PANEL = "Cleaning of train"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleaner:
-    """The cleaning rules with the bounds that the user chose."""
+class Cleaning:
+    """The options of the rules."""
 
-    max_ratio: float
-    max_symbols: float
-    min_length: int
-    max_length: int
-    off: frozenset[str]
-    held_out: tuple[OverlapKeys, OverlapKeys]
-    """Source and target lines of valid and test, which train must not repeat."""
-    drawn: tuple[Rows, ...] = ()
-    """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
+    min_length: int = value(1, "Drop pairs if a side has fewer subwords.", minimum=1, panel=PANEL)
+    max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
+    max_ratio: float = value(
+        9.0,
+        "Drop pairs if one side has more than X times the characters of the other, and more than "
+        f"{RATIO_FREE_CHARACTERS}.",
+        minimum=1,
+        panel=PANEL,
+    )
+    max_symbols: float = value(
+        0.5,
+        f"Drop pairs if more than this share {_ARE_SYMBOLS}.",
+        minimum=0,
+        maximum=1,
+        panel=PANEL,
+    )
+    duplicates_by: str = value(
+        "pair",
+        "Drop repeated pairs, or pairs with a repeated source. This takes 10.7 bytes of memory a "
+        "line.",
+        choices=("pair", "source"),
+        panel=PANEL,
+    )
+    keep: tuple[str, ...] = value(
+        (),
+        "Keep the pairs that this rule would drop. You can repeat it. The rules, in their order: "
+        + "; ".join(f"[bold]{rule.name}[/bold]: {rule.reason}" for rule in _RULES)
+        + ".",
+        choices=tuple(RULES),
+        metavar="RULE",
+        panel=PANEL,
+    )
 
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        *,
-        held_out: tuple[OverlapKeys, OverlapKeys],
-        drawn: tuple[Rows, ...] = (),
-    ) -> Cleaner:
-        return cls(
-            max_ratio=settings.max_ratio,
-            max_symbols=settings.max_symbols,
-            min_length=settings.min_length,
-            max_length=settings.max_length,
-            off=frozenset(settings.keep),
-            held_out=held_out,
-            drawn=drawn,
-        )
+    def __post_init__(self) -> None:
+        check(self)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the combination of options."""
+        problems = [
+            f"--keep {rule}: this rule cannot be switched off: {RULES[rule].reason}"
+            for rule in self.keep
+            if rule in RULES and RULES[rule].always
+        ]
+        if self.max_length < self.min_length:
+            problems.append(f"--max-length {self.max_length}: must be --min-length or more")
+        return problems
 
     def applies(self, rule: str) -> bool:
-        return rule not in self.off
-
-    def judge_block(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
-        """Judge the pairs of a block by their line numbers and their text: (pairs,)."""
-        verdicts = self.judge_text(src, tgt)
-        if self.drawn:
-            numbers = block.numbers or range(block.number, block.number + block.lines)
-            verdicts[np.isin(list(numbers), self.drawn[block.corpus])] = CODES["valid"]
-        return verdicts
-
-    def judge_text(self, src: TextSide, tgt: TextSide) -> Verdicts:
-        """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
-        verdicts = np.zeros(len(src.lines), np.uint8)
-        for rule, rejected in self._text_rules(src, tgt):
-            verdicts[rejected & (verdicts == KEPT)] = CODES[rule]
-        return verdicts
-
-    def judge_lengths(self, src_tokens: Lengths, tgt_tokens: Lengths) -> Verdicts:
-        """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
-        shorter, longer = np.minimum(src_tokens, tgt_tokens), np.maximum(src_tokens, tgt_tokens)
-        verdicts = np.zeros(len(shorter), np.uint8)
-        if self.applies("too_long"):
-            verdicts[longer > self.max_length] = CODES["too_long"]
-        if self.applies("too_short"):
-            verdicts[shorter < self.min_length] = CODES["too_short"]
-        verdicts[shorter == 0] = CODES["empty"]
-        return verdicts
-
-    def _text_rules(self, src: TextSide, tgt: TextSide) -> Iterator[tuple[str, Mask]]:
-        """Yield each rule, in order, with the pairs that it rejects."""
-        yield "encoding", src.is_bad | tgt.is_bad
-        visible = [side.visible for side in (src, tgt)]
-        shorter, longer = np.minimum(*visible), np.maximum(*visible)
-        yield "empty", shorter == 0
-        if self.applies("control"):
-            yield "control", (src.count(CONTROL) + tgt.count(CONTROL)) > 0
-        if self.applies("identical"):
-            yield "identical", _are_equal(src.lines, tgt.lines)
-        if self.applies("ratio"):
-            measured = longer > RATIO_FREE_CHARACTERS
-            yield "ratio", measured & (longer > self.max_ratio * shorter)
-        signs = [side.count(SIGN) for side in (src, tgt)]
-        if self.applies("symbols"):
-            over = [s > self.max_symbols * v for s, v in zip(signs, visible, strict=True)]
-            yield "symbols", over[0] | over[1]
-        if self.applies("script"):
-            letters = [v - s for v, s in zip(visible, signs, strict=True)]
-            foreign = [side.count(FOREIGN) for side in (src, tgt)]
-            over = [2 * f > n for f, n in zip(foreign, letters, strict=True)]
-            yield "script", over[0] | over[1]
-        if self.applies("overlap"):
-            found = [k.found_in(side) for k, side in zip(self.held_out, (src, tgt), strict=True)]
-            yield "overlap", found[0] | found[1]
-
-
-def _are_equal(src: list[str], tgt: list[str]) -> Mask:
-    """Whether both sides are equal, except for white space at the edges: (pairs,)."""
-    equal = (s == t or s.strip() == t.strip() for s, t in zip(src, tgt, strict=True))
-    return np.fromiter(equal, np.bool_, len(src))
+        """Whether a rule is not switched off."""
+        return rule not in self.keep

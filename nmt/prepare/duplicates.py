@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from nmt.data.epochs import mix
 from nmt.prepare.characters import LETTERS_END, NUMBER, SIGN, SPACE, letters_of, plain_classes
-from nmt.prepare.options import OVERLAP_FREE_LETTERS, WIDE_LETTER
+from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, WIDE_LETTER
 from nmt.prepare.text import Mask, TextSide
 
 Hashes = npt.NDArray[np.uint64]

@@ -11,9 +11,9 @@ import numpy as np
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
-from nmt.prepare.cleaning import KEPT, Cleaner, Verdicts
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
 from nmt.prepare.faults import line_shift
+from nmt.prepare.judge import KEPT, Cleaner, Verdicts
 from nmt.prepare.text import Block, BlockDecoder
 
 
@@ -40,14 +40,13 @@ class BlockEncoder:
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
     moses: tuple[Moses | None, Moses | None]
-    duplicates_by: str
     tags: tuple[str, ...]
     """The tag put before the source lines of each corpus; may be empty."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
         src, tgt = self.decode(block)
-        verdicts = self.cleaner.judge_block(block, src, tgt)
+        verdicts = self.cleaner.judge_text(block, src, tgt)
         shift = line_shift(src, tgt)
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
@@ -56,7 +55,7 @@ class BlockEncoder:
             [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines
         )
         encoded = time.process_time()
-        by_length = self.cleaner.judge_lengths(src_rows.lengths, tgt_rows.lengths)
+        by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
         chosen = by_length == KEPT
         hashes = self._hash(src_lines, tgt_lines)[chosen]
@@ -83,10 +82,11 @@ class BlockEncoder:
         return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
 
     def _hash(self, src: list[str], tgt: list[str]) -> Hashes:
-        if not self.cleaner.applies("duplicate"):
+        cleaning = self.cleaner.cleaning
+        if not cleaning.applies("duplicate"):
             return np.zeros(len(src), np.uint64)
         hashes = hash_lines(src)
-        return hashes if self.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
+        return hashes if cleaning.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
 
 
 def tagged(line: str, tag: str) -> str:

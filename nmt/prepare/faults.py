@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from nmt.data.corpus import ParallelText
 from nmt.data.languages import primary_language
-from nmt.prepare.characters import FOREIGN, SIGN
 from nmt.prepare.text import TextSide
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
@@ -125,8 +124,8 @@ def _lengths_disagree(src: TextSide, tgt: TextSide) -> bool:
 
 def _is_foreign(side: TextSide) -> bool:
     """Whether most letters belong to a script that the language does not use."""
-    letters = int(side.visible.sum() - side.count(SIGN).sum())
-    return len(side.lines) >= _FEWEST_PAIRS and 2 * int(side.count(FOREIGN).sum()) > letters
+    foreign, letters = int(side.foreign.sum()), int(side.letters.sum())
+    return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > letters
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

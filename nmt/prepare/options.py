@@ -1,67 +1,24 @@
-"""The options of `prepare`, their checks, and the names of the cleaning rules.
-
-This module does not import numpy, because `nmt prepare --help` shows the rules.
-"""
+"""The options of `prepare`, except those of cleaning."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import cores, most_workers
 from nmt.data.corpus import Encoding
-from nmt.data.manifest import Settings
-from nmt.data.vocabulary import NORMALIZATIONS, Vocabulary
 from nmt.errors import UsageError, did_you_mean
+from nmt.prepare.cleaning import Cleaning
+from nmt.values import check, option_name, value
 
-# Short pairs have free ratios: "Nein." may translate a sentence ten times its length.
-RATIO_FREE_CHARACTERS = 50
-# Short lines may repeat: "Thank you." in valid should not remove it from train.
-OVERLAP_FREE_LETTERS = 30
-WIDE_LETTER = 3
-"""A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
+if TYPE_CHECKING:
+    from nmt.data.vocabulary import Vocabulary
 
-RULES = {
-    "valid": "the pair was drawn for valid (--valid-lines)",
-    "encoding": "a side is not valid text in its encoding",
-    "empty": "a side is blank, or has no tokens",
-    "control": "a side contains control characters (other than tab) or U+FFFD",
-    "identical": "both sides are equal",
-    "ratio": "one side has more than --max-ratio times the characters of the other",
-    "symbols": "more than --max-symbols of a side's characters are digits, punctuation or signs",
-    "script": "most letters of a side belong to a script that its language does not use",
-    "overlap": "a side repeats a line of valid or test (case, punctuation and spaces ignored) of "
-    f"at least {OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters "
-    f"count {WIDE_LETTER} times)",
-    "too_short": "a side has fewer than --min-length tokens",
-    "too_long": "a side has more than --max-length tokens",
-    "duplicate": "the pair, or its source (--duplicates-by), came earlier in the text",
-}
-"""In the order in which they are applied: the first rule that fits counts."""
-
-# Without these, train would include valid, or pairs without text or tokens.
-_ALWAYS_ON = ("valid", "encoding", "empty")
-
-DUPLICATES_BY = ("pair", "source")
-
-
-def check_keep(keep: Sequence[str]) -> list[str]:
-    """Return the problems of a list of rules to switch off."""
-    problems = [
-        f"--keep {rule}: there is no such rule{did_you_mean(rule, RULES)}"
-        for rule in keep
-        if rule not in RULES
-    ]
-    problems += [
-        f"--keep {rule}: this rule cannot be switched off: {RULES[rule]}"
-        for rule in keep
-        if rule in _ALWAYS_ON
-    ]
-    return problems
-
-
+_TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _LARGEST_WEIGHT = 1000
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
@@ -69,124 +26,223 @@ _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """The options of `prepare`."""
+    """Which text is read, and the vocabulary."""
 
-    out: Path
-    train: tuple[str, ...]
-    """Prefixes of training text."""
-    valid: str | None = None
-    """Prefix; None if `settings.valid_lines` pairs are drawn from train."""
-    test: tuple[str, ...] = ()
-    vocab: tuple[Path, ...] = ()
-    """SentencePiece models: one for both languages, or source and target; empty to learn them."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """By prefix of train: how often an epoch visits each pair, if not once."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """By prefix: the tag put before each source line."""
-    settings: Settings
-    workers: int = 1
-    """Encoding processes; their number never changes the files."""
-
-
-def check_options(options: PrepareOptions) -> None:
-    """Raise UsageError with all problems of the options at once."""
-    settings, default = options.settings, Settings(src_lang="", tgt_lang="")
-    problems = [
-        f"--{side} {lang!r}: use letters, digits and _ @ . - as in PREFIX.en, but not bin"
-        for side, lang in (("src", settings.src_lang), ("tgt", settings.tgt_lang))
-        if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
-    ]
-    if (options.valid is None) == (settings.valid_lines == 0):
-        problems.append("give one of --valid PREFIX and --valid-lines N")
-    if settings.src_lang == settings.tgt_lang:
-        problems.append(f"--src and --tgt are both {settings.src_lang!r}")
-    try:
-        Encoding.find(settings.encoding)
-    except UsageError as error:
-        problems.append(str(error))
-    if settings.normalization not in NORMALIZATIONS:
-        nearest = did_you_mean(settings.normalization, NORMALIZATIONS)
-        problems.append(f"--normalization {settings.normalization}: there is no such rule{nearest}")
-    problems += [
-        f"--{name} {value}: must be {bound}"
-        for name, value, bound, fits in (
-            ("vocab-size", settings.vocab_size, "1 or more", settings.vocab_size >= 1),
-            ("sample-size", settings.sample_size, "1 or more", settings.sample_size >= 1),
-            ("min-length", settings.min_length, "1 or more", settings.min_length >= 1),
-            (
-                "max-length",
-                settings.max_length,
-                "--min-length or more",
-                settings.max_length >= settings.min_length,
-            ),
-            ("seed", settings.seed, "0 or more", settings.seed >= 0),
-            ("max-ratio", settings.max_ratio, "1 or more", settings.max_ratio >= 1),
-            ("max-symbols", settings.max_symbols, "from 0 to 1", 0 <= settings.max_symbols <= 1),
-            (
-                "workers",
-                options.workers,
-                f"from 1 to {most_workers()} (this process may use {cores()} cores)",
-                1 <= options.workers <= most_workers(),
-            ),
-            (
-                "character-coverage",
-                settings.character_coverage,
-                "from 0.98 to 1",
-                0.98 <= settings.character_coverage <= 1,
-            ),
-        )
-        if not fits
-    ]
-    if settings.duplicates_by not in DUPLICATES_BY:
-        problems.append(f"--duplicates-by {settings.duplicates_by}: must be pair or source")
-    problems += check_keep(settings.keep)
-    for name, given, prefixes in (
-        ("weight", options.weights, options.train),
-        ("tag", options.tags, (*options.train, *filter(None, [options.valid]), *options.test)),
-    ):
-        problems += [
-            f"--{name} {prefix}=...: no text has this prefix{did_you_mean(prefix, prefixes)}"
-            for prefix in given
-            if prefix not in prefixes
-        ]
-    problems += [
-        f"--weight {prefix}={weight}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
-        for prefix, weight in options.weights.items()
-        if not 0 < weight <= _LARGEST_WEIGHT
-    ]
-    problems += [
-        f"--tag {prefix}={tag}: must be one word"
-        for prefix, tag in options.tags.items()
-        if len(tag.split()) != 1 or "\u2581" in tag
-    ]
-    problems += [
-        f"--tag {prefix}={tag}: with --moses-tokenize it must be of the form <tag>"
-        for prefix, tag in options.tags.items()
-        if settings.moses_tokenize and not _MOSES_TAG.fullmatch(tag)
-    ]
-    if len(options.vocab) > 2:
-        problems.append(
-            f"--vocab was given {len(options.vocab)} times; give it once, or once for each language"
-        )
-    if len(options.vocab) == 1 and settings.separate_vocab:
-        problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
-    if options.vocab:
-        problems += [
-            f"--{name.replace('_', '-')} has no effect with --vocab; remove one of them"
-            for name in ("vocab_size", "normalization", "character_coverage", "sample_size")
-            if getattr(settings, name) != getattr(default, name)
-        ]
-    if problems:
-        raise UsageError("; ".join(problems))
-
-
-def settle(settings: Settings, given: Sequence[Vocabulary]) -> Settings:
-    """Return the settings in canonical form, with the sizes of given vocabularies."""
-    settings = replace(
-        settings,
-        keep=tuple(sorted(set(settings.keep))),
-        encoding=Encoding.find(settings.encoding).name,
+    src_lang: str = value(
+        ..., "Source language: PREFIX.LANG.", option="--src", metavar="LANG", panel=_TEXT
     )
+    tgt_lang: str = value(
+        ..., "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG", panel=_TEXT
+    )
+    train: tuple[str, ...] = value(
+        ...,
+        "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
+        "You can repeat it.",
+        metavar="PREFIX",
+        panel=_TEXT,
+    )
+    valid: str | None = value(
+        None, "Text to validate on. Cleaning leaves it as it is.", metavar="PREFIX", panel=_TEXT
+    )
+    valid_lines: int = value(
+        0,
+        "Without --valid: take N random pairs out of the training text.",
+        minimum=0,
+        shown="none",
+        panel=_TEXT,
+    )
+    test: tuple[str, ...] = value(
+        (),
+        "A test set. Cleaning leaves it as it is. You can repeat it.",
+        metavar="PREFIX",
+        panel=_TEXT,
+    )
+    weight: tuple[str, ...] = value(
+        (),
+        "How often an epoch visits each pair of this training text. For example, 3 repeats it "
+        "three times, and 0.5 takes a different half in each epoch.",
+        metavar="PREFIX=NUMBER",
+        shown="1",
+        panel=_TEXT,
+    )
+    tag: tuple[str, ...] = value(
+        (),
+        "Put a tag such as <2de> or <BT> before each source line of this text. To use it later, "
+        "type it before the line that you translate.",
+        metavar="PREFIX=TAG",
+        panel=_TEXT,
+    )
+    encoding: str = value(
+        "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
+    )
+    vocab_size: int = value(
+        32_000,
+        "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
+        minimum=1,
+        panel=_VOCABULARY,
+    )
+    vocab: tuple[Path, ...] = value(
+        (),
+        "Use this SentencePiece model instead of learning one. Give it twice for separate "
+        "vocabularies: source, then target.",
+        metavar="MODEL",
+        panel=_VOCABULARY,
+    )
+    separate_vocab: bool = value(
+        False, "Learn one vocabulary for each language instead of a joint one.", panel=_VOCABULARY
+    )
+    sample_size: int = value(
+        1_000_000,
+        "Learn the vocabulary from this many random pairs, drawn by --weight and cleaned.",
+        minimum=1,
+        panel=_VOCABULARY,
+    )
+    normalization: str = value(
+        "identity",
+        "SentencePiece's rule: identity, nfkc, nfkc_cf, nmt_nfkc or nmt_nfkc_cf. All except "
+        "identity change some characters, and decoding does not restore them.",
+        choices=("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf"),
+        metavar="RULE",
+        panel=_VOCABULARY,
+    )
+    moses_normalize: bool = value(
+        False,
+        "Apply Moses' punctuation normalisation to all text. `nmt translate` will do the same to "
+        "its input.",
+        panel=_VOCABULARY,
+    )
+    moses_tokenize: bool = value(
+        False,
+        "Apply Moses' tokeniser to all text. `nmt translate` will do the same to its input, and "
+        "detokenise its output.",
+        panel=_VOCABULARY,
+    )
+    character_coverage: float = value(
+        1.0,
+        "Share of characters that become subwords. The others are written as bytes. Use 0.9995 for "
+        "Chinese or Japanese.",
+        minimum=0.98,
+        maximum=1,
+        panel=_VOCABULARY,
+    )
+    seed: int = value(1, "Seed of random pairs, for the vocabulary and --valid-lines.", minimum=0)
+    workers: int | None = value(
+        None, "Number of processes. The result does not depend on it.", shown="all cores"
+    )
+    shard_pairs: int = 500_000  # of a shard of train; the last block may add some
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the languages, the encoding, and combinations of options."""
+        problems = [
+            f"--{side} {lang!r}: use letters, digits and _ @ . - as in PREFIX.en, but not bin"
+            for side, lang in (("src", self.src_lang), ("tgt", self.tgt_lang))
+            if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
+        ]
+        if self.src_lang == self.tgt_lang:
+            problems.append(f"--src and --tgt are both {self.src_lang!r}")
+        if not 1 <= self.processes <= most_workers():
+            problems.append(
+                f"--workers {self.workers}: must be from 1 to {most_workers()} (this process "
+                f"may use {cores()} cores)"
+            )
+        if (self.valid is None) == (self.valid_lines == 0):
+            problems.append("give one of --valid PREFIX and --valid-lines N")
+        try:
+            Encoding.find(self.encoding)
+        except UsageError as error:
+            problems.append(str(error))
+        tagged = (*self.train, *filter(None, [self.valid]), *self.test)
+        problems += _unclear("--weight", self.weight, self.train)
+        problems += _unclear("--tag", self.tag, tagged)
+        problems += [
+            f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
+            for text in self.weight
+            if "=" in text and not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
+        ]
+        for text in self.tag:
+            _, tag = _parts(text)
+            if "=" in text and (len(tag.split()) != 1 or "\u2581" in tag):
+                problems.append(f"--tag {text}: must be one word")
+            elif "=" in text and self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
+                problems.append(f"--tag {text}: with --moses-tokenize it must be of the form <tag>")
+        if len(self.vocab) > 2:
+            times = len(self.vocab)
+            problems.append(
+                f"--vocab was given {times} times; give it once, or once for each language"
+            )
+        if len(self.vocab) == 1 and self.separate_vocab:
+            problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
+        if self.vocab:
+            learning = ("vocab_size", "normalization", "character_coverage", "sample_size")
+            problems += [
+                f"{option_name(spec)} has no effect with --vocab; remove one of them"
+                for spec in dataclasses.fields(self)
+                if spec.name in learning and getattr(self, spec.name) != spec.default
+            ]
+        return problems
+
+    @property
+    def processes(self) -> int:
+        return cores() if self.workers is None else self.workers
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        return self.src_lang, self.tgt_lang
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """How often an epoch visits each pair, by prefix of train, if not once."""
+        return {prefix: float(number) for prefix, number in map(_parts, self.weight)}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tag put before each source line, by prefix."""
+        return dict(map(_parts, self.tag))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Split PREFIX=VALUE at the last equals sign, since a prefix may hold others."""
+    prefix, _, value = text.rpartition("=")
+    return prefix, value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iterator[str]:
+    """Yield which of the PREFIX=VALUE of an option name no text, or one that has a value."""
+    seen = set()
+    for text in given:
+        prefix, _ = _parts(text)
+        if "=" not in text:
+            yield f"{option} {text}: must be PREFIX=VALUE"
+        elif prefix in seen:
+            yield f"{option} {text}: {prefix} has one already; give only one"
+        elif prefix not in prefixes:
+            yield f"{option} {text}: no text has this prefix{did_you_mean(prefix, prefixes)}"
+        seen.add(prefix)
+
+
+_NOT_RECORDED = {"train", "valid", "test", "weight", "tag", "vocab", "workers"}
+"""What other parts of `dataset.json` record, and what does not change the folder."""
+
+
+def used_settings(
+    options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary]
+) -> dict[str, Any]:
+    """Return the options that decide, with the text, what is written, as `dataset.json` has them.
+
+    given: the vocabularies of --vocab.
+    """
+    used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
+    used |= {"encoding": Encoding.find(options.encoding).name, "keep": sorted(set(cleaning.keep))}
     if given:
-        settings = replace(settings, vocab_size=len(given[0]), separate_vocab=len(given) == 2)
-    return settings
+        used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+    return {name: value for name, value in used.items() if name not in _NOT_RECORDED}

@@ -25,14 +25,14 @@ from nmt.data import manifest
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRecord
-from nmt.data.moses import moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
-from nmt.prepare.cleaning import CODES, KEPT, Cleaner
+from nmt.prepare.cleaning import RULES, Cleaning
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.inputs import Inputs
-from nmt.prepare.options import RULES, PrepareOptions, check_options
+from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
 from nmt.prepare.resume import (
     Progress,
@@ -57,27 +57,26 @@ BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
 covers about four), and for each pair (two offsets, a line number and a hash)."""
 
 
-def prepare(options: PrepareOptions) -> DataFolder:
+def prepare(out: Path, options: PrepareOptions, cleaning: Cleaning) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options."""
-    check_options(options)
-    out = resolved(options.out)
-    check_target(out)
-    there = find_folder(out)
-    inputs = Inputs.read(options)
+    folder = resolved(out)
+    check_target(folder)
+    there = find_folder(folder)
+    inputs = Inputs.read(options, cleaning)
     if there is not None:
         check_same(there, inputs.settings, inputs.sources, inputs.given)
-        console.notice(f"{options.out} is already prepared from the same text and options")
+        console.notice(f"{out} is already prepared from the same text and options")
         return there
 
-    check_space(out, _space_needed(inputs.sources))
+    check_space(folder, _space_needed(inputs.sources))
     inputs.warn_of_faults()
-    inputs = inputs.with_valid(options.workers)
+    inputs = inputs.with_valid()
     held_out = inputs.check_held_out()
-    with building_folder(out) as folder:
-        builder = _Builder(folder, inputs, inputs.cleaner(held_out), options.workers)
+    with building_folder(folder) as partial:
+        builder = _Builder(partial, inputs, inputs.cleaner(held_out))
         builder.build(builder.take_up(), held_out)
-        DataFolder.open(folder)
-    return DataFolder.open(out)
+        DataFolder.open(partial)
+    return DataFolder.open(folder)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class _Builder:
     folder: Path
     inputs: Inputs
     cleaner: Cleaner
-    workers: int
 
     def take_up(self) -> Progress:
         """Return the progress of an earlier run, or start afresh with the vocabulary."""
@@ -130,9 +128,9 @@ class _Builder:
             self.inputs.sources.train,
             encoder,
             progress,
-            shard_pairs=self.inputs.settings.shard_pairs,
+            shard_pairs=self.inputs.options.shard_pairs,
         )
-        split.write(workers=self.workers)
+        split.write(workers=self.inputs.options.processes)
         _check_any_left(split.rejects)
         warn_of_many(split.rejects)
         names = ("valid", *self.inputs.sources.tests)
@@ -154,22 +152,21 @@ class _Builder:
 
     def _learn(self) -> list[Vocabulary]:
         """Learn one vocabulary for both languages, or one for each."""
-        settings = self.inputs.settings
-        langs = (settings.src_lang, settings.tgt_lang)
+        options = self.inputs.options
         train = self.inputs.sources.train
-        visits = Epochs([(text.lines, text.weight) for text in train], seed=settings.seed).visits
-        lines = min(settings.sample_size, visits)
+        visits = Epochs([(text.lines, text.weight) for text in train], seed=options.seed).visits
+        lines = min(options.sample_size, visits)
         vocabularies = []
-        for sides in ((0,), (1,)) if settings.separate_vocab else ((0, 1),):
-            what = " and ".join(langs[side] for side in sides)
+        for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
+            what = " and ".join(options.langs[side] for side in sides)
             console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
             try:
                 vocabulary = learn_vocabulary(
                     (pair[side] for pair in self._sample() for side in sides),
-                    vocab_size=settings.vocab_size,
-                    normalization=settings.normalization,
-                    symbols=self.inputs.tags,
-                    character_coverage=settings.character_coverage,
+                    vocab_size=options.vocab_size,
+                    normalization=options.normalization,
+                    symbols=sorted(set(options.tags.values())),
+                    character_coverage=options.character_coverage,
                 )
             except UsageError as error:
                 raise UsageError(f"{what}: {error}") from None
@@ -180,13 +177,13 @@ class _Builder:
         blocks = sample_blocks(
             self.inputs.sources.train,
             self.inputs.decode.encoding,
-            size=self.inputs.settings.sample_size,
-            seed=self.inputs.settings.seed,
+            size=self.inputs.options.sample_size,
+            seed=self.inputs.options.seed,
             by_weight=True,
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.inputs.decode, self.cleaner, moses_rules(self.inputs.settings))
-        for _, sample in map_in_order(clean, blocks, workers=self.workers):
+        clean = SampleCleaner(self.inputs.decode, self.cleaner, self.inputs.moses)
+        for _, sample in map_in_order(clean, blocks, workers=self.inputs.options.processes):
             counts += np.bincount(sample.verdicts, minlength=len(counts))
             yield from sample.pairs
         if not counts[KEPT]:
@@ -241,16 +238,15 @@ def _space_needed(sources: Sources) -> int:
     return int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)
 
 
-def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
+def dry_run(options: PrepareOptions, cleaning: Cleaning, *, pairs: int) -> list[CorpusRejects]:
     """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
 
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    check_options(options)
-    inputs = Inputs.read(options)
+    inputs = Inputs.read(options, cleaning)
     inputs.warn_of_faults()
-    inputs = inputs.with_valid(options.workers)
+    inputs = inputs.with_valid()
     cleaner = inputs.cleaner(inputs.check_held_out())
     judge: Callable[[Block], EncodedBlock | CleanSample]
     if inputs.given:
@@ -262,9 +258,9 @@ def dry_run(options: PrepareOptions, *, pairs: int) -> list[CorpusRejects]:
         )
     rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
     encoding = inputs.decode.encoding
-    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=inputs.settings.seed)
+    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=options.seed)
     judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
-    judged = map_in_order(judge, blocks, workers=options.workers)
+    judged = map_in_order(judge, blocks, workers=options.processes)
     for block, result in judged:
         rejects[block.corpus].add(block, result.verdicts, encoding)
     warn_of_many(rejects)

@@ -10,8 +10,8 @@ import numpy as np
 
 from nmt.console import printable, warning
 from nmt.data.corpus import Encoding
-from nmt.prepare.cleaning import KEPT, RULE_OF, Verdicts
-from nmt.prepare.options import RULES
+from nmt.prepare.cleaning import RULES
+from nmt.prepare.judge import KEPT, RULE_OF, Verdicts
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, show_line
 
@@ -77,7 +77,7 @@ class CorpusRejects:
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
     """Return the report as JSON."""
     report = {
-        "rules": RULES,
+        "rules": {rule.name: rule.reason for rule in RULES.values()},
         "corpora": [
             {
                 "prefix": corpus.prefix,
@@ -104,7 +104,7 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
         parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
-            parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule]}\n")
+            parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}\n")
             for example in corpus.examples[rule]:
                 parts.append(f"    {corpus.src} line {example.line:,}: {printable(example.src)}\n")
                 parts.append(f"    {corpus.tgt} line {example.line:,}: {printable(example.tgt)}\n")
@@ -119,7 +119,7 @@ def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
             rule, count = max(corpus.counts.items(), key=lambda item: item[1])
             warning(
                 f"{corpus.prefix}: more than half of the pairs were rejected, {count:,} of "
-                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule]}"
+                f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule].reason}"
             )
 
 

@@ -17,9 +17,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from nmt.data.manifest import (
     FILE_NAME,
     DatasetInfo,
     FileRecord,
-    Settings,
     ShardRecord,
     SplitRecord,
     VocabularyRecord,
@@ -45,7 +45,9 @@ from nmt.files import (
     sync_folder,
     write_text,
 )
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import Hashes
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.rejects import CorpusRejects
 from nmt.prepare.sources import Sources, SourceText, record_file
 
@@ -92,7 +94,7 @@ def find_folder(out: Path) -> DataFolder | None:
 
 
 def check_same(
-    folder: DataFolder, settings: Settings, sources: Sources, given: Sequence[Vocabulary]
+    folder: DataFolder, settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]
 ) -> None:
     """Raise UsageError that names every difference between a folder and the present options."""
     info = folder.info
@@ -108,9 +110,16 @@ def check_same(
         )
 
 
-def _changed_settings(old: Settings, new: Settings) -> list[str]:
-    pairs = [(f.name, getattr(old, f.name), getattr(new, f.name)) for f in fields(Settings)]
-    return [f"{name} was {_spell(a)} and is {_spell(b)}" for name, a, b in pairs if a != b]
+def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    # A folder that was written before there was an option has its default.
+    options = (*fields(PrepareOptions), *fields(Cleaning))
+    defaults = {spec.name: spec.default for spec in options}
+    old = {name: old.get(name, defaults[name]) for name in new} | dict(old)
+    return [
+        f"{name} was {_spell(was)} and is {_spell(new.get(name))}"
+        for name, was in old.items()
+        if was != new.get(name)
+    ]
 
 
 def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
@@ -154,10 +163,10 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
     return []
 
 
-def _spell(value: str | float | Iterable[str]) -> str:
-    if isinstance(value, int | float):
-        return str(value)
-    return value or "none" if isinstance(value, str) else ", ".join(value) or "none"
+def _spell(value: object) -> str:
+    if isinstance(value, list):
+        value = ", ".join(value)
+    return "none" if value in (None, "") else str(value)
 
 
 @contextlib.contextmanager
@@ -279,12 +288,12 @@ class Progress:
     """The next line in it."""
 
 
-def progress_key(settings: Settings, sources: Sources, given: Sequence[Vocabulary]) -> str:
+def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
     """Return a hash of everything that decides the bytes of the folder."""
     what = {
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
-        "settings": dataclasses.asdict(settings),
+        "settings": settings,
         "train": [[text.text.prefix, *_source(text)] for text in sources.train],
         "valid": _source(sources.valid) if sources.valid else None,
         "tests": {name: _source(text) for name, text in sources.tests.items()},

@@ -18,7 +18,8 @@ from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
-from nmt.prepare.cleaning import CODES, KEPT, Cleaner, Verdicts
+from nmt.prepare.cleaning import too_long
+from nmt.prepare.judge import CODES, KEPT, Cleaner, TokenCounts, Verdicts
 from nmt.prepare.sources import DrawnLines, FileSurvey, SourceText
 from nmt.prepare.text import Block, BlockDecoder, Rows
 from nmt.workers import map_in_order
@@ -77,11 +78,11 @@ class SampleCleaner:
 
     def __call__(self, block: Block) -> CleanSample:
         src, tgt = self.decode(block)
-        verdicts = self.cleaner.judge_block(block, src, tgt)
-        if self.cleaner.applies("too_long"):
-            longest = np.maximum(src.lengths, tgt.lengths)
-            too_long = longest > _PIECE_CHARACTERS * self.cleaner.max_length
-            verdicts[too_long & (verdicts == KEPT)] = CODES["too_long"]
+        verdicts = self.cleaner.judge_text(block, src, tgt)
+        cleaning = self.cleaner.cleaning
+        if cleaning.applies("too_long"):
+            fewest = TokenCounts(*(-(-side.lengths // _PIECE_CHARACTERS) for side in (src, tgt)))
+            verdicts[too_long(fewest, cleaning) & (verdicts == KEPT)] = CODES["too_long"]
         kept = np.flatnonzero(verdicts == KEPT)
         sides = [
             [rules.apply(side.lines[at]) if rules else side.lines[at] for at in kept]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from nmt import console
 from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.files import sha256_file
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.text import Block, read_blocks
 
 # A larger share of bad lines means another encoding, not a few accidents.
@@ -114,36 +114,24 @@ class Sources:
         return (*((self.valid,) if self.valid else ()), *self.tests.values())
 
     @classmethod
-    def survey(
-        cls,
-        train: Sequence[str],
-        valid: str | None,
-        test: Sequence[str],
-        *,
-        langs: tuple[str, str],
-        encoding: Encoding,
-        threads: int,
-        weights: Mapping[str, float] = MappingProxyType({}),
-        tags: Mapping[str, str] = MappingProxyType({}),
-    ) -> Sources:
+    def survey(cls, options: PrepareOptions, encoding: Encoding) -> Sources:
         """Find the files of all prefixes and read each of them once.
-
-        weights, tags: by prefix; defaults are 1 and the empty tag.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
                 text differ in their number of lines.
         """
         names: dict[str, str] = {}
-        for prefix in test:  # a/test and b/test become test-test and test-test+2
+        for prefix in options.test:  # a/test and b/test become test-test and test-test+2
             name = f"test-{Path(prefix).name}"
             same = sum(known.rpartition("+")[0] == name or known == name for known in names)
             names[f"{name}+{same + 1}" if same else name] = prefix
-        valids = (valid,) if valid is not None else ()
-        prefixes = (*train, *valids, *names.values())
-        texts = [ParallelText.find(prefix, *langs) for prefix in prefixes]
+        valids = (options.valid,) if options.valid is not None else ()
+        prefixes = (*options.train, *valids, *names.values())
+        texts = [ParallelText.find(prefix, *options.langs) for prefix in prefixes]
         paths = [path for text in texts for path in (text.src, text.tgt)]
-        surveys = _survey_all(paths, encoding, threads=threads)
+        surveys = _survey_all(paths, encoding, threads=options.processes)
+        weights, tags = options.weights, options.tags
         sources = [
             replace(
                 _pair_up(text, src, tgt),
@@ -154,7 +142,7 @@ class Sources:
         ]
         for path, survey in zip(paths, surveys, strict=True):
             _tell_of_encoding(path, survey, encoding)
-        n = len(train)
+        n = len(options.train)
         tests = dict(zip(names, sources[n + len(valids) :], strict=True))
         return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
 

@@ -24,10 +24,10 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.prepare.cleaning import CODES, KEPT
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
 from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
 from nmt.prepare.faults import told_shift
+from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.resume import Progress, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText, record_file
 from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
@@ -196,7 +196,7 @@ class TrainSplit:
         self._writer = SplitWriter(
             folder, "train", token_bytes=encoder.token_bytes, shards=progress.shards
         )
-        self._finds_duplicates = encoder.cleaner.applies("duplicate")
+        self._finds_duplicates = encoder.cleaner.cleaning.applies("duplicate")
         self._seen = SeenHashes(self._lines if self._finds_duplicates else 0)
         self._new_hashes: list[Hashes] = []  # of the pairs that are not in a shard yet
         for file in progress.hashes:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from nmt.data.corpus import Encoding, ParallelText, read_chunks
 from nmt.errors import DataError
-from nmt.prepare.characters import SPACE, Classes, classes_for
+from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
 
 BLOCK_LINES = 4096
 # Lines of several megabytes occur, and 4,096 of them would not fit into memory.
@@ -176,12 +176,32 @@ class TextSide:
         """Characters of each line: (lines,)."""
         return np.diff(self._bounds)
 
-    @property
+    @cached_property
     def visible(self) -> Counts:
         """Characters of each line that are not white space: (lines,)."""
-        return self.lengths - self.count(SPACE)
+        return self.lengths - self._count(SPACE)
 
-    def count(self, bits: int) -> Counts:
+    @property
+    def controls(self) -> Counts:
+        """Control characters of each line: (lines,)."""
+        return self._count(CONTROL)
+
+    @cached_property
+    def signs(self) -> Counts:
+        """Visible characters of each line that are not letters: (lines,)."""
+        return self._count(SIGN)
+
+    @property
+    def letters(self) -> Counts:
+        """Letters of each line: (lines,)."""
+        return self.visible - self.signs
+
+    @property
+    def foreign(self) -> Counts:
+        """Letters of each line in scripts that the language does not use: (lines,)."""
+        return self._count(FOREIGN)
+
+    def _count(self, bits: int) -> Counts:
         """Return how many characters of each line have any of these bits: (lines,)."""
         found = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(found, self._bounds))

@@ -214,7 +214,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         tgt_lang=data.tgt_lang,
         src_vocabulary=data.src_vocabulary,
         tgt_vocabulary=data.tgt_vocabulary,
-        max_src_tokens=data.info.settings.max_length,
+        max_src_tokens=data.info.max_length,
         data=data.fingerprint,
         update=0,
         valid={},

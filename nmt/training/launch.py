@@ -249,7 +249,7 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"{data.path} has separate vocabularies, which cannot share one embedding; "
             "add --set tie_embeddings=decoder"
         )
-    longest, limit = data.info.settings.max_length + 1, recipe.model.longest_sentence  # with eos
+    longest, limit = data.info.max_length + 1, recipe.model.longest_sentence  # with eos
     if limit is not None and longest > limit:
         raise UsageError(
             f"{data.path} has sentences of up to {longest} tokens, but max_positions is {limit}; "

@@ -184,15 +184,14 @@ class Validator:
     def _translator(
         self, model: TranslationModel, options: SearchOptions | None = None
     ) -> Translator:
-        settings = self.data.info.settings
         return Translator.of(
             model,
             self.data.src_vocabulary,
             self.data.tgt_vocabulary,
             options,
             device=self.device,
-            languages=(settings.src_lang, settings.tgt_lang),
-            max_src_tokens=settings.max_length,
+            languages=self.data.info.langs,
+            max_src_tokens=self.data.info.max_length,
         )
 
     def _agree(self, stopped: bool) -> None:

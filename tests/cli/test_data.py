@@ -8,10 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-from nmt.data.manifest import Settings
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
+from prepare_job import Job
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,12 +25,15 @@ def folder(tmp_path: Path) -> Path:
         for lang in ("en", "de"):
             text = "".join(f"{lang} {line}\n" for line in chosen)
             (tmp_path / f"{name}.{lang}").write_text(text)
-    settings = Settings(src_lang="en", tgt_lang="de", vocab_size=300)
     train, valid, test = (f"{tmp_path}/{name}" for name in ("train", "valid", "t"))
-    options = PrepareOptions(
-        out=tmp_path / "data", train=(train,), valid=valid, test=(test,), settings=settings
+    job = Job.of(
+        tmp_path / "data",
+        train=(train,),
+        valid=valid,
+        test=(test,),
+        vocab_size=300,
     )
-    prepare(options)
+    job.prepare()
     return tmp_path / "data"
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from nmt.data.manifest import Settings
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -62,7 +57,8 @@ def test_quiet_says_nothing(corpus: Path) -> None:
     ("more", "status", "message"),
     [
         (["--vocab-size", "9999"], 2, "9999 is too large for this text"),
-        (["--keep", "ratoi"], 2, "did you mean 'ratio'?"),
+        (["--keep", "ratoi", "--seed", "-1"], 2, "did you mean 'ratio'?"),
+        (["--keep", "ratoi", "--seed", "-1"], 2, "--seed -1: must be 0 or more"),
         (["--encoding", "utf-9"], 2, "--encoding utf-9"),
         (["--vocab", "/nowhere/spm.model"], 1, "/nowhere/spm.model"),
         (["--test", "/nowhere/test"], 1, "/nowhere/test.en: no such file"),
@@ -109,58 +105,3 @@ def test_a_dry_run_shows_what_the_rules_take_and_writes_nothing(corpus: Path) ->
     assert f"{corpus}/train: 50 of 51 pairs kept\n" in tried.stdout
     assert "    train.en line 51: same\n    train.de line 51: same\n" in tried.stdout
     assert sorted(corpus.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--weight", "nothing"], "--weight nothing: must be PREFIX=VALUE"),
-        (["--tag", "a=<x>", "--tag", "a=<y>"], "--tag a=<y>: a has one already; give only one"),
-        (["--weight", "train=two"], "--weight train=two: must be a number above 0"),
-        (["--tag", "nowhere=<2de>"], "--tag nowhere=...: no text has this prefix"),
-    ],
-)
-def test_weights_and_tags_name_a_text(corpus: Path, more: list[str], message: str) -> None:
-    failed = run(*arguments(corpus, *more))
-    assert failed.returncode == 2
-    assert message in failed.stderr
-
-
-def test_every_setting_comes_from_its_option(
-    nmt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = Settings(
-        src_lang="en",
-        tgt_lang="de",
-        encoding="latin-1",
-        vocab_size=300,
-        separate_vocab=True,
-        normalization="nfkc",
-        moses_normalize=True,
-        moses_tokenize=True,
-        character_coverage=0.9,
-        sample_size=7,
-        min_length=2,
-        max_length=9,
-        max_ratio=3.0,
-        max_symbols=0.1,
-        duplicates_by="source",
-        keep=("identical",),
-        seed=8,
-        valid_lines=4,
-    )
-    words: list[str] = []
-    for field in dataclasses.fields(Settings):
-        value = getattr(wanted, field.name)
-        if field.name == "shard_pairs":  # no option
-            continue
-        assert value != field.default, f"give {field.name} another value than its default"
-        words.append(f"--{field.name.removesuffix('_lang').replace('_', '-')}")
-        words += [] if value is True else [*value] if field.name == "keep" else [str(value)]
-    found: list[Settings] = []
-    monkeypatch.setattr(
-        "nmt.prepare.prepare.dry_run", lambda options, **_: found.append(options.settings)
-    )
-    monkeypatch.setattr("nmt.prepare.rejects.report_text", lambda _: "")
-    assert nmt("prepare", "data", "--train", "t", "--dry-run", "1", *words).status == 0
-    assert found == [wanted]

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from nmt.data.manifest import Settings
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
+from prepare_job import Job
 
 Nmt = Callable[..., Any]
 
@@ -26,14 +23,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"{lang} number {n} is {'odd' if n % 2 else 'even'}\n" for n in range(count)
             )
             (folder / f"{name}.{lang}").write_text(text)
-    settings = Settings(src_lang="en", tgt_lang="de", vocab_size=300)
-    options = PrepareOptions(
-        out=folder / "data",
+    job = Job.of(
+        folder / "data",
         train=(f"{folder}/train",),
         valid=f"{folder}/valid",
-        settings=settings,
+        vocab_size=300,
     )
-    prepare(options)
+    job.prepare()
     return folder
 
 

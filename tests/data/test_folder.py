@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prepare_job import Job
 
 from nmt.data.folder import DataFolder, PairDataset
-from nmt.data.manifest import Settings
 from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.errors import DataError
 from nmt.prepare import text as blocks
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
 
 WORDS = ["red", "blue", "green", "house", "tree", "bird", "sings", "stands", "old", "new"]
 
@@ -36,18 +34,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         (root / f"{name}.en").write_text("".join(f"{line}\n" for line in chosen))
         (root / f"{name}.de").write_text("".join(f"{line.upper()}\n" for line in chosen))
-    settings = Settings(src_lang="en", tgt_lang="de", vocab_size=330, shard_pairs=30)
     test = (f"{root}/t1", f"{root}/t2")
-    options = PrepareOptions(
-        out=root / "data",
+    job = Job.of(
+        root / "data",
         train=(f"{root}/train",),
         valid=f"{root}/valid",
         test=test,
-        settings=settings,
+        vocab_size=330,
+        shard_pairs=30,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_LINES", 30)  # shards end with a block
-        prepare(options)
+        job.prepare()
     return root / "data"
 
 
@@ -182,8 +180,14 @@ def test_another_version_is_named_with_ours(folder: Path) -> None:
     ("change", "message"),
     [
         (lambda c: c.pop("valid"), "missing or unknown: valid"),
-        (lambda c: c["settings"].update(seed="one"), "settings.seed: 'one' is not of type int"),
-        (lambda c: c["settings"].update(seed=True), "settings.seed: True is not of type int"),
+        (
+            lambda c: c["settings"].update(max_length="one"),
+            "settings.max_length: 'one' is not of type int",
+        ),
+        (
+            lambda c: c["settings"].update(max_length=True),
+            "settings.max_length: True is not of type int",
+        ),
         (lambda c: c["train"].update(shards={}), "train.shards: {} is not of type list"),
         (lambda c: c["train"]["shards"][1].update(pairs=31), "not the shard that dataset.json"),
         (lambda c: c["train"]["shards"].pop(), "do not have its 100 pairs"),

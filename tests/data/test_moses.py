@@ -6,7 +6,6 @@ import pytest
 import sacremoses
 
 from nmt.data.languages import primary_language
-from nmt.data.manifest import Settings
 from nmt.data.moses import Moses, abbreviations, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
@@ -35,12 +34,11 @@ def test_a_tag_stays_one_word() -> None:
 
 
 def test_rules_are_for_each_language_by_its_code() -> None:
-    settings = Settings(src_lang="pt_BR", tgt_lang="de", moses_tokenize=True)
-    src, tgt = moses_rules(settings)
+    src, tgt = moses_rules(("pt_BR", "de"), normalize=False, tokenize=True)
     assert (src, tgt) == (Moses("pt_BR", False, True), Moses("de", False, True))
     assert src is not None
     assert src.apply("Olá, mundo!") == "Olá , mundo !"
-    assert moses_rules(Settings(src_lang="en", tgt_lang="de")) == (None, None)
+    assert moses_rules(("en", "de"), normalize=False, tokenize=False) == (None, None)
 
 
 @pytest.mark.parametrize("lang", ["de", "pt_BR", "EN-us", "deu_Latn", "xx"])

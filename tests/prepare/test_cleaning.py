@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.corpus import Encoding
-from nmt.data.manifest import Settings
+from nmt.errors import UsageError
 from nmt.prepare.characters import plain_classes
-from nmt.prepare.cleaning import KEPT, RULE_OF, Cleaner, Verdicts
+from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys
-from nmt.prepare.options import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, check_keep
+from nmt.prepare.judge import KEPT, RULE_OF, Cleaner, Verdicts
 from nmt.prepare.text import Block, BlockDecoder, decode_side
 
 UTF8 = Encoding.find("utf-8")
@@ -34,8 +34,8 @@ def held_out() -> tuple[OverlapKeys, OverlapKeys]:
 
 
 def cleaner(**values: object) -> Cleaner:
-    settings = Settings(src_lang="en", tgt_lang="de", max_length=4, **values)  # type: ignore[arg-type]
-    return Cleaner.of(settings, held_out=held_out())
+    cleaning = Cleaning(max_length=4, **values)  # type: ignore[arg-type]
+    return Cleaner(cleaning=cleaning, held_out=held_out())
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -51,7 +51,8 @@ def judge(
     lines[1] = lines[1].replace(b"good", b"gut").replace(b"fine", b"recht")
     one, two = langs.split()
     decode = BlockDecoder(Encoding.find("utf-8"), (one, two))
-    verdicts = (by or cleaner()).judge_text(*decode(Block(0, 5, 3, lines[0], lines[1])))
+    block = Block(0, 5, 3, lines[0], lines[1])
+    verdicts = (by or cleaner()).judge_text(block, *decode(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
@@ -111,9 +112,7 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
 def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
     at_limit, below = "a b" * 15, "a b" * 14 + "c"
     assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_LETTERS
-    by = Cleaner.of(
-        Settings(src_lang="en", tgt_lang="de"), held_out=(keys_of(at_limit, below), keys_of())
-    )
+    by = Cleaner(cleaning=Cleaning(), held_out=(keys_of(at_limit, below), keys_of()))
     assert judge(at_limit, "etwas", by) == "overlap"
     assert judge(below, "etwas", by) is None
 
@@ -121,7 +120,7 @@ def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
 def test_a_chinese_sentence_is_as_long_as_its_translation() -> None:
     assert judge("这是测试集中的一个句子", "etwas", langs="zh de") == "overlap"  # 11 letters
     for line, rule in (("你" * 10 + "。", "overlap"), ("你" * 9 + "。" * 9, None)):
-        by = Cleaner.of(Settings(src_lang="zh", tgt_lang="de"), held_out=(keys_of(line), keys_of()))
+        by = Cleaner(cleaning=Cleaning(), held_out=(keys_of(line), keys_of()))
         assert judge(line, "etwas", by, langs="zh de") == rule
 
 
@@ -168,9 +167,7 @@ def test_each_language_has_its_own_script() -> None:
     ],
 )
 def test_lengths_are_judged_with_the_limits_included(src: int, tgt: int, rule: str | None) -> None:
-    verdicts = cleaner(min_length=2).judge_lengths(
-        *(np.array([3, n], np.int32) for n in (src, tgt))
-    )
+    verdicts = cleaner(min_length=2).judge_tokens(*(np.array([3, n], np.int32) for n in (src, tgt)))
     assert names(verdicts) == [None, rule]
 
 
@@ -192,7 +189,7 @@ def test_a_rule_that_is_kept_rejects_nothing(rule: str, src: str, tgt: str) -> N
 
 def test_rules_on_length_can_be_kept() -> None:
     by = cleaner(min_length=2, keep=("too_long", "too_short"))
-    assert names(by.judge_lengths(*(np.array(n, np.int32) for n in ([999, 1], [1, 999])))) == [
+    assert names(by.judge_tokens(*(np.array(n, np.int32) for n in ([999, 1], [1, 999])))) == [
         None,
         None,
     ]
@@ -205,12 +202,25 @@ def test_bounds_are_what_was_asked_for() -> None:
     assert judge("ab 123", "ab", cleaner(max_symbols=0.59)) == "symbols"
 
 
-def test_unknown_rules_are_named_with_the_nearest() -> None:
-    (problem,) = check_keep(["duplicates"])
-    assert problem == "--keep duplicates: there is no such rule; did you mean 'duplicate'?"
-    assert check_keep([rule for rule in RULES if rule not in ("valid", "encoding", "empty")]) == []
-
-
-@pytest.mark.parametrize("rule", ["valid", "encoding", "empty"])
-def test_rules_without_which_there_is_nothing_to_learn_stay_on(rule: str) -> None:
-    assert len(check_keep([rule])) == 1
+def test_the_options_of_cleaning_are_checked_together() -> None:
+    with pytest.raises(UsageError) as caught:
+        Cleaning(
+            min_length=0,
+            max_length=-1,
+            max_ratio=0.5,
+            max_symbols=50,
+            duplicates_by="target",
+            keep=("duplicates", "ratio", "empty"),
+        )
+    assert str(caught.value).split("; ") == [
+        "--min-length 0: must be 1 or more",
+        "--max-ratio 0.5: must be 1 or more",
+        "--max-symbols 50: must be from 0 to 1",
+        "--duplicates-by target: unknown",
+        "known: pair, source",
+        "--keep duplicates: unknown",
+        "did you mean 'duplicate'?",
+        "--keep empty: this rule cannot be switched off: a side is blank, or has no tokens",
+        "--max-length -1: must be --min-length or more",
+    ]
+    Cleaning(keep=tuple(set(RULES) - {"valid", "encoding", "empty"}))

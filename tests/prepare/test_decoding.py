@@ -55,11 +55,10 @@ def test_characters_are_counted_line_by_line() -> None:
     lines = "ab 1,5\n\n \t\u00a0\nΔx\u0301?\x07\n漢字 kana\n"
     side = decode_side(lines.encode(), UTF8, classes_for("en"), number=1, lines=5)
     assert side.lengths.tolist() == [6, 0, 3, 5, 7]
-    assert side.count(SPACE).tolist() == [1, 0, 3, 0, 1]
     assert side.visible.tolist() == [5, 0, 0, 5, 6]
-    assert side.count(SIGN).tolist() == [3, 0, 0, 2, 0]
-    assert side.count(CONTROL).tolist() == [0, 0, 0, 1, 0]
-    assert side.count(FOREIGN).tolist() == [0, 0, 0, 1, 2]
+    assert side.signs.tolist() == [3, 0, 0, 2, 0]
+    assert side.controls.tolist() == [0, 0, 0, 1, 0]
+    assert side.foreign.tolist() == [0, 0, 0, 1, 2]
 
 
 def test_classes_are_what_unicode_says() -> None:

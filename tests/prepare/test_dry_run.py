@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from prepare_job import Job, write
 
-from nmt.data.manifest import Settings
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError
-from nmt.prepare.options import PrepareOptions
 from nmt.prepare.prepare import dry_run
 
 LINES = [
@@ -20,30 +18,21 @@ LINES = [
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> PrepareOptions:
-    for name, lines in (("train", LINES), ("valid", LINES[:3])):
-        for lang, side in zip(("en", "de"), zip(*lines, strict=True), strict=True):
-            (tmp_path / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in side))
-    return PrepareOptions(
-        out=tmp_path / "data",
-        train=(f"{tmp_path}/train",),
-        valid=f"{tmp_path}/valid",
-        settings=Settings(src_lang="en", tgt_lang="de", max_length=20),
-    )
+def job(tmp_path: Path) -> Job:
+    train, valid = write(tmp_path, "train", LINES), write(tmp_path, "valid", LINES[:3])
+    return Job.of(tmp_path / "data", train=(train,), valid=valid, max_length=20)
 
 
-def test_all_pairs_are_judged_where_the_sample_holds_them(
-    options: PrepareOptions, tmp_path: Path
-) -> None:
+def test_all_pairs_are_judged_where_the_sample_holds_them(job: Job, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    (corpus,) = dry_run(options, pairs=1000)
+    (corpus,) = dry_run(job.options, job.cleaning, pairs=1000)
     assert (corpus.lines, corpus.counts) == (200, {"identical": 20})
     assert [example.line for example in corpus.examples["identical"]] == list(range(10, 201, 10))
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_examples_of_a_sample_have_the_lines_of_the_text(options: PrepareOptions) -> None:
-    (corpus,) = dry_run(options, pairs=100)
+def test_examples_of_a_sample_have_the_lines_of_the_text(job: Job) -> None:
+    (corpus,) = dry_run(job.options, job.cleaning, pairs=100)
     assert corpus.lines == 100
     # 100 of 200 lines, 20 of which are bad: 10, with a standard deviation of 2.1.
     assert 0 < corpus.counts["identical"] < 20
@@ -52,22 +41,21 @@ def test_examples_of_a_sample_have_the_lines_of_the_text(options: PrepareOptions
 
 
 def test_tokens_are_counted_where_a_vocabulary_is_given(
-    options: PrepareOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    strict = dataclasses.replace(
-        options, settings=dataclasses.replace(options.settings, max_length=3)
-    )
-    (corpus,) = dry_run(strict, pairs=1000)
+    strict = job.but(max_length=3)
+    (corpus,) = dry_run(strict.options, strict.cleaning, pairs=1000)
     assert corpus.counts == {"identical": 20}
     assert "without --vocab" in capsys.readouterr().err
     model = tmp_path / "spm.model"
     model.write_bytes(learn_vocabulary(["some text"], vocab_size=268).model)
-    (corpus,) = dry_run(dataclasses.replace(strict, vocab=(model,)), pairs=1000)
+    options = strict.but(vocab=(model,)).options
+    (corpus,) = dry_run(options, strict.cleaning, pairs=1000)
     assert corpus.counts == {"identical": 20, "too_long": 180}
     assert "without --vocab" not in capsys.readouterr().err
 
 
-def test_text_that_cannot_be_used_is_refused(options: PrepareOptions, tmp_path: Path) -> None:
+def test_text_that_cannot_be_used_is_refused(job: Job, tmp_path: Path) -> None:
     (tmp_path / "train.de").write_text("one\n")
     with pytest.raises(DataError, match=r"train\.en has 200 lines and .*train\.de has 1"):
-        dry_run(options, pairs=10)
+        dry_run(job.options, job.cleaning, pairs=10)

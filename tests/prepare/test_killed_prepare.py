@@ -18,7 +18,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 
-from nmt.data.manifest import Settings
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.prepare import prepare
 from nmt.errors import NMTError
@@ -26,16 +26,17 @@ from nmt.errors import NMTError
 if __name__ == "__main__":
     text, out = sys.argv[1:]
     options = PrepareOptions(
-        out=Path(out),
+        src_lang="en",
+        tgt_lang="de",
         train=(f"{text}/a", f"{text}/b"),
         valid=f"{text}/v",
-        settings=Settings(
-            src_lang="en", tgt_lang="de", vocab_size=400, sample_size=2000, shard_pairs=4000
-        ),
+        vocab_size=400,
+        sample_size=2000,
+        shard_pairs=4000,
         workers=2,
     )
     try:
-        prepare(options)
+        prepare(Path(out), options, Cleaning())
     except NMTError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_status)

@@ -7,8 +7,8 @@ import json
 import numpy as np
 
 from nmt.data.corpus import Encoding
-from nmt.prepare.cleaning import CODES, KEPT
-from nmt.prepare.options import RULES
+from nmt.prepare.cleaning import RULES
+from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.rejects import EXAMPLES_PER_RULE, CorpusRejects, report_json, report_text
 from nmt.prepare.text import Block
 
@@ -53,7 +53,8 @@ def test_long_examples_are_shortened() -> None:
 
 def test_the_report_for_programs_has_everything() -> None:
     report = json.loads(report_json([rejects()]))
-    assert report["rules"] == RULES
+    assert report["rules"]["identical"] == "both sides are equal"
+    assert list(report["rules"]) == list(RULES)
     (corpus,) = report["corpora"]
     assert (corpus["prefix"], corpus["lines"], corpus["kept"]) == ("data/train", 32, 2)
     assert corpus["rejected"] == {"encoding": 1, "empty": 1, "ratio": 28}
@@ -63,6 +64,6 @@ def test_the_report_for_programs_has_everything() -> None:
 def test_the_report_for_people_names_files_and_lines_and_does_nothing_to_a_terminal() -> None:
     text = report_text([rejects()])
     assert "data/train: 2 of 32 pairs kept\n" in text
-    assert f"  ratio: 28 (87.50 %): {RULES['ratio']}\n" in text
+    assert f"  ratio: 28 (87.50 %): {RULES['ratio'].reason}\n" in text
     assert "    train.en.gz line 31: b\\xffd\\x07\n    train.de line 31: x\\ty\n" in text
     assert text.replace("\n", "").isprintable()

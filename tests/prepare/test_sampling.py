@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from nmt.data.corpus import Encoding
-from nmt.data.manifest import Settings
 from nmt.prepare import text as blocks
-from nmt.prepare.cleaning import Cleaner
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.judge import Cleaner
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.text import Block, BlockDecoder
@@ -31,11 +32,11 @@ def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
         for lang in ("en", "de"):
             text = "".join(f"{name} {lang} {n}\n" for n in range(count))
             (folder / f"{name}.{lang}").write_text(text)
-    prefixes = [f"{folder}/{name}" for name in counts]
-    sources = Sources.survey(
-        prefixes, prefixes[0], [], langs=("en", "de"), encoding=UTF8, threads=1
+    prefixes = tuple(f"{folder}/{name}" for name in counts)
+    options = PrepareOptions(
+        src_lang="en", tgt_lang="de", train=prefixes, valid=prefixes[0], workers=1
     )
-    return sources.train
+    return Sources.survey(options, UTF8).train
 
 
 def sample(
@@ -107,8 +108,8 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     src, tgt = (b"".join(line + b"\n" for line in side) for side in zip(*lines, strict=True))
     # A piece has at most 16 characters: 161 characters are more than 10 tokens.
     for keep, long in (((), 1), (("too_long",), 2)):
-        settings = Settings(src_lang="en", tgt_lang="de", max_length=10, keep=keep)
-        cleaner = Cleaner.of(settings, held_out=(NO_KEYS, NO_KEYS))
+        cleaning = Cleaning(max_length=10, keep=keep)
+        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
         clean = SampleCleaner(BlockDecoder(UTF8, ("en", "de")), cleaner, moses=(None, None))
         sample = clean(Block(0, 1, len(lines), src, tgt))
         pairs = sample.pairs

@@ -11,6 +11,7 @@ import pytest
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.sources import Sources
 
 
@@ -23,14 +24,16 @@ def write(folder: Path, name: str, src: bytes, tgt: bytes) -> str:
 def survey(
     train: str, valid: str, *tests: str, encoding: str = "utf-8", threads: int = 1
 ) -> Sources:
-    return Sources.survey(
-        [train],
-        valid,
-        tests,
-        langs=("en", "de"),
-        encoding=Encoding.find(encoding),
-        threads=threads,
+    options = PrepareOptions(
+        src_lang="en",
+        tgt_lang="de",
+        train=(train,),
+        valid=valid,
+        test=tests,
+        encoding=encoding,
+        workers=threads,
     )
+    return Sources.survey(options, Encoding.find(encoding))
 
 
 @pytest.fixture

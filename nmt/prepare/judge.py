@@ -1,0 +1,112 @@
+"""The cleaning rules applied to the pairs of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.data.shards import Lengths
+from nmt.prepare.cleaning import RULES, Cleaning
+from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide
+
+Verdicts = npt.NDArray[np.uint8]
+"""One code for each pair: `KEPT`, or the code of the rule that dropped it."""
+
+KEPT = 0
+CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
+RULE_OF = {code: rule for rule, code in CODES.items()}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The text of a block, as rules judge it."""
+
+    src: TextSide
+    tgt: TextSide
+    held_out: tuple[OverlapKeys, OverlapKeys]
+    """Source and target lines of valid and test, which train must not repeat."""
+    are_drawn: Mask  # (pairs,) for valid
+
+    @cached_property
+    def shorter(self) -> Counts:
+        """Characters of the shorter side, without spaces: (pairs,)."""
+        return np.minimum(self.src.visible, self.tgt.visible)
+
+    @cached_property
+    def longer(self) -> Counts:
+        """Characters of the longer side, without spaces: (pairs,)."""
+        return np.maximum(self.src.visible, self.tgt.visible)
+
+    @property
+    def are_equal(self) -> Mask:
+        """Whether both sides are equal, except for white space at the edges: (pairs,)."""
+        lines = zip(self.src.lines, self.tgt.lines, strict=True)
+        return np.fromiter((s == t or s.strip() == t.strip() for s, t in lines), np.bool_)
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """The tokens of pairs, not counting the end token."""
+
+    src: Lengths | Counts  # (pairs,)
+    tgt: Lengths | Counts
+
+    @property
+    def shorter(self) -> Lengths | Counts:
+        return np.minimum(self.src, self.tgt)
+
+    @property
+    def longer(self) -> Lengths | Counts:
+        return np.maximum(self.src, self.tgt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaner:
+    """The rules with everything that they need."""
+
+    cleaning: Cleaning
+    held_out: tuple[OverlapKeys, OverlapKeys]
+    """Source and target lines of valid and test, which train must not repeat."""
+    drawn: tuple[Rows, ...] = ()
+    """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
+
+    def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
+        """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
+        are_drawn = np.zeros(block.lines, np.bool_)
+        if self.drawn:
+            numbers = block.numbers or range(block.number, block.number + block.lines)
+            are_drawn = np.isin(list(numbers), self.drawn[block.corpus])
+        pairs = Pairs(src, tgt, self.held_out, are_drawn)
+        return _verdicts(
+            block.lines,
+            (
+                (rule.name, rule.of_text(pairs, self.cleaning))
+                for rule in RULES.values()
+                if rule.of_text is not None and self.cleaning.applies(rule.name)
+            ),
+        )
+
+    def judge_tokens(self, src: Lengths, tgt: Lengths) -> Verdicts:
+        """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
+        counts = TokenCounts(src, tgt)
+        return _verdicts(
+            len(src),
+            (
+                (rule.name, rule.of_tokens(counts, self.cleaning))
+                for rule in RULES.values()
+                if rule.of_tokens is not None and self.cleaning.applies(rule.name)
+            ),
+        )
+
+
+def _verdicts(pairs: int, dropped: Iterable[tuple[str, Mask]]) -> Verdicts:
+    """Return the first rule that drops each pair."""
+    verdicts = np.zeros(pairs, np.uint8)
+    for rule, mask in dropped:
+        verdicts[mask & (verdicts == KEPT)] = CODES[rule]
+    return verdicts

@@ -1,0 +1,53 @@
+"""What `nmt prepare` is given, as one object that tests change."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.data.folder import DataFolder
+from nmt.prepare import prepare as stage
+from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.options import PrepareOptions
+
+
+@dataclass(frozen=True)
+class Job:
+    out: Path
+    options: PrepareOptions
+    cleaning: Cleaning
+
+    @classmethod
+    def of(cls, out: Path, **values: Any) -> Job:
+        """Return a job in one process, from English to German, with these options."""
+        options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": 1}
+        chosen, cleaning = _split(values)
+        return cls(out, PrepareOptions(**options | chosen), Cleaning(**cleaning))
+
+    def but(self, **values: Any) -> Job:
+        """Return the job with some options changed, `out` among them."""
+        out = values.pop("out", self.out)
+        options, cleaning = _split(values)
+        return Job(
+            out,
+            dataclasses.replace(self.options, **options),
+            dataclasses.replace(self.cleaning, **cleaning),
+        )
+
+    def prepare(self) -> DataFolder:
+        return stage.prepare(self.out, self.options, self.cleaning)
+
+
+def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = {spec.name for spec in dataclasses.fields(Cleaning)}
+    cleaning = {name: value for name, value in values.items() if name in names}
+    return {k: v for k, v in values.items() if k not in names}, cleaning
+
+
+def write(folder: Path, name: str, lines: list[tuple[str, str]]) -> str:
+    """Write NAME.en and NAME.de, and return their prefix."""
+    for lang, side in zip(("en", "de"), zip(*lines, strict=True), strict=True):
+        (folder / f"{name}.{lang}").write_bytes("".join(f"{line}\n" for line in side).encode())
+    return f"{folder}/{name}"
