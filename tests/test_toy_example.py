@@ -1,4 +1,4 @@
-"""The toy example: correct German, splits that hold what they promise, baselines that fail.
+"""The toy example: correct German, splits without overlap, and baselines that fail.
 
 The German expected here is written by hand, from a grammar book's tables, not by the generator.
 """
@@ -66,21 +66,6 @@ def test_noun_phrase_declines(
 
 
 @pytest.mark.parametrize(
-    ("determiner", "adjective", "noun", "plural", "expected"),
-    [
-        ("a", "", "aunt", False, "an aunt"),
-        ("a", "red", "knife", False, "a red knife"),
-        ("a", "red", "knife", True, "red knives"),
-        ("this", "", "child", True, "these children"),
-    ],
-)
-def test_english_noun_phrase_is_as_written_by_hand(
-    determiner: str, adjective: str, noun: str, plural: bool, expected: str
-) -> None:
-    assert make_text.noun_phrase_en(determiner, adjective, NOUN[noun], plural=plural) == expected
-
-
-@pytest.mark.parametrize(
     ("subject", "verb", "tense", "en", "first", "last"),
     [
         ("he", "kaufen", "past", "he bought there", "er hat dort gekauft", "er dort gekauft hat"),
@@ -143,11 +128,6 @@ def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert made("2") == first
 
 
-def test_another_seed_gives_other_lines() -> None:
-    sizes = dict.fromkeys(SIZES, 1)
-    assert make_text.corpus(2, sizes) != make_text.corpus(1, sizes)
-
-
 def test_splits_have_their_sizes_and_share_no_line(corpus: Corpus) -> None:
     assert {split: len(lines) for split, lines in corpus.items()} == SIZES
     assert len({s.en for lines in corpus.values() for s in lines}) == sum(SIZES.values())
@@ -161,13 +141,13 @@ def test_every_word_of_valid_and_test_is_seen_in_train(corpus: Corpus) -> None:
         assert words("valid", side) | words("test", side) <= words("train", side)
 
 
-def test_every_line_of_test_holds_a_pair_no_other_split_holds(corpus: Corpus) -> None:
+def test_every_line_of_test_has_a_pair_of_its_own(corpus: Corpus) -> None:
     held = {split: {p for s in lines for p in s.pairs} for split, lines in corpus.items()}
     assert all(s.pairs - held["train"] - held["valid"] for s in corpus["test"])
     assert all(s.pairs - held["train"] - held["test"] for s in corpus["valid"])
 
 
-def test_held_out_adjective_and_noun_stand_together_in_no_line_of_train(corpus: Corpus) -> None:
+def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -> None:
     adjectives = {adjective.en for adjective in make_text.ADJECTIVES}
     claimed = {pair for sentence in corpus["test"] for pair in sentence.pairs}
     held_out = {
@@ -199,16 +179,11 @@ def test_baseline_stays_below_50_bleu(
     assert 5 < bleu.score < 50
 
 
-def test_dictionary_learns_what_stands_with_what() -> None:
+def test_a_dictionary_is_learnt() -> None:
     src = [["the", "house"], ["the", "book"], ["a", "book"]]
     tgt = [["das", "Haus"], ["das", "Buch"], ["ein", "Buch"]]
     learnt = baselines.learn_dictionary(src, tgt)
     assert learnt == {"the": "das", "house": "Haus", "book": "Buch", "a": "ein"}
-
-
-def test_nearest_neighbour_takes_the_first_of_equals() -> None:
-    src = [["a", "b"], ["a", "c"], ["b", "c"]]
-    assert baselines.nearest_neighbour(src, ["1", "2", "3"], [["a", "d"], ["c"]]) == ["1", "2"]
 
 
 def test_report_fails_on_a_weak_model_and_a_strong_baseline() -> None:
@@ -228,11 +203,3 @@ def test_report_fails_on_a_weak_model_and_a_strong_baseline() -> None:
     assert len(report.failures(scores(96.0, 50.0))) == len(report.BASELINES)
     table = [line.split() for line in report.table(scores(96.0, 20.0)).splitlines()]
     assert ["averaged,", "beam", "4", "96.0", "96.0"] in table
-
-
-def test_report_shows_ten_translations_over_the_test() -> None:
-    lines = [str(number) for number in range(500)]
-    shown = report.translations(lines, lines, ["0", *["-"] * 499])
-    assert shown.count("reference") == 10
-    assert "line 1: same\n" in shown
-    assert "line 451: different\n" in shown

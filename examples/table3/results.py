@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print what there is of Table 3 in Markdown: each run's figures beside the paper's.
+"""Print Table 3 in Markdown: the results of each finished run beside the paper's.
 
     python results.py RUNS DATA
 
@@ -20,15 +20,15 @@ import numpy as np
 from nmt.cli.command import run
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
-from nmt.errors import DataError, NMTError
+from nmt.errors import NMTError
 from nmt.models.flops import training_flops
-from nmt.models.model_file import ModelCard, ModelReader
+from nmt.models.model_file import ModelCard, read_card
 from nmt.models.presets import TABLE_3
 from nmt.models.registry import count_parameters
 from nmt.runs.run_folder import RunFolder
 
 PAPER_FLOPS = {"transformer_base": 3.3e18, "transformer_big": 2.3e19}
-"""Training cost in the paper's Table 2, which has that of these two alone."""
+"""Training cost in the paper's Table 2, which has only these two."""
 
 SCORES = "score.json"
 
@@ -41,13 +41,13 @@ ABSENT = "-"
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run came to."""
+    """The results of a finished run."""
 
     updates: int
     perplexity: float  # of the last weights on valid, by subword
     bleu: float
     tokenised_bleu: float | None
-    """As the paper computed it: of German with compounds split. None: it was not asked for."""
+    """As in the paper: of German with compounds split. None: it was not computed."""
     signature: str
     parameters: int
     flops_by_time: float
@@ -57,7 +57,7 @@ class Result:
 
 def main() -> None:
     """Read the command line, and print the table."""
-    parser = argparse.ArgumentParser(description="Print what there is of Table 3, in Markdown.")
+    parser = argparse.ArgumentParser(description="Print Table 3 in Markdown.")
     parser.add_argument("runs", type=Path, metavar="RUNS", help="folder of a run for each row")
     parser.add_argument("data", type=Path, metavar="DATA", help="the data folder of all of them")
     given = parser.parse_args()
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def epoch_lengths(data: DataFolder) -> list[tuple[float, LengthSums]]:
-    """Return how often an epoch visits some pairs, and their lengths, of all pairs."""
+    """Return the lengths of the pairs that an epoch visits equally often, and how often."""
     found, first = [], 0
     for count, weight in data.train.shares:
         pairs = np.arange(first, first + count)
@@ -82,59 +82,42 @@ def epoch_lengths(data: DataFolder) -> list[tuple[float, LengthSums]]:
 
 
 def read_result(run: Path, lengths: Sequence[tuple[float, LengthSums]]) -> Result:
-    """Read what a run has left; NMTError says what is missing or damaged."""
-    card = ModelReader(run / "last.safetensors").card
+    """Read the results of a run.
+
+    Raises:
+        NMTError: if something is missing or damaged.
+    """
+    card = read_card(run / "last.safetensors")
     records = RunFolder(run).metrics()
     last = {record["kind"]: record for record in records}
-    valid, train, start = (last.get(kind) for kind in ("valid", "train", "start"))
-    if valid is None or train is None or start is None or valid["update"] != card.update:
+    if last.get("valid", {}).get("update") != card.update:
         raise NMTError(
             f"{run}: metrics.jsonl has no validation of update {card.update:,}, the last one; "
             "remove the folder and run make again"
         )
-    bleu, tokenised, signature = read_scores(run / SCORES)
+    scores = json.loads((run / SCORES).read_text(encoding="utf-8"))
+    tokenised = scores.get("bleu-compounds", scores.get("bleu-tokenised"))
     return Result(
         updates=card.update,
-        perplexity=valid["perplexity"],
-        bleu=bleu,
-        tokenised_bleu=tokenised,
-        signature=signature,
+        perplexity=last["valid"]["perplexity"],
+        bleu=scores["bleu"]["score"],
+        tokenised_bleu=tokenised and tokenised["score"],
+        signature=scores["bleu"]["signature"],
         parameters=count_parameters(
             card.architecture, card.config, len(card.src_vocabulary), len(card.tgt_vocabulary)
         ),
         flops_by_time=flops_by_time(records),
-        flops_counted=flops_counted(card, lengths, train["epoch"]),
-        machine=f"{start['ranks']} x {start['device']}",
+        flops_counted=flops_counted(card, lengths, last["train"]["epoch"]),
+        machine=f"{last['start']['ranks']} x {last['start']['device']}",
     )
 
 
-def read_scores(path: Path) -> tuple[float, float | None, str]:
-    """Return BLEU, that of tokenised text if it is there, and the signature of the first.
-
-    Raises:
-        DataError: the file is not what `nmt score --json` writes.
-    """
-    try:
-        scores = json.loads(path.read_text(encoding="utf-8"))
-        bleu = scores["bleu"]
-        tokenised = scores.get("bleu-compounds", scores.get("bleu-tokenised"))
-        return (
-            bleu["score"],
-            None if tokenised is None else tokenised["score"],
-            bleu["signature"],
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"{path}: not what nmt score --json writes; remove it and run make again"
-        ) from None
-
-
 def flops_by_time(records: Sequence[Mapping[str, Any]]) -> float:
-    """Return what the machine could have done in the time that training took.
+    """Return the operations that the machine could have done in the time of training.
 
-    It is the estimate of the paper's Table 2: time, times GPUs, times what each of them sustains.
-    Here the latter two are the rate of matrix products that was measured on all of them together
-    at each start. Validation and saving do not count.
+    It is the estimate of the paper's Table 2: time, times GPUs, times the rate that each sustains.
+    For the rate of all together it takes matrix products, measured at each start. Validation and
+    saving do not count.
 
     Args:
         records: of metrics.jsonl, in their order.
@@ -152,7 +135,7 @@ def flops_by_time(records: Sequence[Mapping[str, Any]]) -> float:
 def flops_counted(
     card: ModelCard, lengths: Sequence[tuple[float, LengthSums]], epochs: float
 ) -> float:
-    """Return the operations of the model's matrix products on all tokens of so many epochs."""
+    """Return the operations of the model's matrix products on all tokens of these epochs."""
     types = len(card.tgt_vocabulary)
     return epochs * sum(
         weight * training_flops(card.architecture, card.config, types, sums)
@@ -161,7 +144,7 @@ def flops_counted(
 
 
 def report(results: Mapping[str, Result], data: DataFolder) -> str:
-    """Return the table, a row for each of the paper's, and what its figures are."""
+    """Return the table, with a row for each of the paper's, and what its columns are."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * (len(COLUMNS) - 2)}"]
     lines += [f"| {' | '.join(_cells(preset, results.get(preset)))} |" for preset in TABLE_3]
     signatures = sorted({result.signature for result in results.values()})

@@ -3,8 +3,8 @@
 
     python share.py DATA SHARE OUT
 
-The pairs are evenly spaced over the text. The vocabulary, and what is validated on, stay the same,
-so that perplexities at several shares can be compared.
+The pairs are evenly spaced over the text. The vocabulary and the validation text stay the same, so
+that you can compare perplexities at several shares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nmt.prepare.prepare import prepare
 
 CHUNK = 100_000
 CLEANED = ("control", "identical", "ratio", "symbols", "script", "overlap", "duplicate")
-"""Rules that have judged these pairs before, which nothing is left to do for."""
+"""Cleaning rules that these pairs have passed before."""
 
 
 def main() -> None:
@@ -43,16 +43,21 @@ def main() -> None:
 
 
 def make_share(path: Path, share: float, out: Path) -> DataFolder:
-    """Write `out`; UsageError where that share cannot be had of the folder at `path`."""
+    """Write a share of the data folder at `path` to `out`.
+
+    Raises:
+        UsageError: if that is not possible.
+    """
     data = DataFolder.open(path)
     if not 0 < share < 1:
         raise UsageError(f"SHARE is {share}: must be above 0 and below 1")
     if any(corpus.weight != 1 or corpus.tag for corpus in data.info.train.corpora):
         raise UsageError(f"{path}: has corpora with weights or tags, which a share would lose")
-    chosen = evenly_spaced(len(data.train), share)
+    count = round(len(data.train) * share)
+    chosen = np.arange(count) * len(data.train) // max(1, count)  # a half of 5: 0 and 2
     if not len(chosen):
         raise UsageError(f"{path}: a share of {share} of {len(data.train)} pairs is none")
-    # Always of this name: prepare goes on where it was stopped with text of the same name only.
+    # The name stays the same, because prepare resumes only with text of the same name.
     text = out.with_name(f"{out.name}-text")
     text.mkdir(parents=True, exist_ok=True)
     try:
@@ -65,7 +70,7 @@ def make_share(path: Path, share: float, out: Path) -> DataFolder:
 
 
 def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
-    """Return what makes a folder of other training text that is like `data` in all else."""
+    """Return the options for other training text with the settings of `data`."""
     settings = data.info.settings
     options = PrepareOptions(
         src_lang=data.src_lang,
@@ -78,12 +83,6 @@ def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
         moses_tokenize=settings["moses_tokenize"],
     )
     return options, Cleaning(max_length=data.info.max_length, keep=CLEANED)
-
-
-def evenly_spaced(total: int, share: float) -> NDArray[np.int64]:
-    """Return `share` of the indices below `total`: a half of 5 are 0 and 2."""
-    count = round(total * share)
-    return np.arange(count) * total // max(1, count)
 
 
 def _lines(data: DataFolder, chosen: NDArray[np.int64], side: int) -> Iterator[str]:

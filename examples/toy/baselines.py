@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Translate the toy test without a neural network, in two ways, to show that it is not trivial.
 
-`word_by_word` puts each word's likeliest translation in its place. The dictionary is learnt from
+`word_by_word` replaces each word by its most probable translation. The dictionary is learnt from
 train by IBM Model 1 (Brown et al. 1993). `nearest_neighbour` answers with the target of the train
 pair whose source shares most words with the line, by the Dice coefficient.
 """
@@ -24,8 +24,8 @@ def tokenize(line: str) -> Tokens:
 
 
 def learn_dictionary(src: list[Tokens], tgt: list[Tokens]) -> dict[str, str]:
-    """Return the likeliest translation of each word of the source, by IBM Model 1."""
-    # table[s][t] = p(t | s); all equal in the first round, when only co-occurrence speaks.
+    """Return the most probable translation of each word of the source, by IBM Model 1."""
+    # table[s][t] = p(t | s); all equal in the first round, when only co-occurrence counts.
     table: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
     for _ in range(EM_ROUNDS):
         counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
