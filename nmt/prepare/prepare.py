@@ -24,12 +24,12 @@ from nmt import console
 from nmt.data import manifest
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import DatasetInfo, FileRecord, SplitRecord, VocabularyRecord
+from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
 from nmt.prepare.cleaning import RULES, Cleaning
-from nmt.prepare.encode import BlockEncoder, EncodedBlock
+from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.inputs import Inputs
 from nmt.prepare.judge import CODES, KEPT, Cleaner
 from nmt.prepare.options import PrepareOptions
@@ -48,7 +48,7 @@ from nmt.prepare.resume import (
 )
 from nmt.prepare.sampling import CleanSample, SampleCleaner, sample_blocks
 from nmt.prepare.sources import Sources, record_file
-from nmt.prepare.splits import HeldOutText, SplitWriter, TrainSplit
+from nmt.prepare.splits import HeldOutText, TrainSplit
 from nmt.prepare.text import Block
 from nmt.workers import map_in_order
 
@@ -135,7 +135,7 @@ class _Builder:
         warn_of_many(split.rejects)
         names = ("valid", *self.inputs.sources.tests)
         valid, *tests = [
-            self._write_held_out(name, text, encoder)
+            text.write(self.folder, name, encoder)
             for name, text in zip(names, held_out, strict=True)
         ]
         info = DatasetInfo(
@@ -201,13 +201,6 @@ class _Builder:
             sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
             given=given,
         )
-
-    def _write_held_out(self, name: str, text: HeldOutText, encoder: BlockEncoder) -> SplitRecord:
-        writer = SplitWriter(self.folder, name, token_bytes=encoder.token_bytes)
-        paths = [self.folder / f"{name}.{lang}" for lang in self.inputs.decode.langs]
-        text.encode(encoder, writer, paths)
-        writer.flush()
-        return writer.record([text.record()], [record_file(path) for path in paths])
 
     def _write(self, name: str, content: str) -> FileRecord:
         write_text(self.folder / name, content)

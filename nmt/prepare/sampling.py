@@ -158,9 +158,7 @@ def _as_source(
             record=FileRecord(name, len(content), hashlib.sha256(content).hexdigest()),
             lines=len(src),
             text_bytes=len(content),
-            bad_lines=0,
-            first_bad=0,
-            looks_utf8=False,
+            warnings=(),
             stamp=(0, 0),
         )
         for name, content in zip(names, raw, strict=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines
-from nmt.data.manifest import FileRecord
+from nmt.data.manifest import CorpusRecord, FileRecord
 from nmt.errors import DataError
 from nmt.files import sha256_file
 from nmt.prepare.options import PrepareOptions
@@ -31,12 +31,8 @@ class FileSurvey:
     lines: int
     text_bytes: int
     """Size of the text, uncompressed."""
-    bad_lines: int
-    """Lines that are not valid in the encoding."""
-    first_bad: int
-    """Number of the first of them, from 1; 0 if there is none."""
-    looks_utf8: bool
-    """Whether it is valid UTF-8 with characters that are not ASCII."""
+    warnings: tuple[str, ...]
+    """What is odd about its encoding."""
     stamp: tuple[int, int]
     """Size and modification time, to notice changes while we read."""
 
@@ -76,6 +72,19 @@ class SourceText:
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
         return self.src.record, self.tgt.record
+
+    def record(self, *, lines: int, rejected: Mapping[str, int]) -> CorpusRecord:
+        """Return the record of the text, of which so many lines were read."""
+        return CorpusRecord(
+            prefix=self.text.prefix,
+            src=self.src.record,
+            tgt=self.tgt.record,
+            lines=lines,
+            kept=lines - sum(rejected.values()),
+            rejected=rejected,
+            weight=self.weight,
+            tag=self.tag,
+        )
 
     def tags(self, block: Block) -> Sequence[str]:
         """Return the tag of each source line of a block that was read."""
@@ -140,8 +149,9 @@ class Sources:
             )
             for text, src, tgt in zip(texts, surveys[::2], surveys[1::2], strict=True)
         ]
-        for path, survey in zip(paths, surveys, strict=True):
-            _tell_of_encoding(path, survey, encoding)
+        for survey in surveys:
+            for warning in survey.warnings:
+                console.warning(warning)
         n = len(options.train)
         tests = dict(zip(names, sources[n + len(valids) :], strict=True))
         return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
@@ -195,16 +205,19 @@ def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) ->
     lines += last not in (b"", b"\n")  # a last line without a line feed counts
     if lines > _MOST_LINES:
         raise DataError(f"{path}: {lines:,} lines are more than {_MOST_LINES:,}; split the file")
-    bad = [] if own.ends_well() else _bad_lines(path, encoding)
-    return FileSurvey(
-        record=FileRecord(path.name, size, sha256.hexdigest()),
-        lines=lines,
-        text_bytes=text_bytes,
-        bad_lines=len(bad),
-        first_bad=bad[0] if bad else 0,
-        looks_utf8=encoding.by_line and utf8.ends_well() and utf8.beyond_ascii,
-        stamp=stamp,
-    )
+    warnings = []
+    if not own.ends_well():
+        bad = _bad_lines(path, encoding)
+        warnings.append(
+            f"{path} line {bad[0]:,} is not valid {encoding.name} ({len(bad):,} of {lines:,} lines "
+            "are not)"
+        )
+        if len(bad) > _MAX_BAD_SHARE * lines:
+            raise DataError(f"{warnings[0]}; pass --encoding, for example --encoding windows-1252")
+    if encoding.by_line and utf8.ends_well() and utf8.beyond_ascii:
+        warnings.append(f"{path} is valid UTF-8 but is read as {encoding.name}; check --encoding")
+    record = FileRecord(path.name, size, sha256.hexdigest())
+    return FileSurvey(record, lines, text_bytes, tuple(warnings), stamp)
 
 
 class _Validity:
@@ -242,20 +255,6 @@ def _pair_up(text: ParallelText, src: FileSurvey, tgt: FileSurvey) -> SourceText
             "a parallel text need one line for each pair"
         )
     return SourceText(text, src, tgt)
-
-
-def _tell_of_encoding(path: Path, survey: FileSurvey, encoding: Encoding) -> None:
-    """Warn if the bytes of a file do not fit the encoding; refuse it if too many do not."""
-    if survey.bad_lines:
-        found = (
-            f"{path} line {survey.first_bad:,} is not valid {encoding.name} "
-            f"({survey.bad_lines:,} of {survey.lines:,} lines are not)"
-        )
-        if survey.bad_lines > _MAX_BAD_SHARE * survey.lines:
-            raise DataError(f"{found}; pass --encoding, for example --encoding windows-1252")
-        console.warning(found)
-    if survey.looks_utf8:
-        console.warning(f"{path} is valid UTF-8 but is read as {encoding.name}; check --encoding")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

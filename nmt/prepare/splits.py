@@ -1,6 +1,5 @@
 """Writing the splits of a data folder: shards, and their records for `dataset.json`.
 
-- `SplitWriter` collects the pairs of any split and writes its shards.
 - `HeldOutText` is valid or a test set. It is checked, not cleaned: an unusable line is an error.
 - `TrainSplit` sends blocks to the workers and takes the results back in order. It does only what
   depends on the order: find duplicates, count rejects, fill shards. A shard ends with the block
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from nmt import console
 from nmt.data.folder import PairDataset
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
-from nmt.data.shards import Shard, ShardBuilder, TokenRows
+from nmt.data.shards import Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
@@ -34,65 +33,40 @@ from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
 from nmt.workers import map_in_order
 
 
-class SplitWriter:
-    """Collects pairs and writes a shard when it is told to."""
+def write_shard(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
+    """Write the pairs of a builder, all from one corpus, as a shard."""
+    builder.write(path, corpus=corpus)
+    shard, file = Shard.open(path), record_file(path)
+    return ShardRecord(
+        name=file.name,
+        size=file.size,
+        sha256=file.sha256,
+        corpus=corpus,
+        pairs=len(shard),
+        src_tokens=shard.src_tokens,
+        tgt_tokens=shard.tgt_tokens,
+    )
 
-    def __init__(
-        self, folder: Path, name: str, *, token_bytes: int, shards: Sequence[ShardRecord] = ()
-    ) -> None:
-        self.shards = list(shards)
-        """Records of the shards written so far, by this run or an earlier one."""
-        self._folder = folder
-        self._name = name
-        self._token_bytes = token_bytes
-        self._builder = ShardBuilder(token_bytes=token_bytes)
 
-    @property
-    def waiting(self) -> int:
-        """Number of pairs that are not in a shard yet."""
-        return len(self._builder)
-
-    def has_room_for(self, src: TokenRows, tgt: TokenRows) -> bool:
-        """Whether these pairs fit into the shard that is being collected."""
-        return self._builder.has_room_for(src, tgt)
-
-    def add(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
-        """Append pairs, with their line numbers."""
-        self._builder.extend(src, tgt, lines)
-
-    def flush(self, *, corpus: int = 0) -> None:
-        """Write the waiting pairs, all from one corpus, as a shard."""
-        number = f"-{len(self.shards):05d}" if self._name == "train" else ""
-        path = self._folder / f"{self._name}{number}.bin"
-        self._builder.write(path, corpus=corpus)
-        self._builder = ShardBuilder(token_bytes=self._token_bytes)
-        shard = Shard.open(path)
-        file = record_file(path)
-        self.shards.append(
-            ShardRecord(
-                name=file.name,
-                size=file.size,
-                sha256=file.sha256,
-                corpus=corpus,
-                pairs=len(shard),
-                src_tokens=shard.src_tokens,
-                tgt_tokens=shard.tgt_tokens,
-            )
-        )
-
-    def record(self, corpora: Sequence[CorpusRecord], text: Sequence[FileRecord]) -> SplitRecord:
-        """Return the record of the split, after all of its shards are written."""
-        pairs = PairDataset([Shard.open(self._folder / shard.name) for shard in self.shards])
-        src_counts, tgt_counts = pairs.length_counts()
-        return SplitRecord(
-            name=self._name,
-            pairs=len(pairs),
-            src=_statistics(src_counts),
-            tgt=_statistics(tgt_counts),
-            corpora=tuple(corpora),
-            shards=tuple(self.shards),
-            text=tuple(text),
-        )
+def split_record(
+    folder: Path,
+    name: str,
+    shards: Sequence[ShardRecord],
+    corpora: Sequence[CorpusRecord],
+    text: Sequence[FileRecord] = (),
+) -> SplitRecord:
+    """Return the record of a split whose files are all written."""
+    pairs = PairDataset([Shard.open(folder / shard.name) for shard in shards])
+    src_counts, tgt_counts = pairs.length_counts()
+    return SplitRecord(
+        name=name,
+        pairs=len(pairs),
+        src=_statistics(src_counts),
+        tgt=_statistics(tgt_counts),
+        corpora=tuple(corpora),
+        shards=tuple(shards),
+        text=tuple(text),
+    )
 
 
 def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
@@ -132,22 +106,10 @@ class HeldOutText:
             raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
         return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
 
-    def record(self) -> CorpusRecord:
-        """Return the record of the text."""
-        source = self.source
-        return CorpusRecord(
-            prefix=source.text.prefix,
-            src=source.src.record,
-            tgt=source.tgt.record,
-            lines=source.lines,
-            kept=source.lines,
-            rejected={},
-            weight=source.weight,
-            tag=source.tag,
-        )
-
-    def encode(self, encoder: BlockEncoder, writer: SplitWriter, paths: Sequence[Path]) -> None:
-        """Write the shard of the text, and its raw lines to `paths` (source, target)."""
+    def write(self, folder: Path, name: str, encoder: BlockEncoder) -> SplitRecord:
+        """Write the shard of the text and its raw lines, and return their record."""
+        builder = ShardBuilder(token_bytes=encoder.token_bytes)
+        paths = [folder / f"{name}.{lang}" for lang in encoder.decode.langs]
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(atomic_writer(path)) for path in paths]
             for block, src, tgt in _read(self.source, encoder.decode):
@@ -157,9 +119,12 @@ class HeldOutText:
                     (self.source.text.src, self.source.text.tgt), rows, strict=True
                 ):
                     _refuse(path, block, side.lengths == 0, "has no tokens", "remove the pair")
-                writer.add(*rows, np.arange(block.number, block.number + block.lines))
+                builder.extend(*rows, np.arange(block.number, block.number + block.lines))
                 for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
+        shard = write_shard(folder / f"{name}.bin", builder)
+        corpus = self.source.record(lines=self.source.lines, rejected={})
+        return split_record(folder, name, [shard], [corpus], list(map(record_file, paths)))
 
 
 def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:
@@ -193,9 +158,7 @@ class TrainSplit:
         self._encoder = encoder
         self._progress = progress
         self._shard_pairs = shard_pairs
-        self._writer = SplitWriter(
-            folder, "train", token_bytes=encoder.token_bytes, shards=progress.shards
-        )
+        self._builder = ShardBuilder(token_bytes=encoder.token_bytes)
         self._finds_duplicates = encoder.cleaner.cleaning.applies("duplicate")
         self._seen = SeenHashes(self._lines if self._finds_duplicates else 0)
         self._new_hashes: list[Hashes] = []  # of the pairs that are not in a shard yet
@@ -217,12 +180,12 @@ class TrainSplit:
             "Encoding train", total=self._lines, unit="pairs", initial=done
         ) as bar:
             for block, result in map_in_order(self._encoder, self._blocks(), workers=workers):
-                if block.corpus != corpus and self._writer.waiting:
+                if block.corpus != corpus and len(self._builder):
                     self._flush(corpus, next_corpus=corpus + 1, next_line=1)
                 corpus = block.corpus
                 self._add(block, result)
                 bar.update(block.lines)
-            if self._writer.waiting:
+            if len(self._builder):
                 self._flush(corpus, next_corpus=corpus + 1, next_line=1)
         judging, encoding = self._seconds
         reading = time.process_time() - began - (judging + encoding if workers == 1 else 0)
@@ -234,19 +197,10 @@ class TrainSplit:
     def record(self) -> SplitRecord:
         """Return the record of the split."""
         corpora = [
-            CorpusRecord(
-                prefix=text.text.prefix,
-                src=text.src.record,
-                tgt=text.tgt.record,
-                lines=rejects.lines,
-                kept=rejects.kept,
-                rejected=rejects.counts,
-                weight=text.weight,
-                tag=text.tag,
-            )
+            text.record(lines=rejects.lines, rejected=rejects.counts)
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]
-        return self._writer.record(corpora, ())
+        return split_record(self._folder, "train", self._progress.shards, corpora)
 
     def _blocks(self) -> Iterator[Block]:
         encoding = self._encoder.decode.encoding
@@ -256,7 +210,7 @@ class TrainSplit:
                 yield from text.read(encoding, corpus=corpus, start=start)
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
-        if not self._writer.has_room_for(result.src, result.tgt):
+        if not self._builder.has_room_for(result.src, result.tgt):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
         self._warn_of_shift(block, result.shift)
         rows = np.flatnonzero(result.verdicts == KEPT)
@@ -267,9 +221,9 @@ class TrainSplit:
             self._new_hashes.append(result.hashes[is_new])
             rows, src, tgt = rows[is_new], src.select(is_new), tgt.select(is_new)
         self.rejects[block.corpus].add(block, result.verdicts, self._encoder.decode.encoding)
-        self._writer.add(src, tgt, block.number + rows)
+        self._builder.extend(src, tgt, block.number + rows)
         self._seconds += result.seconds
-        if self._writer.waiting >= self._shard_pairs:
+        if len(self._builder) >= self._shard_pairs:
             self._flush(
                 block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
             )
@@ -286,13 +240,16 @@ class TrainSplit:
             )
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
+        number = len(self._progress.shards)
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._new_hashes])
-        file = write_hashes(self._folder, len(self._writer.shards), hashes)
-        self._writer.flush(corpus=corpus)
+        file = write_hashes(self._folder, number, hashes)
+        path = self._folder / f"train-{number:05d}.bin"
+        shard = write_shard(path, self._builder, corpus=corpus)
+        self._builder = ShardBuilder(token_bytes=self._encoder.token_bytes)
         self._new_hashes.clear()
         self._progress = replace(
             self._progress,
-            shards=tuple(self._writer.shards),
+            shards=(*self._progress.shards, shard),
             hashes=(*self._progress.hashes, file),
             corpus=next_corpus,
             line=next_line,

@@ -24,9 +24,9 @@ from nmt.data.stream import Cut, Position, updates_from
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.prepare import prepare as stage
+from nmt.prepare import splits
 from nmt.prepare import text as blocks
 from nmt.prepare.cleaning import RULES
-from nmt.prepare.splits import SplitWriter
 
 COLOURS = ["red", "blue", "green", "white", "black"]
 THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
@@ -470,14 +470,8 @@ def stop(
     raised: type[BaseException],
 ) -> None:
     """Run until so many shards are written."""
-    flush = SplitWriter.flush
     with monkeypatch.context() as patch:
-        stopping = _StopAt(flush, shards, error)
-
-        def flush_or_stop(*args: object, **kwargs: object) -> object:
-            return stopping(*args, **kwargs)
-
-        patch.setattr(SplitWriter, "flush", flush_or_stop)
+        patch.setattr(splits, "write_shard", _StopAt(splits.write_shard, shards, error))
         with pytest.raises(raised):
             job.prepare()
 
