@@ -18,7 +18,8 @@ from nmt.errors import DataError, NMTError, UsageError
 
 if TYPE_CHECKING:
     from nmt.translate.output import Translation
-    from nmt.translate.rescoring import Likelihood, Scorer
+    from nmt.translate.rescoring import Likelihood
+    from nmt.translate.translator import Translator
 
 EXAMPLES = (
     "nmt rescore run output.de --source test.en",
@@ -167,9 +168,11 @@ def rescore(
         keep_freed_memory()
     # Here, since it loads torch.
     from nmt.translate.rescoring import Likelihood, Scorer
+    from nmt.translate.translator import Translator
 
     models = [model, *(ensemble or [])]
-    scorer = Scorer.load(models, options, device=torch_device, precision=precision)
+    translator = Translator.load(models, options, device=torch_device, precision=precision)
+    scorer = Scorer(translator)
     likelihood = Likelihood()
 
     def score(pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
@@ -186,11 +189,11 @@ def rescore(
         rows = (row for n, found in scored for row in ([] if in_total else render(n, found)))
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
-    _check(likelihood, name, scorer.max_tokens)
+    _check(likelihood, name, translator.max_src_tokens)
     if in_total:
         if not likelihood.tokens:
             raise DataError(f"{name} has no line with text; there is nothing to score")
-        _print_perplexity(likelihood, _signature(models, scorer, precision), as_json=as_json)
+        _print_perplexity(likelihood, _signature(models, translator, precision), as_json=as_json)
 
 
 def _pairs(
@@ -246,13 +249,13 @@ def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) 
     console.print_table(columns, [cells])
 
 
-def _signature(models: Sequence[Path], scorer: Scorer, precision: str) -> str:
+def _signature(models: Sequence[Path], translator: Translator, precision: str) -> str:
     from nmt import __version__
     from nmt.models.model_file import model_checksum
 
     choices = {
         "model": "+".join(model_checksum(model)[:12] for model in models),
-        "subwords": scorer.vocab_size,
+        "subwords": len(translator.tgt_vocabulary),
         "eos": "yes",
         "precision": precision,
         "version": f"nmt-{__version__}",

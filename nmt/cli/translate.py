@@ -253,7 +253,8 @@ def translate(
     from nmt.translate.job import Job, converse
     from nmt.translate.job import deadline as until
     from nmt.translate.journal import lock as hold
-    from nmt.translate.parallel import Setup, Translators
+    from nmt.translate.parallel import Translators
+    from nmt.translate.setup import Setup
 
     check_device(device)
     options = SearchOptions(

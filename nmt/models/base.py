@@ -44,11 +44,11 @@ class DecoderState(Protocol):
     """A model's state for N hypotheses of the same length. Search reorders it."""
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order. A row that stays in its place costs nothing.
+        """Go on with a child of each of these hypotheses, in this order.
 
         Args:
-            rows: (N',) int64 on the CPU, indices into the N hypotheses. Those of a sentence are
-                consecutive, and each sentence has the same number.
+            rows: (N',) int64 on the CPU, the parents, of the N hypotheses. Those of a sentence
+                are consecutive, and each sentence has the same number.
             sentences: (B',) int64 on the CPU, indices into the B sentences: those that the rows
                 belong to, in order.
         """

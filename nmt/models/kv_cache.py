@@ -123,6 +123,43 @@ class KeyValueCache:
         return grown
 
 
+class Places:
+    """The row of each hypothesis in a cache, chosen so that few rows are copied.
+
+    The first child of a hypothesis takes its parent's row. The others take rows of hypotheses
+    without children: the children of those in rows 2 0 2 take rows 2 0 1. The hypotheses of a
+    sentence stay together. If their number changes, they take rows in order.
+    """
+
+    def __init__(self, num_sentences: int) -> None:
+        self.rows: NDArray[np.int64] = np.arange(num_sentences)  # (N,) of each hypothesis
+        self._width = 1  # W, hypotheses of each sentence
+
+    def select(self, parents: NDArray[np.int64], num_sentences: int) -> NDArray[np.int64]:
+        """Give rows to the children of these hypotheses (N',), and return each row's old row."""
+        width = len(parents) // num_sentences
+        old_rows = self.rows[parents]  # (N',) in the order of the children
+        places = np.arange(width)
+        if width == self._width:
+            places = _places(old_rows.reshape(-1, width) % width)  # (B', W)
+        self.rows = (np.arange(num_sentences)[:, None] * width + places).reshape(-1)  # (N',)
+        self._width = width
+        by_row = np.empty_like(old_rows)
+        by_row[self.rows] = old_rows
+        return by_row
+
+
+def _places(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place (B, W) of each child among its sentence's rows, given its parent's."""
+    same = parents[:, :, None] == parents[:, None, :]  # (B, W, W)
+    is_first = ~np.tril(same, -1).any(axis=2)  # (B, W)
+    used = np.zeros(parents.shape, np.bool_)
+    np.put_along_axis(used, parents, True, 1)
+    free = np.argsort(used, axis=1, kind="stable")  # (B, W) places, free ones first
+    rank = np.maximum(0, np.cumsum(~is_first, axis=1) - 1)  # (B, W) which free place
+    return np.where(is_first, parents, np.take_along_axis(free, rank, 1))
+
+
 def select_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
     """Return a dimension's rows in another order: row i is rows[i]. x is overwritten.
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,7 +28,7 @@ from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationM
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, select_
+from nmt.models.kv_cache import KeyValueCache, Places, select_
 from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 
@@ -104,18 +105,23 @@ class TransformerState:
     """Cached keys and values of every decoder layer (see `DecoderState`)."""
 
     def __init__(self, layers: Sequence[DecoderLayer], memory: Memory) -> None:
-        self.num_rows = len(memory.states)
         self.cache = KeyValueCache(len(layers), layers[0].attention.window)
+        self.places = Places(len(memory.states))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory.states) for layer in layers]
         keys, values = zip(*projected, strict=True)
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
         self.values = torch.stack(values)  # (layers, B, H, S, V)
         self.mask = memory.mask.clone()  # (B, S) the memory is not changed
 
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.places.rows)
+
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order."""
-        self.cache.select(rows)
-        self.num_rows = len(rows)
+        by_place = self.places.select(rows.numpy(), len(sentences))
+        self.cache.select(torch.from_numpy(by_place))
         self.keys = select_(self.keys, 1, sentences)
         self.values = select_(self.values, 1, sentences)
         self.mask = select_(self.mask, 0, sentences)
@@ -207,19 +213,31 @@ class Transformer(TranslationModel):
         own = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
         lengths = torch.tensor([state.cache.length for state in own])  # (states,)
-        rows = torch.tensor([state.num_rows for state in own])  # (states,)
-        positions = lengths.repeat_interleave(rows).to(device)  # (N,)
+        counts = torch.tensor([state.num_rows for state in own])  # (states,)
+        positions = lengths.repeat_interleave(counts).to(device)  # (N,)
         end = int(lengths.max()) + 1
-        x = self._embed_targets(tokens.to(device), positions, end)  # (N, D)
+        rows = _rows_of(own)  # (N,) of the hypotheses in the caches
+        by_row = torch.empty_like(tokens)
+        by_row[rows] = tokens
+        x = self._embed_targets(by_row.to(device), positions, end)  # (N, D)
         rotation = _of(self.rotations, positions, end)
         for number, layer in enumerate(self._decoder_layers()):
             x = layer.step(x, number, own, rotation)  # (N, D)
         for state in own:
             state.cache.advance()
-        return self.decoder_norm(x)  # type: ignore[no-any-return]
+        return self.decoder_norm(x).index_select(0, rows.to(device))  # type: ignore[no-any-return]
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)
+
+
+def _rows_of(states: Sequence[TransformerState]) -> Tensor:
+    """Return the row of each hypothesis (N,), with the rows of the states concatenated."""
+    parts, first = [], 0
+    for state in states:
+        parts.append(state.places.rows + first)
+        first += state.num_rows
+    return torch.from_numpy(np.concatenate(parts))
 
 
 def _of(positions: Positions | None, places: Tensor, end: int) -> Tensor | None:

@@ -84,16 +84,12 @@ def decode(
             return
         if on_step is not None:
             on_step()
-        last_tokens = torch.from_numpy(
-            np.concatenate([part.last_tokens for part in active])
-        )  # (N,)
-        features = model.step([part.state for part in active], last_tokens)  # (N, F)
-        next_tokens = _next_tokens(model, features, active, pick, options.barred_ids)
-        first = 0
-        for part in active:
-            rows = slice(first, first + len(part.last_tokens))
-            first = rows.stop
-            yield from part.extend(next_tokens, rows)  # finishes hypotheses, reorders the state
+        last_tokens = np.concatenate([part.last_tokens for part in active])  # (N,)
+        states = [part.state for part in active]
+        features = model.step(states, torch.from_numpy(last_tokens))  # (N, F)
+        found = _next_tokens(model, features, active, pick, options.barred_ids)
+        for part, next_tokens in zip(active, found, strict=True):
+            yield from part.extend(next_tokens)  # finishes hypotheses, reorders the state
         active = [part for part in active if len(part.numbers)]
 
 
@@ -103,8 +99,8 @@ def _next_tokens(
     active: list[ActiveHypotheses],
     pick: PickTokens,
     barred_ids: Sequence[int],
-) -> NextTokens:
-    """Pick the next tokens of all active hypotheses.
+) -> list[NextTokens]:
+    """Pick the next tokens of each group's active hypotheses.
 
     Args:
         features: (N, F) of the hypotheses; see `Decoder.step`.
@@ -112,17 +108,17 @@ def _next_tokens(
         barred_ids: tokens that are never taken.
     """
     queries = [part.query() for part in active]
+    rows = [len(part.last_tokens) for part in active]
     if active[0].shortlist is None:
         logits = logits_in_blocks(model, features)
-        return pick(logits, StepQuery.joined(queries), barred_ids=barred_ids)
-    features_of_parts = torch.split(features, [len(part.last_tokens) for part in active])
-    return NextTokens.of_all(
-        [
-            part.shortlist.pick(pick, part_features, query)
-            for part, part_features, query in zip(active, features_of_parts, queries, strict=True)
-            if part.shortlist is not None
-        ]
-    )
+        return pick(logits, StepQuery.joined(queries), barred_ids=barred_ids).split(rows)
+    return [
+        part.shortlist.pick(pick, own_features, query)
+        for part, own_features, query in zip(
+            active, torch.split(features, rows), queries, strict=True
+        )
+        if part.shortlist is not None
+    ]
 
 
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
@@ -134,24 +130,15 @@ def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
 
 
 class Beams(ActiveHypotheses):
-    """The active hypotheses of beam search.
-
-    The arrays hold a sentence's hypotheses best first. The model's state holds them in other rows:
-    a hypothesis stays in its parent's row if possible, so that little of the state is copied.
-    """
+    """The active hypotheses of beam search: W of each sentence, best first."""
 
     def __init__(self, group: Group, options: SearchOptions) -> None:
         """Start with one hypothesis for each sentence."""
         super().__init__(group, options)
         count = len(group.numbers)
-        self._places: Integers = np.zeros(
-            (count, 1), np.int64
-        )  # (B, W) row of each in the state, 0 to W-1
         self._ids: Integers = np.zeros((count, 1, 0), np.int64)  # (B, W, t)
-        self._log_prob_history: Floats = np.zeros(
-            (count, 1, 0)
-        )  # (B, W, t) log_probs after each token
         self._log_probs: Floats = np.zeros((count, 1))  # (B, W), -inf: no hypothesis
+        self._log_prob_history: Floats = np.zeros((count, 1, 0))  # (B, W, t) after each token
         self._finished: list[list[Hypothesis]] = [[] for _ in group.numbers]
         # (B,) lowest score among the best `n_best` finished, -inf: fewer are finished
         self._worst_scores: Floats = np.full(count, -math.inf)
@@ -160,27 +147,28 @@ class Beams(ActiveHypotheses):
             [options.penalty(int(longest) + 1) for longest in self.constraints.longest]
         )
 
-    def extend(self, found: NextTokens, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done."""
-        log_probs, parents, next_tokens = self._best_extensions(found, rows)
-        self._collect_finished(log_probs, parents, next_tokens)
-        log_probs, parents, next_tokens = self._best_active(log_probs, parents, next_tokens)
+        log_probs, parents, tokens = self._best_extensions(found)  # each (B, 2W)
+        self._collect_finished(log_probs, parents, tokens)
+        log_probs, parents, tokens = self._best_active(log_probs, parents, tokens)  # each (B, W)
         done = self._done(log_probs)
         for row in np.flatnonzero(done):
             best = ranked(self._finished[row])[: self.options.n_best]
             yield int(self.numbers[row]), best
-        self._keep(closed_up(done), log_probs, parents, next_tokens)
+        self._keep(closed_up(done), log_probs, parents, tokens)
 
-    def _best_extensions(self, found: NextTokens, rows: slice) -> tuple[Floats, Integers, Integers]:
+    def _best_extensions(self, found: NextTokens) -> tuple[Floats, Integers, Integers]:
         """Return log-probabilities, parents and tokens of the 2W best extensions, each (B, 2W)."""
-        batch, width = self._places.shape
-        at = np.arange(batch)[:, None] * width + self._places + rows.start  # (B, W)
-        next_log_probs, tokens = found.log_probs[at], found.tokens[at]  # (B, W, count)
+        batch, width = self._log_probs.shape
+        next_log_probs = found.log_probs.reshape(batch, width, -1)  # (B, W, count)
+        tokens = found.tokens.reshape(batch, width, -1)
         forced = self.constraints.token(self.length)  # (B,)
         is_forced = forced != FREE
         if is_forced.any():  # these have only one extension
             next_log_probs[is_forced] = -math.inf
-            next_log_probs[is_forced, :, 0] = found.scored_log_probs[at[is_forced]]
+            scored = found.scored_log_probs.reshape(batch, width)
+            next_log_probs[is_forced, :, 0] = scored[is_forced]
             tokens[is_forced, :, 0] = forced[is_forced, None]
         is_bad = np.isnan(next_log_probs)
         if is_bad.any():
@@ -189,14 +177,11 @@ class Beams(ActiveHypotheses):
             for row in np.flatnonzero((is_bad & is_active[:, :, None]).any(axis=(1, 2))):
                 next_log_probs[row] = -math.inf  # the sentence ends without any hypothesis
                 self._finished[row], self._worst_scores[row] = [], -math.inf
-        count = next_log_probs.shape[2]
-        extended = (self._log_probs[:, :, None] + next_log_probs).reshape(
-            batch, -1
-        )  # (B, W * count)
+        extended = (self._log_probs[:, :, None] + next_log_probs).reshape(batch, -1)
         best = np.argsort(-extended, axis=1, kind="stable")[:, : 2 * self.options.beam_size]
         return (
             np.take_along_axis(extended, best, 1),
-            best // count,
+            best // next_log_probs.shape[2],
             np.take_along_axis(tokens.reshape(batch, -1), best, 1),
         )
 
@@ -232,7 +217,7 @@ class Beams(ActiveHypotheses):
         log_probs = np.where(is_eos, -math.inf, log_probs)
         # No more rows than hypotheses: a forced prefix takes one. The width never shrinks.
         most = int((log_probs > -math.inf).sum(axis=1).max())
-        width = max(self._places.shape[1], min(self.options.beam_size, most))
+        width = max(self._log_probs.shape[1], min(self.options.beam_size, most))
         # The columns without eos first, in order.
         keep = np.argsort(is_eos, axis=1, kind="stable")[:, :width]  # (B, W)
         return (
@@ -251,64 +236,26 @@ class Beams(ActiveHypotheses):
     def _keep(
         self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> None:
-        """Keep these sentences (B',) in this order, extend their hypotheses, reorder the state."""
-        self.length += 1
-        self.numbers = self.numbers[sentences]
-        if not len(sentences):
-            return
-        self.constraints.select(sentences)
-        if self.shortlist is not None:
-            self.shortlist.select(sentences)
+        """Keep these sentences (B',) in this order, and extend their hypotheses."""
+        log_probs, parents, tokens = log_probs[sentences], parents[sentences], tokens[sentences]
+        parents += sentences[:, None] * self._log_probs.shape[1]  # (B', W) among all hypotheses
+        self._ids = _extended(self._ids, parents, tokens)
+        self._log_probs = log_probs
+        self._log_prob_history = _extended(self._log_prob_history, parents, log_probs)
         self._finished = [self._finished[row] for row in sentences]
         self._worst_scores = self._worst_scores[sentences]
         self._last_penalties = self._last_penalties[sentences]
-        log_probs, parents, tokens = log_probs[sentences], parents[sentences], tokens[sentences]
-        old_width = self._places.shape[1]
-        at = sentences[:, None] * old_width + parents  # (B', W) the parents in the histories
-        self._ids = _extended(self._ids, at, tokens)
-        self._log_prob_history = _extended(self._log_prob_history, at, log_probs)
-        self._log_probs = log_probs
-        parents_at = self._places.reshape(-1)[at]  # (B', W) old rows
-        self._places = _new_places(parents_at, old_width)  # (B', W)
-        sources, last_tokens = np.empty_like(parents_at), np.empty_like(parents_at)
-        np.put_along_axis(sources, self._places, parents_at, 1)  # (B', W) by new row
-        np.put_along_axis(last_tokens, self._places, tokens, 1)
-        self.last_tokens = last_tokens.reshape(-1)
-        rows = (sentences[:, None] * old_width + sources).reshape(-1)  # (B' * W,)
-        self.state.select(torch.from_numpy(rows), torch.from_numpy(sentences))
+        self.advance(sentences, parents, tokens)
 
 
-def _extended(history: NDArray[Any], at: Integers, values: NDArray[Any]) -> NDArray[Any]:
+def _extended(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
     """Return histories that are one value longer: (B', W, t + 1).
 
     Args:
         history: (B, W', t).
-        at: (B', W) which of the B * W' histories to extend.
+        parents: (B', W) which of the B * W' histories to extend.
         values: (B', W) to append.
     """
     batch, width, length = history.shape
-    kept = history.reshape(batch * width, length)[at]  # (B', W, t)
+    kept = history.reshape(batch * width, length)[parents]  # (B', W, t)
     return np.concatenate((kept, values[:, :, None]), axis=2)
-
-
-def _new_places(parents_at: Integers, old_width: int) -> Integers:
-    """Return a state row for each new hypothesis, so that few rows are copied.
-
-    The first child of a parent stays in the parent's row. Other children take the rows of
-    hypotheses without children: parents in rows 2 0 2 give places 2 0 1. If the beam grows, the
-    hypotheses get rows in order.
-
-    Args:
-        parents_at: (B, W) rows of the parents.
-        old_width: rows that each sentence had.
-    """
-    batch, width = parents_at.shape
-    if width > old_width:
-        return np.broadcast_to(np.arange(width), (batch, width)).copy()
-    same = parents_at[:, :, None] == parents_at[:, None, :]  # (B, W, W)
-    is_first = ~np.tril(same, -1).any(axis=2)  # (B, W)
-    used = np.zeros((batch, width), np.bool_)
-    np.put_along_axis(used, parents_at, True, 1)
-    free = np.argsort(used, axis=1, kind="stable")  # (B, W) rows, free ones first
-    rank = np.maximum(0, np.cumsum(~is_first, axis=1) - 1)  # (B, W) which free row
-    return np.where(is_first, parents_at, np.take_along_axis(free, rank, 1))

@@ -8,22 +8,35 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError
 from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nmt.models.base import AttentionWeights
+
 Ids = tuple[int, ...]
+
+Pair = tuple[Ids, Ids]
+"""Source and target without eos."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A token sequence to translate."""
+    """A token sequence that is translated by itself: a line, or a segment of one."""
 
     ids: Ids  # without eos; at least one
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
+    # For joining segments. They make no difference to search.
+    separator: str = field(default="", compare=False)  # between its translation and the next
+    is_cut: bool = field(default=False, compare=False)  # whether it is part of a long sentence
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,18 @@ class Engine(ABC):
         Raises:
             MemoryError: if the budget does not fit into memory.
         """
+
+    def attention(self, pairs: Sequence[Pair]) -> list[NDArray[np.float32] | None]:
+        """Return the attention (T, S) of target tokens to source tokens, without eos.
+
+        Models attend to the source's eos when they need no particular word, so rows do not sum to
+        1. None if a pair does not fit into memory. CTranslate2 has no attention.
+        """
+        raise NotImplementedError
+
+    def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:
+        """Return all attention weights of a pair of source and target ids without eos."""
+        raise NotImplementedError
 
 
 def source_cost(source: Source) -> int:

@@ -3,7 +3,7 @@
 `Constraints` are prefixes and lengths. `ActiveHypotheses` is the common part of `Beams` and
 `Samples`.
 
-Legend: B sentences, W hypotheses of each, t tokens so far.
+Legend: B sentences, W hypotheses of each, N = B * W, t tokens so far.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID
@@ -35,18 +36,13 @@ class Constraints:
 
         A prefix that is longer than the limit is still taken whole.
         """
-        self.longest: Integers = np.array(
-            [
-                max(
-                    options.longest(len(source.ids), is_in_word=source.is_in_word),
-                    len(source.prefix),
-                )
-                for source in sources
-            ]
-        )  # (B,)
+        limits = [
+            options.longest(len(source.ids), is_in_word=source.is_in_word) for source in sources
+        ]
+        lengths = [len(source.prefix) for source in sources]
+        self.longest: Integers = np.maximum(limits, lengths)  # (B,)
         self._min_tokens = options.min_tokens
-        prefixes = max(len(source.prefix) for source in sources)
-        self._prefixes: Integers = np.full((len(sources), prefixes), FREE)  # (B, P)
+        self._prefixes: Integers = np.full((len(sources), max(lengths)), FREE)  # (B, P)
         for row, source in enumerate(sources):
             self._prefixes[row, : len(source.prefix)] = source.prefix
 
@@ -62,9 +58,9 @@ class Constraints:
         """Tell whether translations may end at this length."""
         return length >= self._min_tokens
 
-    def select(self, rows: Integers) -> None:
-        """Keep some sources, in this order."""
-        self.longest, self._prefixes = self.longest[rows], self._prefixes[rows]
+    def select(self, sentences: Integers) -> None:
+        """Keep these sentences, in this order."""
+        self.longest, self._prefixes = self.longest[sentences], self._prefixes[sentences]
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,7 @@ class ActiveHypotheses(ABC):
         """Start with one hypothesis for each sentence."""
         self.state = group.state
         self.numbers: Integers = np.array(group.numbers)  # (B,)
-        self.last_tokens: Integers = np.full(
-            len(group.numbers), BOS_ID
-        )  # (B * W,) in the order of the state's rows
+        self.last_tokens: Integers = np.full(len(group.numbers), BOS_ID)  # (N,)
         self.length = 0  # t
         self.constraints = Constraints(group.sources, options)
         self.options = options
@@ -111,13 +105,30 @@ class ActiveHypotheses(ABC):
         )
 
     @abstractmethod
-    def extend(self, found: NextTokens, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done.
 
         Args:
-            found: next tokens of all active hypotheses.
-            rows: the rows of `found` that belong to these.
+            found: the next tokens of these hypotheses. Overwritten.
         """
+
+    def advance(self, sentences: Integers, parents: Integers, tokens: Integers) -> None:
+        """Go on with these sentences, in this order, and reorder the model's state.
+
+        Args:
+            sentences: (B',) those that are not done.
+            parents: (B', W) the hypotheses, of N, that the new ones extend.
+            tokens: (B', W) the last tokens of the new ones.
+        """
+        self.length += 1
+        self.numbers = self.numbers[sentences]
+        self.last_tokens = tokens.reshape(-1)
+        if not len(sentences):
+            return
+        self.constraints.select(sentences)
+        if self.shortlist is not None:
+            self.shortlist.select(sentences)
+        self.state.select(torch.from_numpy(parents.reshape(-1)), torch.from_numpy(sentences))
 
 
 def closed_up(done: NDArray[np.bool_]) -> Integers:

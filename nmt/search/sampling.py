@@ -38,8 +38,8 @@ class Samples(ActiveHypotheses):
         # (B, W) lists. A finished hypothesis has one log-probability more than ids: of eos.
         self._ids: list[list[list[int]]] = _empty(batch, self._width)
         self._log_probs: list[list[list[float]]] = _empty(batch, self._width)
-        sentences: Integers = np.arange(batch)
-        self._select(sentences, sentences.repeat(self._width))
+        sentences = torch.arange(batch)
+        self.state.select(sentences.repeat_interleave(self._width), sentences)
         self.last_tokens = self.last_tokens.repeat(self._width)
 
     def query(self) -> StepQuery:
@@ -48,15 +48,15 @@ class Samples(ActiveHypotheses):
         uniforms = [random.random() for of_sentence in self._random for random in of_sentence]
         return StepQuery(query.scored_tokens, query.may_end, np.array(uniforms))
 
-    def extend(self, found: NextTokens, rows: slice) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Append the drawn tokens, and yield the sentences that are done."""
         shape = (len(self.numbers), self._width)
-        tokens = found.tokens[rows, 0].reshape(shape)
-        log_probs = found.log_probs[rows, 0].reshape(shape)
+        tokens = found.tokens[:, 0].reshape(shape)
+        log_probs = found.log_probs[:, 0].reshape(shape)
         forced = self.constraints.token(self.length)[:, None]  # (B, 1)
         is_forced = forced != FREE
         tokens = np.where(is_forced, forced, tokens)
-        log_probs = np.where(is_forced, found.scored_log_probs[rows].reshape(shape), log_probs)
+        log_probs = np.where(is_forced, found.scored_log_probs.reshape(shape), log_probs)
         done = np.zeros(len(self.numbers), np.bool_)
         for sentence, number in enumerate(self.numbers.tolist()):
             samples = list(zip(self._ids[sentence], self._log_probs[sentence], strict=True))
@@ -73,7 +73,6 @@ class Samples(ActiveHypotheses):
             else:
                 continue
             done[sentence] = True
-        self.length += 1
         self._keep(closed_up(done), tokens)
 
     def _hypothesis(self, ids: list[int], history: list[float]) -> Hypothesis:
@@ -83,20 +82,11 @@ class Samples(ActiveHypotheses):
 
     def _keep(self, sentences: Integers, tokens: Integers) -> None:
         """Keep these sentences (B',) in this order; `tokens` (B, W) are the last ones."""
-        self.numbers = self.numbers[sentences]
-        self.constraints.select(sentences)
-        if self.shortlist is not None:
-            self.shortlist.select(sentences)
         self._random = [self._random[sentence] for sentence in sentences]
         self._ids = [self._ids[sentence] for sentence in sentences]
         self._log_probs = [self._log_probs[sentence] for sentence in sentences]
-        self.last_tokens = tokens[sentences].reshape(-1)
-        if len(sentences):
-            rows = sentences[:, None] * self._width + np.arange(self._width)  # (B', W)
-            self._select(sentences, rows.reshape(-1))
-
-    def _select(self, sentences: Integers, rows: Integers) -> None:
-        self.state.select(torch.from_numpy(rows), torch.from_numpy(sentences))
+        parents = sentences[:, None] * self._width + np.arange(self._width)  # (B', W)
+        self.advance(sentences, parents, tokens[sentences])
 
 
 def draw_tokens(

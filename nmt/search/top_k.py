@@ -34,26 +34,16 @@ class NextTokens:
         """Join the three fields of blocks of the hypotheses."""
         return cls(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
-    @classmethod
-    def of_all(cls, parts: Sequence[NextTokens]) -> NextTokens:
-        """Join parts of the hypotheses.
-
-        Parts with fewer tokens are padded with impossible ones.
-        """
-        count = max(part.tokens.shape[1] for part in parts)
-        missing = [((0, 0), (0, count - part.tokens.shape[1])) for part in parts]
-        return cls(
-            np.concatenate(
-                [
-                    np.pad(part.log_probs, pad, constant_values=-math.inf)
-                    for part, pad in zip(parts, missing, strict=True)
-                ]
-            ),
-            np.concatenate(
-                [np.pad(part.tokens, pad) for part, pad in zip(parts, missing, strict=True)]
-            ),
-            np.concatenate([part.scored_log_probs for part in parts]),
-        )
+    def split(self, rows: Sequence[int]) -> list[NextTokens]:
+        """Split into parts of so many hypotheses."""
+        parts, first = [], 0
+        for count in rows:
+            own = slice(first, first + count)
+            parts.append(
+                NextTokens(self.log_probs[own], self.tokens[own], self.scored_log_probs[own])
+            )
+            first = own.stop
+        return parts
 
 
 @dataclass(frozen=True)

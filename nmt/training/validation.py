@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from nmt.runs.report import Sample, ValidationResult
 from nmt.scoring.metrics import score
 from nmt.search.options import SearchOptions
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 _PARTS_TRIED, _LINES_TRIED = 8, 16  # of valid, to estimate the time of all of it
@@ -184,12 +186,12 @@ class Validator:
     def _translator(
         self, model: TranslationModel, options: SearchOptions | None = None
     ) -> Translator:
-        return Translator.of(
-            model,
+        barred_ids = self.data.tgt_vocabulary.barred_ids
+        options = replace(options or SearchOptions(), barred_ids=barred_ids)
+        return Translator(
+            TorchEngine(model, options, device=self.device),
             self.data.src_vocabulary,
             self.data.tgt_vocabulary,
-            options,
-            device=self.device,
             languages=self.data.info.langs,
             max_src_tokens=self.data.info.max_length,
         )

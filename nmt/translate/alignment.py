@@ -1,4 +1,4 @@
-"""Word alignments of translations, read off cross-attention (see `aligner`)."""
+"""Word alignments of translations, read off cross-attention (see `torch_engine`)."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from nmt.data.vocabulary import Vocabulary
@@ -22,6 +22,7 @@ from nmt.interchange.ctranslate2_manifest import CARD, Export
 from nmt.models.model_file import read_card
 from nmt.search.engine import Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
+from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
 
 _BATCH_TOKENS = 1_024
@@ -212,33 +213,30 @@ def _ctranslate2() -> Any:
 
 
 def load(
-    folder: Path,
-    options: SearchOptions,
+    setup: Setup,
     *,
     device: str,
     workers: int,
     threads: int,
     batch_tokens: int | None = None,
-    split: bool = False,
 ) -> Translator:
     """Load an export.
 
     Args:
-        folder: written by `nmt export ctranslate2`.
-        options: of the search.
+        setup: the folder written by `nmt export ctranslate2`, and options.
         device: cpu or cuda.
         workers: translations in parallel; one per GPU.
         threads: of each, on CPUs.
         batch_tokens: see `Engine`; of each worker.
-        split: whether to split lines into sentences and translate these one by one.
 
     Raises:
         UsageError: if CTranslate2 is not installed, or does not support an option or the type.
         DataError: if the export is damaged.
     """
     ctranslate2 = _ctranslate2()
+    (folder,) = setup.models
     export, card = Export.open(folder), read_card(folder / CARD)
-    longest = options.longest(card.max_src_tokens)
+    longest = setup.options.longest(card.max_src_tokens)
     if longest >= export.positions:
         raise UsageError(
             f"{folder}: has positions for {export.positions} tokens, but a translation may have "
@@ -259,6 +257,8 @@ def load(
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
+    barred_ids = (*setup.options.barred_ids, *card.tgt_vocabulary.barred_ids)
+    options = replace(setup.options, barred_ids=barred_ids)
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )
@@ -267,7 +267,7 @@ def load(
         *vocabularies,
         languages=(card.src_lang, card.tgt_lang),
         max_src_tokens=card.max_src_tokens,
-        split=split,
+        split=setup.split,
     )
 
 

@@ -42,7 +42,8 @@ from nmt.translate.files import Shard, count_lines, cut_lines
 from nmt.translate.journal import Journal
 from nmt.translate.lines import Line, LineReader, pipe_chunks
 from nmt.translate.output import RENDERS
-from nmt.translate.parallel import Pool, Setup, Translators
+from nmt.translate.parallel import Pool, Translators
+from nmt.translate.setup import Setup
 from nmt.translate.stream import Counts, translate_stream
 from nmt.workers import Pause
 
@@ -78,18 +79,13 @@ class Job:
         Raises:
             MissingKernel: if this machine does not have the kernel.
         """
-        if kernel is None and self._started:
-            return next(iter(self._started.values()))
+        kernel = kernel or next(iter(self._started), None)
         if kernel not in self._started:
-            self._is_starting = True
-            try:
-                started = self.start(kernel)
-            except MissingKernel:
-                self._is_starting = False
-                raise
-            self._is_starting = False
+            self._is_starting = True  # until one has started
+            started = self.start(kernel)
             kernel = started.kernel
             self._started[kernel] = started
+        self._is_starting = False
         return self._started[kernel]
 
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
@@ -264,10 +260,9 @@ class Job:
             prefixes=self.prefixes,
             lines_read=counts.skipped + counts.lines,
         )
-        first: list[tuple[str, str]] = []
-        translators = self.translators(
-            kernel
-        )  # before the progress bar: its thread would not survive a fork
+        first: list[Line] = []
+        # Before the progress bar: its thread would not survive a fork.
+        translators = self.translators(kernel)
         with console.Progress(
             "translating", total=total, unit="lines", initial=counts.lines
         ) as bar:
@@ -296,7 +291,7 @@ class Job:
         self._warn_of_failures(name, counts)
         if self.attention is not None:
             if first:
-                picture = translators.translator.draw_attention(*first[0])
+                picture = translators.translator.draw_attention(first[0].text, first[0].prefix)
                 write_text(self.attention, picture)
             else:
                 console.warning(f"{self.attention}: not drawn, because no line has text")
@@ -310,13 +305,11 @@ class Job:
             )
 
 
-def _noting_first(
-    pools: Iterable[Pool | Pause], first: list[tuple[str, str]]
-) -> Iterator[Pool | Pause]:
+def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[Pool | Pause]:
     """Pass pools on, and remember the first line with text."""
     for pool in pools:
         if not first and not isinstance(pool, Pause):
-            first += [line for line in pool if line[0].strip()][:1]
+            first += [line for line in pool if line.text.strip()][:1]
         yield pool
 
 
@@ -364,7 +357,7 @@ def converse(job: Job) -> Counts:
         if translation.error:
             console.warning(translation.error)
         counts.lines_out += len(answer)
-        counts.add(Line(source, b"\n", typed.encode(errors="replace")), translation)
+        counts.add(Line(source, prefix), translation)
 
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")

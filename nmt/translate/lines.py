@@ -10,7 +10,7 @@ import math
 import select
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from nmt.data.corpus import Encoding, TextStream
@@ -28,10 +28,10 @@ class Line:
     """One line of input."""
 
     text: str  # without its end
-    end: bytes  # b"\n", b"\r\n", or b"" for a last line without one
-    raw: bytes  # as read, with its end
-    is_valid: bool = True  # whether its bytes are valid in the encoding
     prefix: str = ""  # its translation must begin with it
+    end: bytes = b"\n"  # or b"\r\n", or b"" for a last line without one
+    raw: bytes = b""  # as read, with its end
+    is_valid: bool = True  # whether its bytes are valid in the encoding
 
 
 class LineReader:
@@ -115,9 +115,20 @@ class LineReader:
 
     def _line(self, content: bytes, end: bytes) -> Line:
         self.lines_read += 1
-        text = self.encoding.decode(content, number=self.lines_read)
-        if text is not None:
-            return self._parsed(text, Line("", end, content + end))
+        text, prefix = self.encoding.decode(content, number=self.lines_read), ""
+        is_valid = text is not None
+        if text is None:
+            text = self._repaired(content)
+        if self.prefixes:
+            text, _, prefix = text.partition("\t")
+        return Line(text, prefix, end, content + end, is_valid)
+
+    def _repaired(self, content: bytes) -> str:
+        """Return the text of an invalid line, with U+FFFD for invalid bytes.
+
+        Raises:
+            DataError: if reading is strict.
+        """
         if self.strict:
             raise DataError(
                 f"{self.name}: line {self.lines_read} is not valid {self.encoding.name}; give its "
@@ -127,12 +138,7 @@ class LineReader:
         if self.lines_read == 1:
             text = text.removeprefix("\ufeff")
         # A few codecs give lone surrogates, which are not text either.
-        text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        return self._parsed(text, Line("", end, content + end, is_valid=False))
-
-    def _parsed(self, text: str, line: Line) -> Line:
-        source, _, prefix = text.partition("\t") if self.prefixes else (text, "", "")
-        return replace(line, text=source, prefix=prefix)
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[bytes | Pause]:

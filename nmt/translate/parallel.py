@@ -2,7 +2,7 @@
 
 On CPUs the workers are forked from this process, so that all share one copy of the weights. Each
 has its own threads: independent searches use the cores better than one search on all of them. On
-GPUs each worker is a new process with its own GPU. `Setup` holds the models and options.
+GPUs each worker is a new process with its own GPU.
 """
 
 from __future__ import annotations
@@ -10,96 +10,24 @@ from __future__ import annotations
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.sharedctypes import Synchronized
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from nmt import console
 from nmt.cpu import cores, default_threads, give_way, most_workers
-from nmt.errors import DataError, MissingKernel, UsageError, did_you_mean
-from nmt.files import sha256_file
-from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
-from nmt.models.device import PRECISIONS, choose_device, gpus_of, keep_freed_memory
-from nmt.models.model_file import model_checksum
-from nmt.search.options import SearchOptions
+from nmt.errors import MissingKernel, UsageError
+from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
+from nmt.translate.lines import Line
 from nmt.translate.output import BLANK, Translation
+from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
-from nmt.workers import PAUSE, Pause, Workers
+from nmt.workers import Pause, Workers
 
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """Models and options: everything that translations depend on besides their text."""
-
-    models: tuple[Path, ...]  # model files or run folders (several: an ensemble), or an export
-    options: SearchOptions
-    precision: str | None = None  # see `Translator.load`; an export has its own
-    shortlist: Path | None = None  # file of the tokens that each translation may use
-    alignment: bool = False
-    split: bool = False  # whether to split lines into sentences
-
-    def __post_init__(self) -> None:
-        known = {one for of_device in PRECISIONS.values() for one in of_device}
-        if self.precision is not None and self.precision not in known:
-            raise UsageError(
-                f"unknown precision {self.precision!r}{did_you_mean(self.precision, known)}"
-            )
-        if len(self.models) > 1:
-            self.refuse_export("cannot join an ensemble")
-        if self.precision is not None:
-            self.refuse_export("has the precision it was exported with; leave out --precision", "")
-        if self.shortlist is not None:
-            self.refuse_export("takes no shortlist")
-        if self.alignment:
-            self.refuse_export("has no alignments")
-        # Report missing files before torch is loaded, which takes seconds.
-        for model in self.models:
-            _checksum(model)
-        if self.shortlist is not None and not self.shortlist.is_file():
-            raise DataError(f"{self.shortlist}: no such file")
-
-    @cached_property
-    def is_export(self) -> bool:
-        """Whether a model is a CTranslate2 export."""
-        return any(map(is_export, self.models))
-
-    def refuse_export(self, why: str, instead: str = "; give the model file instead") -> None:
-        """Refuse an option that an export does not support.
-
-        Raises:
-            UsageError: if one of the models is an export.
-        """
-        if self.is_export:
-            model = next(filter(is_export, self.models))
-            raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
-
-    def identity(self) -> dict[str, Any]:
-        """Return, as JSON, what identifies translations with this setup."""
-        return {
-            "models": [_checksum(model) for model in self.models],
-            "options": asdict(self.options),
-            "precision": self.precision or (None if self.is_export else "fp32"),
-            "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
-            "alignment": self.alignment,
-            "split": self.split,
-        }
-
-
-def _checksum(model: Path) -> str:
-    """Return a model's recorded checksum.
-
-    Raises:
-        NMTError: if the model is missing.
-    """
-    return sha256_file(model / MANIFEST) if is_export(model) else model_checksum(model)
-
-
-Pool = Sequence[tuple[str, str]]
-"""Lines, each with the prefix of its translation."""
+Pool = Sequence[Line]
 Translations = list[Translation]
 
 _GPU_KERNEL = "gpu"  # as journals record it
@@ -116,15 +44,14 @@ class Translators:
     def __init__(
         self,
         translator: Translator,
-        workers: Workers[Pool, Translations] | None,
         count: int,
+        workers: Workers[Pool, Translations] | None = None,
         kernel: str | None = None,
     ):
         """Take this process's translator, and workers if there are several."""
-        self.kernel = kernel  # for matrix products; None for an export
-        self.max_src_tokens = translator.max_src_tokens
-        self.count = count
         self.translator = translator  # of this process
+        self.count = count
+        self.kernel = kernel  # for matrix products; None for an export
         self._workers = workers
 
     @classmethod
@@ -157,55 +84,42 @@ class Translators:
             gpus = gpus_of(device, count_gpus)
             count = _number_of(workers, gpus, threads)
             translator = load_export(
-                setup.models[0],
-                setup.options,
+                setup,
                 device="cuda" if gpus else "cpu",
                 workers=count,
                 threads=threads or default_threads(count),
                 batch_tokens=batch_tokens,
-                split=setup.split,
             )
-            return cls(translator, None, count)  # it has workers of its own
+            return cls(translator, count)  # it has workers of its own
         chosen = choose_device(device)
         import torch  # takes seconds, and an export needs none
 
-        from nmt.translate.torch_engine import check_precision
+        from nmt.translate.torch_engine import check_precision, load
 
         gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
         count = _number_of(workers, gpus, threads)
-        precision = setup.precision or "fp32"
-        check_precision(precision, chosen)
-        load = partial(
-            Translator.load,
-            setup.models,
-            setup.options,
-            precision=precision,
-            batch_tokens=batch_tokens,
-            shortlist=setup.shortlist,
-            alignment=setup.alignment,
-            split=setup.split,
-        )
+        check_precision(setup.precision or "fp32", chosen)
         if chosen.type == "cuda":
             if kernel not in (None, _GPU_KERNEL):
                 raise MissingKernel(f"a GPU has no kernel {kernel!r}")
+            load_on_gpu = partial(load, setup, batch_tokens=batch_tokens)
             if count == 1:
-                return cls(load(device=chosen), None, 1, _GPU_KERNEL)
+                return cls(load_on_gpu(device=chosen), 1, kernel=_GPU_KERNEL)
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
-            on_gpu = _OnGpu(load, taken)
+            on_gpu = _OnGpu(load_on_gpu, taken)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # One on the CPU in this process, for alignment pictures and the like.
-            return cls(load(precision="fp32"), processes, count, _GPU_KERNEL)
+            return cls(load(replace(setup, precision="fp32")), count, processes, _GPU_KERNEL)
         keep_freed_memory()
-        threads = threads or default_threads(count)
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
-        translator = load(kernel=kernel)
-        on_cpu = _OnCpu(translator, threads)
+        translator = load(setup, batch_tokens=batch_tokens, kernel=kernel)
+        on_cpu = _OnCpu(translator, threads or default_threads(count))
         if count == 1:
             on_cpu.set_threads()
-            return cls(translator, None, 1, translator.kernel)
+            return cls(translator, 1, kernel=translator.kernel)
         copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
-        return cls(translator, copies, count, translator.kernel)
+        return cls(translator, count, copies, translator.kernel)
 
     def __enter__(self) -> Self:
         return self
@@ -235,19 +149,22 @@ class Translators:
         for lines, found in self._workers.map(self._shares(pools, open_pools)):
             on_progress(len(lines))
             open_pools[0].take(found)
-            if open_pools[0].is_done:
+            if not open_pools[0].shares:
                 yield open_pools.popleft().found
 
     def _shares(
         self, pools: Iterable[Pool | Pause], open_pools: deque[_OpenPool]
     ) -> Iterator[Pool | Pause]:
+        """Deal out the lines of each pool by length, so that all shares take equally long."""
         for pool in pools:
             if isinstance(pool, Pause):
-                yield PAUSE
+                yield pool
                 continue
-            opened = _OpenPool.of(pool, self.count)
-            open_pools.append(opened)
-            for share in opened.shares:
+            order = sorted(range(len(pool)), key=lambda line: (-len(pool[line].text), line))
+            count = max(1, min(self.count, len(pool) // _FEWEST_LINES))
+            shares = [order[first::count] for first in range(count)]
+            open_pools.append(_OpenPool(deque(shares), [BLANK] * len(pool)))
+            for share in shares:
                 yield [pool[line] for line in share]
 
 
@@ -255,26 +172,13 @@ class Translators:
 class _OpenPool:
     """A pool whose shares are being translated."""
 
-    shares: list[list[int]]  # indices of lines
+    shares: deque[list[int]]  # indices of lines that are not yet translated
     found: Translations
-    done: int = 0  # shares
-
-    @classmethod
-    def of(cls, pool: Pool, workers: int) -> _OpenPool:
-        """Deal out the lines by length, so that all shares take equally long."""
-        order = sorted(range(len(pool)), key=lambda line: (-len(pool[line][0]), line))
-        count = max(1, min(workers, len(pool) // _FEWEST_LINES))
-        return cls([order[first::count] for first in range(count)], [BLANK] * len(pool))
-
-    @property
-    def is_done(self) -> bool:
-        return self.done == len(self.shares)
 
     def take(self, found: Translations) -> None:
         """Store the translations of the next share."""
-        for line, translation in zip(self.shares[self.done], found, strict=True):
+        for line, translation in zip(self.shares.popleft(), found, strict=True):
             self.found[line] = translation
-        self.done += 1
 
 
 @dataclass
@@ -309,20 +213,20 @@ class _OnGpu:
     load: Callable[..., Translator]
     taken: Synchronized[int]  # GPUs
     deaths: int = 0  # of processes
-    translator: list[Translator] = field(default_factory=list)  # of this process, once loaded
+    translator: Translator | None = None  # of this process, once loaded
 
     def __call__(self, lines: Pool) -> Translations:
-        if not self.translator:
+        if self.translator is None:
             import torch
 
             with self.taken.get_lock():
                 number, self.taken.value = self.taken.value, self.taken.value + 1
             device = torch.device("cuda", number)
             torch.cuda.set_device(device)
-            self.translator.append(self.load(device=device))
+            self.translator = self.load(device=device)
             for _ in range(self.deaths):
-                _halve(self.translator[0])
-        return _translate(self.translator[0], lines)
+                _halve(self.translator)
+        return _translate(self.translator, lines)
 
     def halve_batch(self) -> None:
         """Halve the batch of future processes after one has died."""
@@ -345,7 +249,7 @@ def _warn_of_death() -> None:
 def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
 ) -> Translations:
-    lines, prefixes = zip(*pool, strict=True)
+    lines, prefixes = [line.text for line in pool], [line.prefix for line in pool]
     return translator.translate(lines, prefixes, on_progress=on_progress)
 
 

@@ -10,21 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-import torch
-
-from nmt.data.batches import Batch
-from nmt.search.beam_search import logits_in_blocks
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
-from nmt.search.forced import BATCH_TOKENS, Pair, forced
-from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.torch_engine import LoadedModel, load_models
-from nmt.translate.translator import POOL_LINES
-
-TextPair = tuple[str, str]
-"""A source and its translation."""
+from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
+from nmt.translate.translator import POOL_LINES, Translator
 
 
 @dataclass
@@ -66,37 +56,19 @@ class Likelihood:
 
 
 class Scorer:
-    """Scores translations with a model or an ensemble."""
+    """Scores given translations with the model of a translator."""
 
-    def __init__(self, loaded: LoadedModel, options: SearchOptions | None = None) -> None:
-        """Set up the scorer; of the options, only the length penalty counts."""
-        self.max_tokens = loaded.max_src_tokens  # of either side in training
-        self.vocab_size = loaded.model.vocab_size  # of the target
-        self._most_tokens = max(BATCH_TOKENS, self.max_tokens)  # in a batch
-        self._model = loaded.model
-        self._device = loaded.device
-        self._src_vocabulary = loaded.src_vocabulary
-        self._tgt_vocabulary = loaded.tgt_vocabulary
-        self._options = options or SearchOptions()
-
-    @classmethod
-    def load(
-        cls,
-        path: Path | str | Sequence[Path | str],
-        options: SearchOptions | None = None,
-        *,
-        device: torch.device | str = "cpu",
-        precision: str = "fp32",
-    ) -> Scorer:
-        """Load a model file, or the best model of a run folder; or several as an ensemble.
-
-        See `load_models`.
-        """
-        return cls(load_models(path, device=device, precision=precision), options)
+    def __init__(self, translator: Translator) -> None:
+        """Take a translator of the torch engine. Of its options, only the length penalty counts."""
+        assert isinstance(translator.engine, TorchEngine)
+        self.engine = translator.engine
+        self.max_tokens = translator.max_src_tokens  # of either side in training
+        self._src_vocabulary = translator.src_vocabulary
+        self._tgt_vocabulary = translator.tgt_vocabulary
 
     def stream(
         self,
-        pairs: Iterable[TextPair],
+        pairs: Iterable[tuple[str, str]],
         likelihood: Likelihood,
         *,
         pool_pairs: int = POOL_LINES,
@@ -114,57 +86,34 @@ class Scorer:
             Each pair's translation with its scores, in order. If a pair cannot be scored, `error`
             says why, and the score is -inf. If both sides are blank, the score is 0.
         """
+        most_tokens = max(FORCED_TOKENS, self.max_tokens)
         waiting = iter(pairs)
         while pool := list(islice(waiting, pool_pairs)):
             sources, texts = zip(*pool, strict=True)
-            src_ids, tgt_ids = (
-                self._src_vocabulary.encode(sources),
-                self._tgt_vocabulary.encode(texts),
+            ids = list(
+                zip(
+                    map(tuple, self._src_vocabulary.encode(sources)),
+                    map(tuple, self._tgt_vocabulary.encode(texts)),
+                    strict=True,
+                )
             )
-            longest = [max(map(len, ids)) for ids in zip(src_ids, tgt_ids, strict=True)]
-            scored_numbers = [
+            longest = [max(map(len, pair)) for pair in ids]
+            scored = [
                 number
                 for number, pair in enumerate(pool)
-                if longest[number] <= self._most_tokens and not all(map(_is_blank, pair))
+                if longest[number] <= most_tokens and not all(map(_is_blank, pair))
             ]
-            found = self.log_probs(
-                [(tuple(src_ids[number]), tuple(tgt_ids[number])) for number in scored_numbers],
-                on_progress,
-            )
-            log_probs = dict(zip(scored_numbers, found, strict=True))
+            found = self.engine.log_probs([ids[number] for number in scored], on_progress)
+            log_probs = dict(zip(scored, found, strict=True))
             for number, text in enumerate(texts):
                 if number in log_probs:
-                    scored = self._translation(text, tgt_ids[number], log_probs[number])
-                elif longest[number] > self._most_tokens:
-                    scored = _failed(text, f"more than {self._most_tokens:,} tokens")
+                    translation = self._translation(text, ids[number][1], log_probs[number])
+                elif longest[number] > most_tokens:
+                    translation = _failed(text, f"more than {most_tokens:,} tokens")
                 else:
-                    scored = BLANK
-                likelihood.add(scored, is_long=longest[number] > self.max_tokens)
-                yield scored
-
-    def log_probs(
-        self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None
-    ) -> list[list[float] | None]:
-        """Return the log-probability of each target token and of the final eos.
-
-        None for a pair that does not fit into memory.
-
-        Args:
-            pairs: ids of sources and targets, without eos.
-            on_progress: called with the number of pairs just done.
-        """
-        return forced(pairs, self._of_batch, self._device, on_progress=on_progress)
-
-    @torch.inference_mode()
-    def _of_batch(self, batch: Batch) -> list[list[float]]:
-        features = self._model.forward(batch)  # (n, F)
-        blocks, first = [], 0
-        for logits in logits_in_blocks(self._model, features):
-            targets = batch.targets[first : first + len(logits), None]
-            first += len(logits)
-            blocks.append(logits.float().log_softmax(dim=-1).gather(1, targets)[:, 0])
-        lengths = batch.tgt_in.starts.diff().tolist()
-        return [part.tolist() for part in torch.split(torch.cat(blocks).cpu(), lengths)]
+                    translation = BLANK
+                likelihood.add(translation, is_long=longest[number] > self.max_tokens)
+                yield translation
 
     def _translation(
         self, text: str, ids: Sequence[int], log_probs: list[float] | None
@@ -176,7 +125,7 @@ class Scorer:
             return _failed(text, NOT_A_NUMBER)
         return Translation(
             text,
-            log_prob / self._options.penalty(len(log_probs)),
+            log_prob / self.engine.options.penalty(len(log_probs)),
             log_prob,
             tuple(self._tgt_vocabulary.tokens(ids)),
             tuple(log_probs[:-1]),

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
 from nmt.data.vocabulary import Vocabulary
+from nmt.search.engine import Source
 
 STOPS = ".!?…؟۔"
 WIDE_STOPS = "。｡！？।॥።፧။។៕"  # no space need follow
@@ -60,19 +60,11 @@ _AND_SO_ON = re.compile("etc|usf|usw")
 _BEFORE_DIGIT = re.compile("(?i)abb|abs|approx|art|bd|cap|eq|fig|kap|max|nr|pp|sept|vol")
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence of a paragraph."""
+def split_sentences(text: str, lang: str) -> list[tuple[str, str]]:
+    """Split a paragraph into its sentences, each with the white space before the next one.
 
-    text: str
-    separator: str  # white space before the next sentence
-
-
-def split_sentences(text: str, lang: str) -> list[Sentence]:
-    """Split a paragraph into its sentences; an empty one has none.
-
-    Joined in turn, texts and separators give the paragraph. White space before the first sentence
-    belongs to its text. Only a paragraph of just white space has a blank sentence.
+    Joined in turn, they give the paragraph. White space before the first sentence belongs to it.
+    Only a paragraph of just white space has a blank sentence.
 
     lang: its abbreviations are used; English ones if Moses has no list for it.
     """
@@ -85,11 +77,11 @@ def split_sentences(text: str, lang: str) -> list[Sentence]:
             lone = _LONE_QUOTE.match(text, following)
             if lone and text.count('"', start, stop) % 2:  # it closes a quotation of this sentence
                 stop, following = lone.span(1)
-            sentences.append(Sentence(text[start:stop], text[stop:following]))
+            sentences.append((text[start:stop], text[stop:following]))
             start = following
     if start < len(text):
         last = text[start:].rstrip() or text[start:]
-        sentences.append(Sentence(last, text[start + len(last) :]))
+        sentences.append((last, text[start + len(last) :]))
     return sentences
 
 
@@ -147,27 +139,29 @@ _WITHOUT_SPACES = {"ja", "zh", "yue"}
 _WORDS_WITHOUT_SPACES = _WITHOUT_SPACES | {"th", "lo", "km", "my"}
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A part of a source, translated by itself."""
-
-    ids: list[int]
-    separator: str  # between this segment and the next: a space or nothing
-    is_cut: bool = False  # whether it is only part of a line or sentence
-    is_in_word: bool = False  # whether it is cut out of a word longer than the limit
-
-
 def split_ids(
-    vocabulary: Vocabulary, ids: list[int], max_tokens: int, *, src_lang: str = ""
-) -> list[Segment]:
-    """Split a source's ids into segments of at most `max_tokens`; an empty source has none.
+    vocabulary: Vocabulary,
+    ids: list[int],
+    max_tokens: int,
+    *,
+    languages: tuple[str, str] = ("", ""),
+    separator: str = "",
+) -> list[Source]:
+    """Split a sentence's ids into segments of at most `max_tokens`; an empty one has none.
 
     Each cut is in the second half of the longest possible segment: after the last sentence there,
     else after the last clause, else before the last word, else at the limit, but not inside a
     character that is written as bytes. Words longer than the limit get shorter segments, unless the
     language is written without spaces.
+
+    Args:
+        vocabulary: of the source.
+        ids: of the sentence.
+        max_tokens: the limit.
+        languages: of source and target, for the separators of the translations.
+        separator: white space between this sentence and the next.
     """
-    has_spaces = primary_language(src_lang) not in _WORDS_WITHOUT_SPACES
+    has_spaces = primary_language(languages[0]) not in _WORDS_WITHOUT_SPACES
     segments = []
     start = 0
     while len(ids) - start > max_tokens:
@@ -177,11 +171,13 @@ def split_ids(
         if is_in_word:
             most = min(max_tokens, _IN_WORD_TOKENS)
             cut = _cut_position(tokens[: most + 1], most)
-        separator = " " if tokens[cut].startswith(WORD_START) else ""
-        segments.append(Segment(ids[start : start + cut], separator, is_in_word=is_in_word))
+        space = translated_separator(" " if tokens[cut].startswith(WORD_START) else "", languages)
+        segment = tuple(ids[start : start + cut])
+        segments.append(Source(segment, is_in_word=is_in_word, separator=space, is_cut=True))
         start += cut
     if start < len(ids):
-        segments.append(Segment(ids[start:], ""))
+        space = translated_separator(separator, languages)
+        segments.append(Source(tuple(ids[start:]), separator=space, is_cut=start > 0))
     return segments
 
 
@@ -231,15 +227,16 @@ def join_segments(texts: Sequence[str], separators: Sequence[str]) -> str:
     return joined.strip()
 
 
-def translated_separator(separator: str, *, src_lang: str, tgt_lang: str) -> str:
+def translated_separator(separator: str, languages: tuple[str, str]) -> str:
     """Return the separator of two translations, given that of their sources.
 
     A space is dropped if the target language is written without spaces, as Chinese and Japanese
     are, and added if the source language is. Thai, Lao, Khmer and Burmese separate sentences by
     spaces, but not words.
     """
-    if primary_language(tgt_lang) in _WITHOUT_SPACES:
+    src_lang, tgt_lang = map(primary_language, languages)
+    if tgt_lang in _WITHOUT_SPACES:
         return "" if separator == " " else separator
-    if not separator and primary_language(src_lang) in _WORDS_WITHOUT_SPACES:
+    if not separator and src_lang in _WORDS_WITHOUT_SPACES:
         return " "
     return separator

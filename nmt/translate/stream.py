@@ -120,23 +120,20 @@ def translate_stream(
     pace = Pace()
     taken: deque[tuple[list[Line], float]] = deque()  # pools under way, and when they began
 
-    def texts() -> Iterator[Pool | Pause]:
+    def pools() -> Iterator[Pool | Pause]:
         for pool in reader.pools(pool_lines, lambda: pace.max_bytes):
-            if isinstance(pool, Pause):
-                yield pool
-            else:
+            if not isinstance(pool, Pause):
                 taken.append((pool, time.monotonic()))
-                yield [(line.text, line.prefix) for line in pool]
+            yield pool
 
     started = time.monotonic() - counts.seconds
-    for found in translate(texts()):
+    for found in translate(pools()):
         pool, started_at = taken.popleft()
         pace.finish(sum(len(line.raw) for line in pool if line.text.strip()), started_at)
         output = bytearray()
         for line, translation in zip(pool, found, strict=True):
-            rendered = [
-                text.encode() for text in render(counts.skipped + counts.lines, translation)
-            ]
+            number = counts.skipped + counts.lines
+            rendered = [text.encode() for text in render(number, translation)]
             # An empty last line without a line end would disappear.
             output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)

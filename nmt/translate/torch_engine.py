@@ -1,60 +1,61 @@
-"""The torch engine: loads model files and searches in batches of similar length.
+"""The torch engine: loads model files, and runs models in batches of similar length.
 
-`load_models` prepares one model or an ensemble on a device, in a precision.
+It searches, and it decodes given targets (forced decoding) for their log-probabilities and
+alignments. The models are not trained to align, so expect errors. Averaged over heads, the
+decoder's penultimate layer agrees best with human alignments. A target token's source is read off
+the state that predicts it (Garg et al. 2019, "Jointly Learning to Align and Translate with
+Transformer Models", the layer average baseline). In a lower layer, the state that reads the token
+may be better (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine
+Translation").
 """
 
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
+from typing import TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nmt import console
 from nmt.cpu import default_threads
-from nmt.data.batches import pack_sources
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.batches import Batch, collate, micro_batches, pack_sources
+from nmt.data.epochs import order_by_length
+from nmt.data.shards import TokenRows
 from nmt.errors import MissingKernel, UsageError, did_you_mean
-from nmt.models.base import Decoder, TranslationModel
-from nmt.models.device import PRECISIONS, choose_device, dtype_of
+from nmt.models.base import AttentionWeights, Decoder, TranslationModel
+from nmt.models.device import PRECISIONS, choose_device, dtype_of, memory_errors
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
-from nmt.search.beam_search import decode
-from nmt.search.engine import Engine, Hypothesis, Source, source_cost
+from nmt.search.beam_search import decode, logits_in_blocks
+from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
 from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 from nmt.search.shortlist import BatchShortlist, Shortlist
+from nmt.translate.setup import Setup
+from nmt.translate.translator import Translator
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model or an ensemble, ready to use, with the metadata of its files."""
-
-    model: TranslationModel | Ensemble  # on the device, in evaluation mode
-    device: torch.device
-    src_vocabulary: Vocabulary
-    tgt_vocabulary: Vocabulary
-    languages: tuple[str, str]  # language codes of source and target
-    max_src_tokens: int  # longest training source, the lowest of the models'
-    kernel: str | None = None  # for matrix products on a CPU; None on a GPU
-
-
-def load_models(
-    path: Path | str | Sequence[Path | str],
+def load(
+    setup: Setup,
     *,
     device: torch.device | str = "cpu",
-    precision: str = "fp32",
+    batch_tokens: int | None = None,
     kernel: str | None = None,
-) -> LoadedModel:
-    """Load a model file, or the best model of a run folder; or several as an ensemble.
+) -> Translator:
+    """Load a model or an ensemble.
 
     Args:
-        path: the file or folder, or several with the same vocabularies.
+        setup: model files and options.
         device: cpu, cuda, cuda:1 or auto.
-        precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
+        batch_tokens: see `Engine`; if None, a default for the device.
         kernel: one of `KERNELS`, for CPUs; the fastest if None.
 
     Raises:
@@ -63,14 +64,12 @@ def load_models(
         UsageError: if the device does not support the precision, or the models cannot be joined.
     """
     device = choose_device("auto") if device == "auto" else torch.device(device)
+    precision = setup.precision or "fp32"
     check_precision(precision, device)
     if kernel is not None and not (device.type == "cpu" and is_usable(kernel, precision)):
         raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
-    paths = [Path(path)] if isinstance(path, Path | str) else [Path(one) for one in path]
-    if not paths:
-        raise UsageError("no model given; give at least one")
-    models, cards = zip(*map(load_model, paths), strict=True)
-    check_members(paths, cards)
+    models, cards = zip(*map(load_model, setup.models), strict=True)
+    check_members(setup.models, cards)
     for model in models:
         model.eval()
     if device.type == "cuda":
@@ -83,13 +82,25 @@ def load_models(
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    return LoadedModel(
-        model=models[0] if len(models) == 1 else Ensemble(models),
+    src_vocabulary, tgt_vocabulary = cards[0].src_vocabulary, cards[0].tgt_vocabulary
+    options, shortlist = setup.options, None
+    if setup.shortlist is not None:
+        shortlist = Shortlist.open(setup.shortlist, src_vocabulary, tgt_vocabulary)
+    engine = TorchEngine(
+        models[0] if len(models) == 1 else Ensemble(models),
+        replace(options, barred_ids=(*options.barred_ids, *tgt_vocabulary.barred_ids)),
         device=device,
-        src_vocabulary=cards[0].src_vocabulary,
-        tgt_vocabulary=cards[0].tgt_vocabulary,
+        batch_tokens=batch_tokens,
+        shortlist=shortlist,
+    )
+    return Translator(
+        engine,
+        src_vocabulary,
+        tgt_vocabulary,
         languages=(cards[0].src_lang, cards[0].tgt_lang),
         max_src_tokens=min(card.max_src_tokens for card in cards),
+        alignment=setup.alignment,
+        split=setup.split,
         kernel=kernel,
     )
 
@@ -124,10 +135,12 @@ def _warn_of_slowness(precision: str, ratio: float) -> None:
 
 _CPU_BATCH_TOKENS = 4_096
 _GPU_BATCH_TOKENS = 16_384
+FORCED_TOKENS = 4_096  # of either side of a batch, in forced decoding
+_ALIGNING_LAYER = 1  # from the top: the penultimate
 
 
 class TorchEngine(Engine):
-    """Searches with a model or an ensemble."""
+    """Runs a model or an ensemble."""
 
     def __init__(
         self,
@@ -141,7 +154,8 @@ class TorchEngine(Engine):
         """Set up the engine.
 
         Args:
-            model: on `device`, in evaluation mode.
+            model: on `device`, in evaluation mode. All but search needs a `TranslationModel` or an
+                `Ensemble`.
             options: of the search.
             device: of the model.
             batch_tokens: see `Engine`; if None, a default for the device.
@@ -184,3 +198,83 @@ class TorchEngine(Engine):
             return None
         lists = [self.shortlist.of(source) for source in sources]
         return BatchShortlist(lists, self.model, self.options.barred_ids, self.device)
+
+    def log_probs(
+        self, pairs: Sequence[Pair], on_progress: Callable[[int], object] | None = None
+    ) -> list[list[float] | None]:
+        """Return the log-probability of each target token and of the final eos.
+
+        None for a pair that does not fit into memory.
+
+        Args:
+            pairs: in any order.
+            on_progress: called with the number of pairs just done.
+        """
+        return self._forced(pairs, self._log_probs, on_progress)
+
+    def _log_probs(self, batch: Batch) -> list[list[float]]:
+        model = cast(TranslationModel | Ensemble, self.model)
+        features = model.forward(batch)  # (n, F)
+        blocks, first = [], 0
+        for logits in logits_in_blocks(model, features):
+            targets = batch.targets[first : first + len(logits), None]
+            first += len(logits)
+            blocks.append(logits.float().log_softmax(dim=-1).gather(1, targets)[:, 0])
+        lengths = batch.tgt_in.starts.diff().tolist()
+        return [part.tolist() for part in torch.split(torch.cat(blocks).cpu(), lengths)]
+
+    def attention(self, pairs: Sequence[Pair]) -> list[NDArray[np.float32] | None]:
+        """See `Engine`."""
+        return self._forced(pairs, self._attention)
+
+    def _attention(self, batch: Batch) -> list[NDArray[np.float32]]:
+        layer = self._first_model.cross_attention(batch, _ALIGNING_LAYER)  # (B, H, T, S)
+        mean = layer.mean(dim=1).cpu()  # (B, T, S)
+        lengths = ((side.starts.diff() - 1).tolist() for side in (batch.src, batch.tgt_in))
+        # Copied, so that the batch is freed.
+        return [
+            rows[:target, :source].numpy().copy()
+            for rows, source, target in zip(mean, *lengths, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:
+        """See `Engine`."""
+        src, tgt = (TokenRows.of([ids], token_bytes=4) for ids in (source, target))
+        return self._first_model.attention_weights(collate(src, tgt).to(self.device))
+
+    @property
+    def _first_model(self) -> TranslationModel:
+        model = self.model.members[0] if isinstance(self.model, Ensemble) else self.model
+        return cast(TranslationModel, model)
+
+    @torch.inference_mode()
+    def _forced(
+        self,
+        pairs: Sequence[Pair],
+        of_batch: Callable[[Batch], Sequence[T]],
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[T | None]:
+        """Return the result of each pair; None if the pair by itself does not fit into memory."""
+        if not pairs:
+            return []
+        src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
+        order = order_by_length(src.lengths.astype(np.int64) + 1, tgt.lengths.astype(np.int64) + 1)
+        parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
+        waiting = deque(order[part] for part in parts)
+        results: dict[int, T | None] = {}
+        while waiting:
+            part = waiting.popleft()
+            found: Sequence[T | None]
+            try:
+                with memory_errors():
+                    found = of_batch(collate(src.take(part), tgt.take(part)).to(self.device))
+            except MemoryError:
+                if len(part) > 1:
+                    waiting.extendleft(np.array_split(part, 2))
+                    continue
+                found = [None]
+            results.update(zip(part.tolist(), found, strict=True))
+            if on_progress is not None:
+                on_progress(len(part))
+        return [results[number] for number in range(len(pairs))]

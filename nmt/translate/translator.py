@@ -3,7 +3,8 @@
 Each line goes through the same steps: sentences if wanted, ids, segments, search, text again. A
 line's translation does not depend on the other lines. Batches change only the speed and rounding.
 
-Only loading a torch model imports torch, so that CTranslate2 exports start without it.
+`torch_engine.load` and `ctranslate2_engine.load` make translators. This file imports no torch, so
+that CTranslate2 exports start without it.
 """
 
 from __future__ import annotations
@@ -11,35 +12,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
-from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
+from nmt.models.model_file import find_model
+from nmt.search.engine import Engine, Pair, SearchResult, Source
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment, Floats
+from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
 from nmt.translate.output import BLANK, Translation
-from nmt.translate.segmentation import (
-    WORD_START,
-    Segment,
-    Sentence,
-    join_segments,
-    split_ids,
-    split_sentences,
-    translated_separator,
-)
+from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
+from nmt.translate.setup import Setup
 
 if TYPE_CHECKING:
     import torch
-
-    from nmt.models.base import TranslationModel
-    from nmt.models.ensemble import Ensemble
-    from nmt.search.shortlist import Shortlist
-    from nmt.translate.aligner import Aligner
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -60,85 +50,30 @@ class Translator:
         *,
         languages: tuple[str, str],
         max_src_tokens: int,
-        aligner: Aligner | None = None,
         alignment: bool = False,
         split: bool = False,
         kernel: str | None = None,
     ) -> None:
-        """Set up the translator.
+        """Set up the translator. From Python, use `load`.
 
         Args:
-            engine: its options should bar tokens that are never text (`Vocabulary.barred_ids`).
+            engine: its options bar the tokens that are never text (`Vocabulary.barred_ids`).
             src_vocabulary, tgt_vocabulary: of the engine's model.
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
-            aligner: for alignments and pictures of attention.
             alignment: whether to add alignments to translations.
             split: whether to split lines into sentences and translate these one by one.
             kernel: of the model on a CPU, if known.
         """
+        assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
         self.engine = engine
         self.src_vocabulary = src_vocabulary
         self.tgt_vocabulary = tgt_vocabulary
         self.languages = languages
         self.max_src_tokens = max_src_tokens
-        self.aligner = aligner
         self.alignment = alignment
         self.split = split
         self.kernel = kernel
-
-    @classmethod
-    def of(
-        cls,
-        model: TranslationModel | Ensemble,
-        src_vocabulary: Vocabulary,
-        tgt_vocabulary: Vocabulary,
-        options: SearchOptions | None = None,
-        *,
-        device: torch.device,
-        languages: tuple[str, str],
-        max_src_tokens: int,
-        batch_tokens: int | None = None,
-        shortlist: Shortlist | None = None,
-        alignment: bool = False,
-        split: bool = False,
-        kernel: str | None = None,
-    ) -> Translator:
-        """Make a translator from a loaded model.
-
-        Args:
-            model: on `device`, in evaluation mode.
-            options: of the search. Tokens that are never text are always barred.
-            device: of the model.
-            languages, max_src_tokens, split, kernel: see the constructor.
-            batch_tokens: see `Engine`.
-            shortlist: limits the tokens of each translation; if None, all are allowed.
-            alignment: whether to add alignments. An ensemble uses its first model's.
-        """
-        from nmt.models.ensemble import Ensemble
-        from nmt.translate.aligner import Aligner
-        from nmt.translate.torch_engine import TorchEngine
-
-        options = options or SearchOptions()
-        barred_ids = tuple({*options.barred_ids, *tgt_vocabulary.barred_ids})
-        engine = TorchEngine(
-            model,
-            replace(options, barred_ids=barred_ids),
-            device=device,
-            batch_tokens=batch_tokens,
-            shortlist=shortlist,
-        )
-        return cls(
-            engine,
-            src_vocabulary,
-            tgt_vocabulary,
-            languages=languages,
-            max_src_tokens=max_src_tokens,
-            aligner=Aligner(model.members[0] if isinstance(model, Ensemble) else model, device),
-            alignment=alignment,
-            split=split,
-            kernel=kernel,
-        )
 
     @classmethod
     def load(
@@ -152,7 +87,6 @@ class Translator:
         shortlist: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
-        kernel: str | None = None,
     ) -> Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
@@ -166,32 +100,23 @@ class Translator:
                 which is faster.
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.
-            kernel: for CPUs, the `kernel` of another translator; the fastest if None.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
-            MissingKernel: if this machine does not have the kernel.
             UsageError: if the device does not support the precision, or models cannot be joined.
         """
-        from nmt.search.shortlist import Shortlist
-        from nmt.translate.torch_engine import load_models
+        from nmt.translate.torch_engine import load
 
-        loaded = load_models(path, device=device, precision=precision, kernel=kernel)
-        vocabularies = loaded.src_vocabulary, loaded.tgt_vocabulary
-        listed = None if shortlist is None else Shortlist.open(Path(shortlist), *vocabularies)
-        return cls.of(
-            loaded.model,
-            *vocabularies,
-            options,
-            device=loaded.device,
-            languages=loaded.languages,
-            max_src_tokens=loaded.max_src_tokens,
-            batch_tokens=batch_tokens,
-            shortlist=listed,
+        paths = [path] if isinstance(path, Path | str) else path
+        setup = Setup(
+            models=tuple(find_model(Path(one)) for one in paths),
+            options=options or SearchOptions(),
+            precision=precision,
+            shortlist=None if shortlist is None else Path(shortlist),
             alignment=alignment,
             split=split,
-            kernel=loaded.kernel,
         )
+        return load(setup, device=device, batch_tokens=batch_tokens)
 
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES
@@ -243,36 +168,13 @@ class Translator:
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
             )
-        segments = self._segments(lines)
+        segments = self._segments(lines, prefixes)
         if on_progress is not None:
             on_progress(segments.count([]))  # blank lines are done
-        sources = self._sources(segments, prefixes)
+        sources = list(chain.from_iterable(segments))
         found = self.engine.search(sources, on_progress=on_progress, on_step=on_step)
-        parts = iter(self._parts(sources, found))
-        return [self._joined([next(parts) for _ in line], line) for line in segments]
-
-    def _parts(
-        self, sources: Sequence[Source], found: Sequence[SearchResult]
-    ) -> Iterator[list[_SegmentHypothesis] | str]:
-        """Yield each source's hypotheses as text, best first, or the reason why there are none."""
-        pairs = [
-            (source, hypothesis)
-            for source, best in zip(sources, found, strict=True)
-            if not isinstance(best, str)
-            for hypothesis in best
-        ]
-        # In one call: each call costs as much as decoding hundreds.
-        texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
-        attention: Sequence[Floats | None] = [None] * len(pairs)
-        if self.alignment and self.aligner is not None:
-            attention = self.aligner.attention([(source.ids, one.ids) for source, one in pairs])
-        parts = (
-            map(_SegmentHypothesis, *zip(*pairs, strict=True), texts, attention)
-            if pairs
-            else iter(())
-        )
-        for best in found:
-            yield best if isinstance(best, str) else [next(parts) for _ in best]
+        translated = iter(self._translations(sources, found))
+        return [self._joined(line, [next(translated) for _ in line]) for line in segments]
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
         """Draw all attention weights of a line and its translation as SVG.
@@ -282,157 +184,160 @@ class Translator:
         Raises:
             NMTError: if the line is blank or could not be translated.
         """
-        if self.aligner is None:
-            raise UsageError(
-                "a CTranslate2 export has no attention to draw; give the model file instead"
-            )
-        sources = self._sources(self._segments([line]), [prefix])
-        (found,) = self.engine.search(sources[:1]) or ["the line is blank"]
+        (segments,) = self._segments([line], [prefix])
+        (found,) = self.engine.search(segments[:1]) or ["the line is blank"]
         if isinstance(found, str):
             raise NMTError(f"cannot draw attention: {found}")
-        source, target = sources[0].ids, found[0].ids
+        source, target = segments[0].ids, found[0].ids
         return draw_attention(
-            self.aligner.weights(source, target),
+            self.engine.attention_weights(source, target),
             self.src_vocabulary.tokens(source),
             self.tgt_vocabulary.tokens(target),
         )
 
-    def _segments(self, lines: Sequence[str]) -> list[list[Segment]]:
-        """Split lines into segments; blank lines have none.
+    def _segments(self, lines: Sequence[str], prefixes: Sequence[str]) -> list[list[Source]]:
+        """Return the segments of each line; blank lines have none.
 
         A line of only white space is blank, even if the vocabulary has tabs or U+00A0.
         """
         # Python strings can hold lone surrogates, which are not text.
         whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
-        cut = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
-        sentences = iter(
-            self.src_vocabulary.encode([sentence.text for line in cut for sentence in line])
+        sentences = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
+        texts = [text for line in sentences for text, _ in line]
+        ids = iter(self.src_vocabulary.encode(texts))
+        segments = [
+            [segment for _, separator in line for segment in self._cut(next(ids), separator)]
+            for line in sentences
+        ]
+        for line, prefix in zip(segments, self.tgt_vocabulary.encode(prefixes), strict=False):
+            if line and prefix:
+                line[0] = replace(line[0], prefix=tuple(prefix))
+        return segments
+
+    def _sentences(self, line: str) -> list[tuple[str, str]]:
+        return split_sentences(line, self.languages[0]) if self.split else [(line, "")]
+
+    def _cut(self, ids: list[int], separator: str) -> list[Source]:
+        return split_ids(
+            self.src_vocabulary,
+            ids,
+            self.max_src_tokens,
+            languages=self.languages,
+            separator=separator,
         )
+
+    def _translations(
+        self, sources: Sequence[Source], found: Sequence[SearchResult]
+    ) -> list[list[Translation] | str]:
+        """Return each segment's translations, best first, or the reason why there are none."""
+        pairs = [
+            (source, hypothesis)
+            for source, best in zip(sources, found, strict=True)
+            if not isinstance(best, str)
+            for hypothesis in best
+        ]
+        # In one call: each call costs as much as decoding hundreds.
+        texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs]))
+        alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
+        if self.alignment:
+            alignments = self._alignments([(source.ids, one.ids) for source, one in pairs])
         return [
-            [
-                segment
-                for sentence in line
-                for segment in self._cut(next(sentences), sentence.separator)
+            best
+            if isinstance(best, str)
+            else [
+                Translation(
+                    next(texts),
+                    hypothesis.score,
+                    hypothesis.log_prob,
+                    tuple(self.tgt_vocabulary.tokens(hypothesis.ids)),
+                    hypothesis.token_log_probs[:-1],
+                    1,
+                    is_cut=source.is_cut,
+                    alignment=next(alignments),
+                )
+                for hypothesis in best
             ]
-            for line in cut
+            for source, best in zip(sources, found, strict=True)
         ]
 
-    def _sentences(self, line: str) -> list[Sentence]:
-        return split_sentences(line, self.languages[0]) if self.split else [Sentence(line, "")]
-
-    def _cut(self, ids: list[int], separator: str) -> list[Segment]:
-        """Split a sentence into segments; `separator` follows the last one's translation."""
-        src_lang, tgt_lang = self.languages
-        segments = split_ids(self.src_vocabulary, ids, self.max_src_tokens, src_lang=src_lang)
-        separators = [*(segment.separator for segment in segments[:-1]), separator]
-        return [
-            Segment(
-                segment.ids,
-                translated_separator(between, src_lang=src_lang, tgt_lang=tgt_lang),
-                is_cut=len(segments) > 1,
-                is_in_word=segment.is_in_word,
-            )
-            for segment, between in zip(segments, separators, strict=False)
-        ]
-
-    def _sources(self, lines: list[list[Segment]], prefixes: Sequence[str]) -> list[Source]:
-        sources = []
-        begun = self.tgt_vocabulary.encode(prefixes) if prefixes else [[]] * len(lines)
-        for segments, prefix in zip(lines, begun, strict=True):
-            first = tuple(prefix)
-            for segment in segments:
-                sources.append(Source(tuple(segment.ids), first, segment.is_in_word))
-                first = ()
-        return sources
+    def _alignments(self, pairs: Sequence[Pair]) -> Iterator[Alignment | None]:
+        for (source, target), attention in zip(pairs, self.engine.attention(pairs), strict=True):
+            tokens = self.src_vocabulary.tokens(source), self.tgt_vocabulary.tokens(target)
+            yield None if attention is None else Alignment.of([attention], *tokens)
 
     def _joined(
-        self, parts: list[list[_SegmentHypothesis] | str], segments: list[Segment]
+        self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]
     ) -> Translation:
-        """Join the hypotheses of a line's segments to its translations.
+        """Join the translations of a line's segments to those of the line.
 
         For beam search, these are the combinations with the best sums of scores. For sampling, the
         n-th samples of all segments make the line's n-th: the best sums would not be random.
         """
-        if not segments:
+        if not sources:
             return BLANK
-        errors = [part for part in parts if isinstance(part, str)]
+        errors = [part for part in translated if isinstance(part, str)]
         if errors:
-            return Translation("", -math.inf, -math.inf, (), (), len(segments), error=errors[0])
-        found = [part for part in parts if not isinstance(part, str)]
+            return Translation("", -math.inf, -math.inf, (), (), len(sources), error=errors[0])
+        found = [part for part in translated if not isinstance(part, str)]
         if self.engine.options.sampling is None:
-            joined = _best_sums(found, self.engine.options.n_best)
+            chosen = _best_sums(found, self.engine.options.n_best)
         else:
-            joined = list(zip(*found, strict=False))  # as many as every segment has
-        best, *others = (self._translation(parts, segments) for parts in joined)
+            chosen = list(zip(*found, strict=False))  # as many as every segment has
+        best, *others = (_joined(sources, parts) for parts in chosen)
         return replace(best, others=tuple(others)) if others else best
 
-    def _translation(
-        self, parts: Sequence[_SegmentHypothesis], segments: list[Segment]
-    ) -> Translation:
-        text = join_segments(
-            [part.text for part in parts], [segment.separator for segment in segments]
-        )
-        hypotheses = [part.hypothesis for part in parts]
-        ids = [i for hypothesis in hypotheses for i in hypothesis.ids]
-        tokens = tuple(self.tgt_vocabulary.tokens(ids))
-        return Translation(
-            text.translate(_LINE_BREAKERS),
-            sum(hypothesis.score for hypothesis in hypotheses),
-            sum(hypothesis.log_prob for hypothesis in hypotheses),
-            tokens,
-            tuple(log_prob for one in hypotheses for log_prob in one.token_log_probs[:-1]),
-            len(parts),
-            is_cut=any(segment.is_cut for segment in segments),
-            alignment=self._alignment(parts, segments),
-        )
 
-    def _alignment(
-        self, parts: Sequence[_SegmentHypothesis], segments: list[Segment]
-    ) -> Alignment | None:
-        attention = [part.attention for part in parts if part.attention is not None]
-        if len(attention) < len(parts):
-            return None
-        src_tokens = self.src_vocabulary.tokens([i for part in parts for i in part.source.ids])
-        tgt_tokens: list[str] = []
-        joins_previous = False
-        for part, segment in zip(parts, segments, strict=True):
-            tokens = self.tgt_vocabulary.tokens(part.hypothesis.ids)
-            if joins_previous and tokens:  # the space that begins a segment is not written
-                tokens[0] = tokens[0].removeprefix(WORD_START)
-            tgt_tokens += tokens
-            joins_previous = not segment.separator
-        return Alignment.of(attention, src_tokens, tgt_tokens)
+def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
+    """Join a translation of each segment."""
+    text = join_segments([part.text for part in parts], [source.separator for source in sources])
+    return Translation(
+        text.translate(_LINE_BREAKERS),
+        sum(part.score for part in parts),
+        sum(part.log_prob for part in parts),
+        tuple(chain.from_iterable(part.tokens for part in parts)),
+        tuple(chain.from_iterable(part.token_log_probs for part in parts)),
+        len(parts),
+        is_cut=any(part.is_cut for part in parts),
+        alignment=_joined_alignment(sources, parts),
+    )
 
 
-@dataclass(frozen=True)
-class _SegmentHypothesis:
-    """A hypothesis of a segment, with its text."""
+def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -> Alignment | None:
+    alignments = [part.alignment for part in parts if part.alignment is not None]
+    if len(alignments) < len(parts):
+        return None
+    if len(parts) == 1:
+        return alignments[0]
+    tgt_tokens: list[str] = []
+    joins_previous = False
+    for source, part in zip(sources, parts, strict=True):
+        tokens = list(part.tokens)
+        if joins_previous and tokens:  # the space that begins a segment is not written
+            tokens[0] = tokens[0].removeprefix(WORD_START)
+        tgt_tokens += tokens
+        joins_previous = not source.separator
+    attention = list(chain.from_iterable(one.attention for one in alignments))
+    src_tokens = list(chain.from_iterable(one.src_tokens for one in alignments))
+    return Alignment.of(attention, src_tokens, tgt_tokens)
 
-    source: Source
-    hypothesis: Hypothesis
-    text: str
-    attention: Floats | None  # (T, S)
 
+def _best_sums(found: Sequence[Sequence[Translation]], count: int) -> list[tuple[Translation, ...]]:
+    """Return the `count` combinations of the segments' translations with the best sums of scores.
 
-def _best_sums(
-    found: Sequence[Sequence[_SegmentHypothesis]], count: int
-) -> list[tuple[_SegmentHypothesis, ...]]:
-    """Return the `count` combinations of the segments' hypotheses with the best sums of scores.
-
-    The best comes first. Of equal sums, the first differing hypothesis decides.
+    The best comes first. Of equal sums, the first differing translation decides.
 
     Args:
-        found: the hypotheses of each segment, best first.
+        found: the translations of each segment, best first.
         count: fewer are returned if there are fewer combinations.
     """
-    best: list[tuple[float, tuple[_SegmentHypothesis, ...]]] = [(0.0, ())]
-    for hypotheses in found:
+    best: list[tuple[float, tuple[Translation, ...]]] = [(0.0, ())]
+    for translations in found:
         # In two sorted lists, the sum at ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
         # are at least as high, so only few pairs can be among the best.
         sums = [
-            (total + part.hypothesis.score, (*chosen, part))
+            (total + part.score, (*chosen, part))
             for rank, (total, chosen) in enumerate(best, start=1)
-            for part in hypotheses[: count // rank]
+            for part in translations[: count // rank]
         ]
         best = sorted(sums, key=lambda one: -one[0])[:count]
     return [chosen for _, chosen in best]

@@ -10,7 +10,9 @@ from pathlib import Path
 from benchmarks.translation_process import Translate, serve
 
 from nmt.search.options import SearchOptions
-from nmt.translate.parallel import Setup, Translators
+from nmt.translate.lines import Line
+from nmt.translate.parallel import Translators
+from nmt.translate.setup import Setup
 
 
 def load(
@@ -27,7 +29,7 @@ def load(
     translators = Translators.start(setup, device="cpu")
 
     def translate(lines: list[str]) -> list[str]:
-        (pool,) = translators.translate([[(line, "") for line in lines]], lambda _: None)
+        (pool,) = translators.translate([[Line(line) for line in lines]], lambda _: None)
         return [translation.text for translation in pool]
 
     return translate

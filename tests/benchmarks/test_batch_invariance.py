@@ -25,8 +25,10 @@ from benchmarks.report import publish, table
 from benchmarks.translation_models import model_of
 
 from nmt.search.options import SearchOptions
+from nmt.translate.lines import Line
 from nmt.translate.output import Translation
-from nmt.translate.parallel import Setup, Translators
+from nmt.translate.parallel import Translators
+from nmt.translate.setup import Setup
 
 pytestmark = pytest.mark.benchmark
 
@@ -68,5 +70,5 @@ def translate(
 ) -> list[Translation]:
     setup = Setup(models=(model,), options=SearchOptions(), precision=precision)
     with Translators.start(setup, device="cpu", **changes) as translators:  # type: ignore[arg-type]
-        (found,) = translators.translate([[(line, "") for line in lines]], lambda _: None)
+        (found,) = translators.translate([[Line(line) for line in lines]], lambda _: None)
     return found

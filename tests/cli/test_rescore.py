@@ -19,6 +19,7 @@ import torch
 
 from nmt.models.model_file import ModelCard, model_checksum, write_model
 from nmt.translate.rescoring import Likelihood, Scorer
+from nmt.translate.translator import Translator
 
 Nmt = Callable[..., Any]
 
@@ -53,7 +54,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 def likelihood(targets: list[str], *models: Path) -> Likelihood:
     found = Likelihood()
-    list(Scorer.load(models).stream(zip(SOURCES, targets, strict=True), found))
+    list(Scorer(Translator.load(models)).stream(zip(SOURCES, targets, strict=True), found))
     return found
 
 
@@ -194,7 +195,7 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
         (line, -score) for line, _, score in after
     )
     pairs = [(SOURCES[line], text) for line, text, _ in after]
-    scored = Scorer.load(other_model).stream(pairs, Likelihood())
+    scored = Scorer(Translator.load(other_model)).stream(pairs, Likelihood())
     assert [score for _, _, score in after] == pytest.approx(
         [found.score for found in scored], abs=1e-5
     )

@@ -18,7 +18,7 @@ from nmt.models.kernels import packed_weights as kernels
 from nmt.models.kernels.linear import Product
 from nmt.models.kernels.packed_weights import KERNELS, Choice, choose, is_usable
 from nmt.translate import torch_engine as loading
-from nmt.translate.torch_engine import load_models
+from nmt.translate.translator import Translator
 
 TINY_SHAPES = [(32, 16), (16, 16)]
 
@@ -158,13 +158,13 @@ def test_a_precision_that_is_not_faster_is_used_with_one_warning(
     pretend(monkeypatch, times)
     loading._warn_of_slowness.cache_clear()  # another test's warning was another process's
     for _ in range(2):
-        assert load_models(model_file, precision="int8").kernel == next(
+        assert Translator.load(model_file, precision="int8").kernel == next(
             kernel for kernel in KERNELS["int8"] if is_usable(kernel, "int8")
         )
     warning = capsys.readouterr().err
     assert warning.count("\n") == 1
     assert "int8 is no faster than fp32 on this machine; use --precision fp32" in warning
-    load_models(model_file, precision="fp32")
+    Translator.load(model_file, precision="fp32")
     assert not capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.models.attention import attend
-from nmt.models.kv_cache import KeyValueCache, select_
+from nmt.models.kv_cache import KeyValueCache, Places, select_
 
 H, K = 4, 3
 
@@ -92,6 +92,18 @@ def test_positions_outside_the_window_are_not_copied(copied: list[tuple[int, ...
         cache.advance()
     cache.select(torch.tensor([1, 1]))
     assert copied == [(1, 0, 3), (1, 0, 4)]  # the next query, at 5, sees 3 and 4
+
+
+def test_a_child_takes_its_parent_s_row_or_one_without_children() -> None:
+    places = Places(2)
+    # Each becomes three, in order.
+    assert places.select(np.array([0, 0, 0, 1, 1, 1]), 2).tolist() == [0, 0, 0, 1, 1, 1]
+    assert places.rows.tolist() == [0, 1, 2, 3, 4, 5]
+    assert places.select(np.array([2, 0, 2, 3, 4, 5]), 2).tolist() == [0, 2, 2, 3, 4, 5]
+    assert places.rows.tolist() == [2, 0, 1, 3, 4, 5]
+    # The second sentence leaves. Hypotheses 1 1 0 of the first are in rows 0 0 2.
+    assert places.select(np.array([1, 1, 0]), 1).tolist() == [0, 0, 2]
+    assert places.rows.tolist() == [0, 1, 2]
 
 
 def test_rows_are_selected_in_any_order() -> None:

@@ -10,7 +10,6 @@ import torch
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.models.model_file import load_model
-from nmt.translate.aligner import between_tokens
 from nmt.translate.alignment import Alignment
 
 
@@ -28,10 +27,9 @@ def test_words_are_aligned_with_those_that_they_translate(data: Path, learnt: Pa
         if not 2 <= length <= 5 or len(set(src_tokens)) < len(src_tokens):
             continue  # with one word there is no choice, and of equal ones either may be meant
         mean = model.cross_attention(collate(src, tgt), from_top=1)[0].mean(dim=0)  # (T, S)
-        sizes = len(src_tokens), len(tgt_tokens)
         found, shifted = (
-            Alignment.of([between_tokens(attention, *sizes)], src_tokens, tgt_tokens)
-            for attention in (mean, torch.roll(mean, 1, dims=0))
+            Alignment.of([attention.numpy()], src_tokens, tgt_tokens)
+            for attention in (mean[:-1, :-1], torch.roll(mean, 1, dims=0)[:-1, :-1])
         )
         words += length
         right += sum(src_word == length - 1 - tgt_word for src_word, tgt_word in found.words)

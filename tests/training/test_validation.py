@@ -264,6 +264,6 @@ def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
         path.read_text().splitlines() for path in DataFolder.open(data).valid_text
     )
     likelihood = Likelihood()
-    list(Scorer.load(learnt).stream(zip(sources, references, strict=True), likelihood))
+    list(Scorer(Translator.load(learnt)).stream(zip(sources, references, strict=True), likelihood))
     assert likelihood.nll == pytest.approx(result.nll, rel=1e-5)
     assert likelihood.perplexity == pytest.approx(result.perplexity, rel=1e-5)

@@ -12,30 +12,19 @@ from torch import Tensor
 
 from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
-from nmt.search.engine import Ids
-from nmt.translate.aligner import Aligner, between_tokens
+from nmt.search.engine import Ids, Pair
+from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, align_words, pharaoh
-
-# Rows of the states that predict two tokens and eos, columns of three tokens and eos.
-MEAN = torch.tensor([[0.3, 0.3, 0.15, 0.25], [0.15, 0.05, 0.15, 0.65], [0.5, 0.0, 0.0, 0.5]])
+from nmt.translate.torch_engine import TorchEngine
 
 
-def align(attention: Tensor) -> list[int]:
-    found = between_tokens(attention, attention.shape[1] - 1, attention.shape[0] - 1)
-    tokens = [["▁x"] * size for size in found.shape[::-1]]
-    return list(Alignment.of([found], *tokens).positions)
-
-
-def test_eos_is_aligned_on_neither_side_and_the_first_of_equal_weights_counts() -> None:
-    assert align(MEAN) == [0, 0]
-
-
-def test_padding_is_left_out() -> None:
-    padded = torch.full((5, 7), 9.0)
-    padded[:3, :4] = MEAN
-    assert between_tokens(padded, 3, 2).tolist() == MEAN[:2, :3].tolist()
+def test_of_equal_weights_the_first_counts() -> None:
+    attention = np.array([[0.3, 0.3, 0.15], [0.15, 0.05, 0.15]])
+    assert Alignment.of([attention], ["▁a", "▁b", "▁c"], ["▁x", "▁y"]).positions == (0, 0)
+    assert Alignment.of([attention[:0]], ["▁a", "▁b", "▁c"], []).positions == ()
 
 
 def test_each_piece_looks_at_its_own_source() -> None:
@@ -44,10 +33,6 @@ def test_each_piece_looks_at_its_own_source() -> None:
     found = Alignment.of([first, second], src, tgt)
     assert found.positions == (1, 0, 4)
     assert found.words == ((0, 1), (1, 0), (3, 2))
-
-
-def test_an_empty_target_has_no_alignment() -> None:
-    assert align(MEAN[-1:]) == []
 
 
 def test_words_are_aligned_where_any_of_their_subwords_are() -> None:
@@ -88,13 +73,17 @@ def test_pharaoh_s_format() -> None:
     assert pharaoh([]) == ""
 
 
-@pytest.fixture
-def aligner(model_file: Path) -> Aligner:
-    return Aligner(load_model(model_file)[0].eval(), torch.device("cpu"))
+def engine_of(model: TranslationModel) -> TorchEngine:
+    return TorchEngine(model.eval(), SearchOptions(), device=torch.device("cpu"))
 
 
 @pytest.fixture
-def pairs() -> list[tuple[Ids, Ids]]:
+def model(model_file: Path) -> TranslationModel:
+    return load_model(model_file)[0]
+
+
+@pytest.fixture
+def pairs() -> list[Pair]:
     random = Random(1)
 
     def ids() -> Ids:
@@ -104,10 +93,11 @@ def pairs() -> list[tuple[Ids, Ids]]:
 
 
 def test_pairs_are_looked_at_together_as_they_are_alone(
-    aligner: Aligner, pairs: list[tuple[Ids, Ids]]
+    model: TranslationModel, pairs: list[Pair]
 ) -> None:
-    for pair, found in zip(pairs, aligner.attention(pairs), strict=True):
-        (alone,) = aligner.attention([pair])
+    engine = engine_of(model)
+    for pair, found in zip(pairs, engine.attention(pairs), strict=True):
+        (alone,) = engine.attention([pair])
         assert found is not None
         assert alone is not None
         assert found.shape == (len(pair[1]), len(pair[0]))
@@ -122,27 +112,28 @@ def test_it_is_the_mean_over_the_heads_of_the_penultimate_layer() -> None:
     config = TransformerConfig(
         num_encoder_layers=1, num_decoder_layers=3, d_model=16, d_ff=32, num_heads=4
     )
-    model = build_model("transformer", config, 50, 50).eval()
-    aligner, source, target = Aligner(model, torch.device("cpu")), (9, 8, 7), (6, 5)
-    expected = aligner.weights(source, target).cross[1, 0].mean(dim=0)[:2, :3]
-    (found,) = aligner.attention([(source, target)])
+    engine = engine_of(build_model("transformer", config, 50, 50))
+    source, target = (9, 8, 7), (6, 5)
+    expected = engine.attention_weights(source, target).cross[1, 0].mean(dim=0)[:2, :3]
+    (found,) = engine.attention([(source, target)])
     assert found is not None
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
 
 
 def test_without_memory_groups_are_halved_and_a_pair_alone_has_none(
-    aligner: Aligner, pairs: list[tuple[Ids, Ids]], monkeypatch: pytest.MonkeyPatch
+    model: TranslationModel, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = aligner.attention(pairs)
-    plain = aligner.model.cross_attention
+    engine = engine_of(model)
+    expected = engine.attention(pairs)
+    plain = model.cross_attention
 
     def short_of_memory(batch: Batch, from_top: int) -> Tensor:
         if len(batch.src.starts) > 3 or batch.src.longest > 50:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(batch, from_top)
 
-    monkeypatch.setattr(aligner.model, "cross_attention", short_of_memory)
-    for (source, _), found, whole in zip(pairs, aligner.attention(pairs), expected, strict=True):
+    monkeypatch.setattr(model, "cross_attention", short_of_memory)
+    for (source, _), found, whole in zip(pairs, engine.attention(pairs), expected, strict=True):
         if len(source) + 1 > 50:
             assert found is None
         else:

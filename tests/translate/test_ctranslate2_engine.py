@@ -23,6 +23,7 @@ from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.ctranslate2_engine import CTranslate2Engine, load
+from nmt.translate.setup import Setup
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
@@ -59,7 +60,8 @@ def sources(vocabulary: Vocabulary) -> list[Source]:
 
 
 def start(folder: Path, options: SearchOptions) -> Translator:
-    return load(folder, options, device="cpu", workers=1, threads=1)
+    setup = Setup(models=(folder,), options=options)
+    return load(setup, device="cpu", workers=1, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +313,7 @@ def test_a_damaged_export_is_refused(model_file: Path, tmp_path: Path, name: str
     with pytest.raises(DataError, match=name):
         start(folder, POWER)
     path.unlink()
-    with pytest.raises(DataError, match=name):
+    with pytest.raises((DataError, FileNotFoundError), match=name):
         start(folder, POWER)
 
 

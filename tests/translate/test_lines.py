@@ -177,7 +177,7 @@ def test_lines_and_their_ends_by_hand(data: bytes, lines: list[tuple[str, bytes]
 
 def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
     data = b"x" * 3_000_000
-    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), b"\n", data + b"\n")
+    assert read(b"a\n" + data + b"\nb\n")[0][1] == Line(data.decode(), raw=data + b"\n")
 
 
 # --------------------------------------------------------------------------- encodings
@@ -192,7 +192,7 @@ def test_invalid_lines_are_marked() -> None:
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
     with pytest.raises(DataError, match=r"news: line 2 is not valid utf-8; give its"):
         read(b"fine\nb\xffd\n", strict=True)
-    assert read("é\n".encode(), strict=True)[0] == [Line("é", b"\n", "é\n".encode())]
+    assert read("é\n".encode(), strict=True)[0] == [Line("é", raw="é\n".encode())]
 
 
 def test_other_encodings_are_read() -> None:

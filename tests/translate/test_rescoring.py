@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -12,15 +13,14 @@ from tiny_models import BOS, EOS, PAD, TINY, encode, tiny
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.data.vocabulary import UNK_ID
 from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
-from nmt.search.engine import Source
-from nmt.search.forced import Pair
+from nmt.search.engine import Pair, Source
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.rescoring import Likelihood, Scorer
-from nmt.translate.torch_engine import LoadedModel, TorchEngine
+from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
 CPU = torch.device("cpu")
@@ -43,11 +43,10 @@ SENTENCES = [
 ]
 
 
-def scorer(
-    model: TranslationModel | Ensemble, vocabulary: Vocabulary, options: SearchOptions | None = None
-) -> Scorer:
-    loaded = LoadedModel(model, CPU, vocabulary, vocabulary, ("en", "de"), 20)
-    return Scorer(loaded, options)
+def scores(
+    model: TranslationModel | Ensemble, pairs: Sequence[Pair] = PAIRS
+) -> list[list[float] | None]:
+    return TorchEngine(model, SearchOptions(), device=CPU).log_probs(pairs)
 
 
 @torch.no_grad()
@@ -66,29 +65,25 @@ def chosen(probs: Tensor, target: Sequence[int]) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", TINY)
-def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(
-    kind: str, vocabulary: Vocabulary
-) -> None:
+def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(kind: str) -> None:
     model = tiny(kind)
-    found = scorer(model, vocabulary).log_probs(PAIRS)
+    found = scores(model)
     for (source, target), log_probs in zip(PAIRS, found, strict=True):
         assert log_probs == pytest.approx(
             chosen(step_by_step(model, source, target), target), abs=1e-6
         )
 
 
-def test_an_ensemble_has_the_mean_of_its_members_probabilities(vocabulary: Vocabulary) -> None:
+def test_an_ensemble_has_the_mean_of_its_members_probabilities() -> None:
     members = [tiny("transformer"), tiny("rnn_attention", seed=2), tiny("conv_seq2seq", seed=3)]
-    found = scorer(Ensemble(members), vocabulary).log_probs(PAIRS)
+    found = scores(Ensemble(members))
     for (source, target), log_probs in zip(PAIRS, found, strict=True):
         probs = torch.stack([step_by_step(member, source, target) for member in members])
         assert log_probs == pytest.approx(chosen(probs.mean(dim=0), target), abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", [*TINY, "ensemble"])
-def test_what_search_has_found_has_the_figures_that_search_reports(
-    kind: str, vocabulary: Vocabulary
-) -> None:
+def test_what_search_has_found_has_the_figures_that_search_reports(kind: str) -> None:
     model: TranslationModel | Ensemble
     if kind == "ensemble":
         model = Ensemble([tiny("transformer"), tiny("rnn_attention", seed=2)])
@@ -107,7 +102,7 @@ def test_what_search_has_found_has_the_figures_that_search_reports(
             pairs.append((source.ids, hypothesis.ids))
             expected.append(hypothesis)
     assert len({len(target) for _, target in pairs}) > 3  # padding would be needed
-    found = scorer(model, vocabulary).log_probs(pairs)
+    found = scores(model, pairs)
     for log_probs, hypothesis in zip(found, expected, strict=True):
         assert log_probs == pytest.approx(hypothesis.token_log_probs, abs=1e-5)
         assert log_probs is not None
@@ -119,7 +114,7 @@ def test_what_search_has_found_has_the_figures_that_search_reports(
 
 @pytest.fixture
 def ready(model_file: Path) -> Scorer:
-    return Scorer.load(model_file)
+    return Scorer(Translator.load(model_file))
 
 
 def scored(scorer: Scorer, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
@@ -131,7 +126,7 @@ def test_text_has_the_scores_of_a_search_that_has_no_choice(model_file: Path) ->
     options = SearchOptions(max_tokens=0, length_penalty=1.3, length_penalty_form="power")
     sources, texts = zip(*SENTENCES, strict=True)
     searched = Translator.load(model_file, options).translate(sources, texts)
-    found = scored(Scorer.load(model_file, options), SENTENCES)
+    found = scored(Scorer(Translator.load(model_file, options)), SENTENCES)
     for expected, given in zip(searched, found, strict=True):
         assert (given.text, given.tokens, given.segments) == (expected.text, expected.tokens, 1)
         assert given.score == pytest.approx(expected.score, abs=1e-5)
@@ -215,14 +210,14 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
     ready: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = scored(ready, SENTENCES)
-    plain = ready._of_batch
+    plain = ready.engine._log_probs
 
     def short_of_memory(batch: Batch) -> list[list[float]]:
         if len(batch.tgt_in.starts) > 3 or batch.tgt_in.longest > 12:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(batch)
 
-    monkeypatch.setattr(ready, "_of_batch", short_of_memory)
+    monkeypatch.setattr(ready.engine, "_log_probs", short_of_memory)
     errors = []
     for found, whole in zip(scored(ready, SENTENCES), expected, strict=True):
         errors.append(found.error)
@@ -234,7 +229,7 @@ def test_without_memory_batches_are_halved_and_a_pair_alone_fails(
 def test_a_model_whose_output_is_no_number_gives_no_probability(ready: Scorer) -> None:
     likelihood = Likelihood()
     with torch.no_grad():
-        ready._model.output_projection[:] = math.nan  # type: ignore[union-attr]
+        cast(TranslationModel, ready.engine.model).output_projection[:] = math.nan
     (found,) = ready.stream(SENTENCES[:1], likelihood)
     assert found.error == "the model's output is not a number"
     assert likelihood.tokens == 0

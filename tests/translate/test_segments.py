@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -18,7 +19,7 @@ class WrittenVocabulary:
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
 
-    def tokens(self, ids: list[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self._tokens[i] for i in ids]
 
 
@@ -91,7 +92,7 @@ def test_a_word_longer_than_the_limit_is_cut_into_short_segments(
 ) -> None:
     tokens = [token for length in words for token in ("▁a", *"b" * (length - 1))]
     vocabulary = cast("Vocabulary", WrittenVocabulary(tokens))
-    segments = split_ids(vocabulary, list(range(len(tokens))), 100, src_lang=src_lang)
+    segments = split_ids(vocabulary, list(range(len(tokens))), 100, languages=(src_lang, ""))
     assert [len(segment.ids) for segment in segments] == lengths
     assert [segment.is_in_word for segment in segments] == in_word
 
@@ -153,4 +154,4 @@ def test_joined_text_has_no_space_at_its_edges() -> None:
 def test_translations_are_joined_as_their_language_is_written(
     src_lang: str, tgt_lang: str, separator: str, wanted: str
 ) -> None:
-    assert translated_separator(separator, src_lang=src_lang, tgt_lang=tgt_lang) == wanted
+    assert translated_separator(separator, (src_lang, tgt_lang)) == wanted

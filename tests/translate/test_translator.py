@@ -32,6 +32,7 @@ from nmt.translate.output import (
 from nmt.translate.parallel import Pool
 from nmt.translate.segmentation import split_ids
 from nmt.translate.stream import Counts, translate_stream
+from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import POOL_LINES, Translator
 from nmt.workers import Pause
 
@@ -119,17 +120,20 @@ def copier(
     vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: Any
 ) -> tuple[Translator, Copying]:
     model = Copying(len(vocabulary))
-    translator = Translator.of(
-        model,
+    return translator_of(model, vocabulary, batch_tokens=batch_tokens, **options), model
+
+
+def translator_of(
+    model: Copying, vocabulary: Vocabulary, *, batch_tokens: int = 64, **options: Any
+) -> Translator:
+    search_options = SearchOptions(barred_ids=vocabulary.barred_ids, **options)
+    return Translator(
+        TorchEngine(model, search_options, device=CPU, batch_tokens=batch_tokens),
         vocabulary,
         vocabulary,
-        SearchOptions(**options),
-        device=CPU,
         languages=("en", "de"),
         max_src_tokens=LIMIT,
-        batch_tokens=batch_tokens,
     )
-    return translator, model
 
 
 def best(translations: Sequence[Translation]) -> list[str]:
@@ -252,15 +256,8 @@ def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
 
 def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
     for extra in (0, 3):
-        translator = Translator.of(
-            Endless(len(vocabulary)),
-            vocabulary,
-            vocabulary,
-            SearchOptions(beam_size=1, max_extra_tokens=extra),
-            device=CPU,
-            languages=("en", "de"),
-            max_src_tokens=LIMIT,
-        )
+        endless = Endless(len(vocabulary))
+        translator = translator_of(endless, vocabulary, beam_size=1, max_extra_tokens=extra)
         (line,) = vocabulary.encode(["the cat"])
         assert len(translator.translate(["the cat"])[0].tokens) == len(line) + extra
 
@@ -275,21 +272,10 @@ class Endless(Copying):
 
 
 def test_the_user_s_barred_tokens_are_barred_besides_the_vocabulary_s(
-    vocabulary: Vocabulary,
+    model_file: Path, vocabulary: Vocabulary
 ) -> None:
-    (ids,) = vocabulary.encode(["q"])
-    options = SearchOptions(barred_ids=(ids[-1],))
-    translator = Translator.of(
-        Copying(len(vocabulary)),
-        vocabulary,
-        vocabulary,
-        options,
-        device=CPU,
-        languages=("en", "de"),
-        max_src_tokens=LIMIT,
-    )
-    translations = translator.translate(["q", "a\nb"])
-    assert not {"q", "\n"} & set("".join(best(translations)))
+    translator = Translator.load(model_file, SearchOptions(barred_ids=(300,)))
+    assert {300, *vocabulary.barred_ids} == {*translator.engine.options.barred_ids}
 
 
 def test_a_line_break_that_the_model_wants_is_barred(vocabulary: Vocabulary) -> None:
@@ -359,7 +345,7 @@ def stream(
 
     translate_stream(
         lambda pools: (
-            translator.translate([line for line, _ in pool])
+            translator.translate([line.text for line in pool])
             for pool in pools
             if not isinstance(pool, Pause)
         ),
@@ -416,7 +402,7 @@ class Clock:
             if not taken:
                 return
             pool = taken.popleft()
-            self.now += self.seconds_each * sum(len(line) + 1 for line, _ in pool)
+            self.now += self.seconds_each * sum(len(line.raw) for line in pool)
             yield [replace(BLANK, text="x")] * len(pool)
 
     def write(self, _read: bytes, _written: bytes, counts: Counts) -> None:

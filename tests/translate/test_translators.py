@@ -12,8 +12,10 @@ import pytest
 
 from nmt.errors import WorkerDied
 from nmt.search.options import SearchOptions
+from nmt.translate.lines import Line
 from nmt.translate.output import Translation
-from nmt.translate.parallel import Setup, Translators
+from nmt.translate.parallel import Translators
+from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
@@ -25,7 +27,7 @@ def translate(model_file: Path) -> list[Translation]:
     """Translate the lines by two workers, in pools of two shares."""
     options = SearchOptions(beam_size=2, max_extra_tokens=2)
     setup = Setup(models=(model_file,), options=options)
-    pools = [[(line, "") for line in LINES[first : first + 40]] for first in range(0, 80, 40)]
+    pools = [[Line(line) for line in LINES[first : first + 40]] for first in range(0, 80, 40)]
     with Translators.start(setup, device="cpu", workers="2", threads=1) as translators:
         return [one for found in translators.translate(pools, lambda _: None) for one in found]
 

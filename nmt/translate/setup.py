@@ -1,0 +1,83 @@
+"""The models and options of a translation: everything that it depends on besides its text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.files import sha256_file
+from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
+from nmt.models.device import PRECISIONS
+from nmt.models.model_file import model_checksum
+from nmt.search.options import SearchOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Models and options, checked before torch is loaded, which takes seconds."""
+
+    models: tuple[Path, ...]  # model files or run folders (several: an ensemble), or an export
+    options: SearchOptions
+    precision: str | None = None  # None: fp32, or an export's own
+    shortlist: Path | None = None  # file of the tokens that each translation may use
+    alignment: bool = False  # whether translations have alignments; an ensemble's first model's
+    split: bool = False  # whether to split lines into sentences
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise UsageError("no model given; give at least one")
+        known = {one for of_device in PRECISIONS.values() for one in of_device}
+        if self.precision is not None and self.precision not in known:
+            raise UsageError(
+                f"unknown precision {self.precision!r}{did_you_mean(self.precision, known)}"
+            )
+        if len(self.models) > 1:
+            self.refuse_export("cannot join an ensemble")
+        if self.precision is not None:
+            self.refuse_export("has the precision it was exported with; leave out --precision", "")
+        if self.shortlist is not None:
+            self.refuse_export("takes no shortlist")
+        if self.alignment:
+            self.refuse_export("has no alignments")
+        for model in self.models:
+            _checksum(model)
+        if self.shortlist is not None and not self.shortlist.is_file():
+            raise DataError(f"{self.shortlist}: no such file")
+
+    @cached_property
+    def is_export(self) -> bool:
+        """Whether a model is a CTranslate2 export."""
+        return any(map(is_export, self.models))
+
+    def refuse_export(self, why: str, instead: str = "; give the model file instead") -> None:
+        """Refuse an option that an export does not support.
+
+        Raises:
+            UsageError: if one of the models is an export.
+        """
+        if self.is_export:
+            model = next(filter(is_export, self.models))
+            raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
+
+    def identity(self) -> dict[str, Any]:
+        """Return, as JSON, what identifies translations with this setup."""
+        return {
+            "models": [_checksum(model) for model in self.models],
+            "options": asdict(self.options),
+            "precision": self.precision or (None if self.is_export else "fp32"),
+            "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
+            "alignment": self.alignment,
+            "split": self.split,
+        }
+
+
+def _checksum(model: Path) -> str:
+    """Return a model's recorded checksum.
+
+    Raises:
+        NMTError: if the model is missing.
+    """
+    return sha256_file(model / MANIFEST) if is_export(model) else model_checksum(model)
