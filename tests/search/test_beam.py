@@ -332,10 +332,6 @@ def test_a_sentence_s_result_is_that_of_the_sentence_alone(width: int) -> None:
     assert backwards == together[::-1]
 
 
-def test_no_sentences_have_no_translations() -> None:
-    assert search([], [], SearchOptions()) == []
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_beam_size_one_is_greedy_search_on_tables(seed: int) -> None:
     tables = [random_table(100 * seed + n) for n in range(6)]

@@ -201,10 +201,6 @@ def test_the_first_samples_of_many_are_those_of_few() -> None:
     assert one < five
 
 
-def test_at_the_lowest_temperature_the_top_token_is_drawn() -> None:
-    assert frequencies(Sampling(temperature=0.001))[A] == 1.0
-
-
 def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
     query = StepQuery(np.full(2, EOS), np.array([True, False]), np.zeros(2))
     everything = [token for token in range(len(LOGITS)) if token != EOS]

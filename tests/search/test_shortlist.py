@@ -87,13 +87,6 @@ def test_it_is_search_with_all_other_tokens_impossible(
         assert {i for one in hypotheses for i in one.ids} <= set(own.tolist())
 
 
-def test_a_list_of_all_tokens_changes_nothing(
-    model: TranslationModel, vocabulary: Vocabulary
-) -> None:
-    everything = Shortlist(np.arange(len(vocabulary)), np.full((len(vocabulary), 1), -1))
-    assert_same(search(model, shortlist=everything), search(model))
-
-
 def test_a_sentence_does_not_depend_on_those_beside_it(
     model: TranslationModel, shortlist: Shortlist
 ) -> None:

@@ -17,7 +17,7 @@ from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
 from nmt.search.engine import Ids, Pair
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment, align_words, pharaoh
+from nmt.translate.alignment import Alignment, align_words
 from nmt.translate.torch_engine import TorchEngine
 
 
@@ -41,14 +41,6 @@ def test_words_are_aligned_where_any_of_their_subwords_are() -> None:
     assert align_words([0, 2, 2, 3], src, tgt) == [(0, 0), (1, 1), (2, 1)]
 
 
-def test_pairs_stand_in_the_order_of_the_source() -> None:
-    assert align_words([2, 0, 1], ["▁a", "▁b", "▁c"], ["▁x", "▁y", "▁z"]) == [
-        (0, 1),
-        (1, 2),
-        (2, 0),
-    ]
-
-
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
@@ -66,11 +58,6 @@ def test_words_are_what_stands_between_spaces(tokens: list[str], words: list[lis
     # And the same the other way round.
     swapped = [(tgt, src) for src, tgt in expected]
     assert align_words(range(len(tokens)), tokens, source) == sorted(swapped)
-
-
-def test_pharaoh_s_format() -> None:
-    assert pharaoh([(0, 0), (1, 2), (10, 3)]) == "0-0 1-2 10-3"
-    assert pharaoh([]) == ""
 
 
 def engine_of(model: TranslationModel) -> TorchEngine:

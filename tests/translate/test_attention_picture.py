@@ -10,7 +10,7 @@ from svg_picture import SVG, texts, titles
 from torch import Tensor
 
 from nmt.models.base import AttentionWeights
-from nmt.translate.attention_picture import THRESHOLD, draw_attention
+from nmt.translate.attention_picture import draw_attention
 
 # "a b" is translated by "x". The cross-attention of one head: rows of x and eos, columns of a, b
 # and eos.
@@ -92,10 +92,6 @@ def test_each_layer_of_each_attention_has_a_panel() -> None:
     assert rows[-1] + last < height(picture, "height")
 
 
-def test_an_architecture_without_self_attention_has_no_such_panels() -> None:
-    assert titles(drawing(weights())) == ["Attention", "Cross-attention, layer 1"]
-
-
 @pytest.mark.parametrize("heads", [1, 8, 16])
 def test_heads_have_colours_of_their_own_and_a_legend_of_them(heads: int) -> None:
     picture = drawing(weights(cross=CROSS.expand(1, 1, heads, 2, 3)))
@@ -108,36 +104,8 @@ def test_heads_have_colours_of_their_own_and_a_legend_of_them(heads: int) -> Non
     ]
 
 
-def test_lines_of_all_heads_between_two_tokens_are_beside_each_other() -> None:
-    (panel,) = panels(drawing(weights(cross=torch.ones(1, 1, 8, 2, 3))))
-    ends = [height(line, "y2") for line in panel.iter(f"{SVG}line")]
-    assert len(ends) == 8 * 2 * 3
-    assert len(set(ends)) == 8 * 3
-
-
-def test_what_is_below_the_threshold_has_no_line() -> None:
-    cross = torch.tensor([[THRESHOLD, THRESHOLD - 1e-6, 0.9], [0.0, 1.0, 0.0]])
-    (panel,) = panels(drawing(weights(cross=cross[None, None, None])))
-    assert len(list(panel.iter(f"{SVG}line"))) == 3
-
-
 def test_subwords_are_text() -> None:
     picture = drawing(weights(), src=("▁<b>&amp;", '"\u202e\x07'), tgt=("</svg>",))
     (panel,) = panels(picture)
     shown = ["</svg>", "</s>", "▁<b>&amp;", '"<U+202E><U+0007>', "</s>"]
     assert texts(panel)[1:] == shown
-
-
-def test_panels_are_as_wide_as_their_tokens() -> None:
-    short, long = (
-        drawing(weights(cross=CROSS.expand(4, 1, 1, 2, 3)), src=(token, "b"))
-        for token in ("▁a", "▁incomprehensibilities")
-    )
-    assert height(long, "width") > height(short, "width") + 4 * 100
-
-
-def test_the_background_is_drawn() -> None:
-    picture = drawing(weights())
-    background = next(picture.iter(f"{SVG}rect"))
-    assert background.get("fill") == "#ffffff"
-    assert background.get("width") == picture.get("width")

@@ -195,21 +195,6 @@ def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
     assert all(length <= len(s.ids) for length, s in zip(lengths, sources, strict=True))
 
 
-def test_lengths_are_kept_to(exported: Path, sources: list[Source]) -> None:
-    options = replace(POWER, min_tokens=4, max_tokens=6, n_best=2)
-    lengths = {len(h.ids) for best in found(start(exported, options), sources) for h in best}
-    assert min(lengths) >= 4
-    assert max(lengths) <= 6
-
-
-def test_lines_are_translated_as_by_any_engine(exported: Path) -> None:
-    lines = ["the cat", "", "the cat sees the dog, and then the bird sees the old river " * 3]
-    blank, long = start(exported, POWER).translate(lines)[1:3]
-    assert (blank.text, blank.segments) == ("", 0)
-    assert long.segments > 1
-    assert long.text
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -224,11 +209,6 @@ def test_lines_are_translated_as_by_any_engine(exported: Path) -> None:
 def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         start(exported, options)
-
-
-def test_prefixes_are_refused(exported: Path) -> None:
-    with pytest.raises(UsageError, match="prefix"):
-        start(exported, POWER).translate(["the cat"], ["a"])
 
 
 def test_the_longest_source_and_translation_have_places(exported: Path) -> None:
@@ -293,15 +273,6 @@ def test_without_memory_batches_are_halved(exported: Path, sources: list[Source]
 def ids(best: list[Hypothesis] | str) -> tuple[int, ...]:
     assert not isinstance(best, str)
     return best[0].ids
-
-
-def test_a_quantised_export_is_smaller_and_translates(
-    model_file: Path, exported: Path, tmp_path: Path
-) -> None:
-    export_ctranslate2(model_file, tmp_path / "int8", "int8")
-    sizes = [(folder / "model.bin").stat().st_size for folder in (exported, tmp_path / "int8")]
-    assert sizes[1] < 0.8 * sizes[0]
-    assert start(tmp_path / "int8", POWER).translate(["the cat"])[0].text
 
 
 @pytest.mark.parametrize("name", ["model.bin", CARD, MANIFEST])

@@ -7,14 +7,12 @@ import codecs
 import gzip
 import lzma
 import os
-import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import BinaryIO
 from unittest import mock
 
@@ -139,15 +137,6 @@ def test_a_file_is_read_as_a_pipe_is(data: bytes) -> None:
         assert [line for pool in pools for line in pool] == read(data)[0]
 
 
-def test_lines_are_counted_as_wc_counts_them(tmp_path: Path) -> None:
-    data = b"".join(NASTY * 50)
-    (tmp_path / "text").write_bytes(data)
-    counted = subprocess.run(
-        ["wc", "-l", tmp_path / "text"], capture_output=True, text=True, check=True
-    )
-    assert as_bytes(read(data)[0]).count(b"\n") == int(counted.stdout.split()[0])
-
-
 # ------------------------------------------------------------------------------- ends
 
 
@@ -181,12 +170,6 @@ def test_a_line_of_a_megabyte_without_a_space_is_one_line() -> None:
 
 
 # --------------------------------------------------------------------------- encodings
-
-
-def test_invalid_lines_are_marked() -> None:
-    found, _ = read(b"fine\nb\xffd\n\xc3\n\xe2\x82\nfine\n")
-    assert [line.text for line in found] == ["fine", "b\ufffdd", "\ufffd", "\ufffd", "fine"]
-    assert [line.is_valid for line in found] == [True, False, False, False, True]
 
 
 def test_strict_reading_fails_at_the_first_invalid_line_and_names_it() -> None:
@@ -330,9 +313,3 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
         os.close(writing)
         ((line,),) = pools.result(timeout=60)
         assert line.text == "a line"
-
-
-def test_pools_hold_at_most_so_many_lines() -> None:
-    with piped(b"x\n" * 10) as stream:
-        pools = without_pauses(reader_of(stream).pools(4))
-    assert [len(pool) for pool in pools] == [4, 4, 2]

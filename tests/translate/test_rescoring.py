@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -134,12 +134,6 @@ def test_text_has_the_scores_of_a_search_that_has_no_choice(model_file: Path) ->
         assert given.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
 
 
-def test_a_score_is_the_log_probability_over_the_length_penalty(ready: Scorer) -> None:
-    (found,) = scored(ready, SENTENCES[:1])
-    length = len(found.tokens) + 1  # with eos
-    assert found.score == pytest.approx(found.log_prob / ((5 + length) / 6) ** 0.6)
-
-
 def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
     pairs = SENTENCES * 3 + [("", ""), ("the cat", "")]
     together = scored(ready, pairs)
@@ -147,20 +141,6 @@ def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
     for pair, found in zip(pairs, together, strict=True):
         (alone,) = scored(ready, [pair])
         assert found.score == pytest.approx(alone.score, abs=1e-5)
-
-
-def test_pairs_are_taken_as_many_at_a_time_as_asked_for(ready: Scorer) -> None:
-    taken: list[tuple[str, str]] = []
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        for pair in SENTENCES:
-            taken.append(pair)
-            yield pair
-
-    stream = ready.stream(pairs(), Likelihood(), pool_pairs=2)
-    assert next(stream).text == SENTENCES[0][1]
-    assert taken == SENTENCES[:2]
-    assert len(list(stream)) == len(SENTENCES) - 1
 
 
 def test_a_blank_line_s_blank_translation_counts_for_nothing(ready: Scorer) -> None:

@@ -102,10 +102,6 @@ def test_a_blank_paragraph_is_one_blank_sentence(blank: str) -> None:
     assert split_sentences(blank, "en") == [(blank, "")]
 
 
-def test_an_empty_paragraph_has_no_sentence() -> None:
-    assert split_sentences("", "en") == []
-
-
 PARAGRAPHS = st.one_of(
     st.text(),
     st.text("Aa1 .!?…。」」»«\"')(-–\n\u00a0你と"),

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.data.batches import Batch, Packed
 from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
-from nmt.errors import DataError, NMTError
+from nmt.errors import NMTError
 from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.options import Sampling, SearchOptions
@@ -26,7 +26,6 @@ from nmt.translate.output import (
     Render,
     Translation,
     render_n_best,
-    render_scored,
     render_text,
 )
 from nmt.translate.parallel import Pool
@@ -247,13 +246,6 @@ def test_what_is_repeated_is_searched_for_once(vocabulary: Vocabulary) -> None:
     assert sum(done) == sum(translation.segments for translation in found)
 
 
-def test_progress_counts_every_line(vocabulary: Vocabulary) -> None:
-    translator, _ = copier(vocabulary)
-    done: list[int] = []
-    translator.translate(["a", "", "the cat", "b"], on_progress=done.append)
-    assert sum(done) == 4
-
-
 def test_a_translation_may_be_so_much_longer_than_its_source(vocabulary: Vocabulary) -> None:
     for extra in (0, 3):
         endless = Endless(len(vocabulary))
@@ -323,12 +315,6 @@ def test_a_run_folder_is_its_best_model(model_file: Path, tmp_path: Path) -> Non
     assert best(Translator.load(tmp_path).translate(["a cat"])) == best(
         Translator.load(model_file).translate(["a cat"])
     )
-
-
-def test_a_loaded_translator_knows_its_limits(translator: Translator) -> None:
-    assert translator.max_src_tokens == LIMIT
-    with pytest.raises(DataError, match="no such file"):
-        Translator.load("nowhere.safetensors")
 
 
 # ------------------------------------------------------------------------------- streams
@@ -436,20 +422,6 @@ def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -
     long = b"the cat sees the dog and " * 5
     _, counts = stream(translator, b"\n".join([b"a", b"b", b"c", b"d", long, b"e", long]))
     assert (counts.cut_lines, counts.first_cut_line) == (2, 5)
-
-
-def test_a_stream_counts_invalid_lines_and_names_the_first(vocabulary: Vocabulary) -> None:
-    _, counts = stream(copier(vocabulary)[0], b"a\nb\n\xff\nc\nd\n\xff")
-    assert (counts.invalid_lines, counts.first_invalid_line) == (2, 3)
-
-
-def test_scored_lines_hold_score_and_text(vocabulary: Vocabulary) -> None:
-    translator, _ = copier(vocabulary)
-    written, _ = stream(translator, b"the cat\n\n", render_scored)
-    first, second, rest = written.split(b"\n")
-    score, text = first.split(b"\t")
-    assert float(score) == pytest.approx(translator.translate(["the cat"])[0].score, abs=1e-6)
-    assert (text, second, rest) == (b"the cat", b"0.000000\t", b"")
 
 
 def test_n_best_lines_are_numbered_from_0_across_pools_and_end_like_their_line(
