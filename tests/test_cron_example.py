@@ -547,7 +547,7 @@ def start(place: Place) -> subprocess.Popen[str]:
     )
 
 
-def test_a_run_that_is_killed_and_run_again_gives_what_an_undisturbed_one_does(
+def test_a_killed_run_that_is_run_again_gives_the_undisturbed_result(
     model_file: Path, tmp_path: Path
 ) -> None:
     lines = [b"the cat", b"", b"a \xff dog", b"the old house", b"birds"]

@@ -53,7 +53,7 @@ class CTranslate2Engine(Engine):
         Raises:
             UsageError: if it does not support an option.
         """
-        _check(options, vocabularies[1])
+        _check(options)
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
         src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
         self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
@@ -71,11 +71,6 @@ class CTranslate2Engine(Engine):
 
         Few batches are submitted at a time, because they cannot be cancelled.
         """
-        if any(source.prefix for source in sources):
-            raise UsageError(
-                "a CTranslate2 export cannot score translations with a prefix; "
-                "give the model file instead"
-            )
         retried: list[int] = []
         for number, found in self._pass(sources, order, budget, on_step, alike=False):
             if found is None:
@@ -185,17 +180,18 @@ def _batches(
         if batch:
             first = sources[batch[0]]
             is_full = (len(batch) + 1) * source_cost(first) > budget
-            source = sources[number]
-            differs = (source_cost(source), source.is_in_word) != (
-                source_cost(first),
-                first.is_in_word,
-            )
+            differs = _kind(sources[number]) != _kind(first)
             if is_full or (alike and differs):
                 yield batch
                 batch = []
         batch.append(number)
     if batch:
         yield batch
+
+
+def _kind(source: Source) -> tuple[int, bool]:
+    """Return what a source's length limit depends on."""
+    return len(source.ids), source.is_in_word
 
 
 def count_gpus() -> int:
@@ -271,7 +267,7 @@ def load(
     )
 
 
-def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
+def _check(options: SearchOptions) -> None:
     """Refuse options that CTranslate2 does not support."""
     if options.sampling is not None:
         raise UsageError(
@@ -281,5 +277,3 @@ def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
         raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
-    if not set(options.barred_ids) <= set(vocabulary.barred_ids):
-        raise UsageError("CTranslate2 can bar only the tokens that the export bars")

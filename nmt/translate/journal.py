@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -212,7 +213,7 @@ class Journal:
         more = next(rest, b"")
         if more and not self.progress.ends_line:
             return None  # the incomplete last line has grown
-        return _with_first(more, rest)
+        return itertools.chain([more], rest)
 
     def _read(self, job: dict[str, Any]) -> tuple[Progress, int, str | None]:
         """Return this job's progress, the end of the valid part of the journal, and its kernel."""
@@ -221,7 +222,7 @@ class Journal:
         progress, end, kernel = Progress(), 0, None
         for number, line in enumerate(lines):
             try:
-                content = json.loads(line.removesuffix(b"\n") if line[-1:] == b"\n" else b"")
+                content = json.loads(line if line.endswith(b"\n") else b"")
                 if number:
                     progress = Progress(**content)
                 elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
@@ -268,13 +269,8 @@ def _after(chunks: Chunks, count: int, digest: Any) -> Chunks:
     for chunk in chunks:
         digest.update(chunk[:count])
         if len(chunk) > count:
-            return _with_first(chunk[count:], chunks)
+            return itertools.chain([chunk[count:]], chunks)
         count -= len(chunk)
         if not count:
             break
     return chunks
-
-
-def _with_first(first: bytes, others: Chunks) -> Chunks:
-    yield first
-    yield from others

@@ -3,8 +3,10 @@
 Each line goes through the same steps: sentences if wanted, ids, segments, search, text again. A
 line's translation does not depend on the other lines. Batches change only the speed and rounding.
 
-`torch_engine.load` and `ctranslate2_engine.load` make translators. This file imports no torch, so
-that CTranslate2 exports start without it.
+A line on its way has four forms: a `Line` of input, a `Source` for each segment, `Hypothesis`es of
+search, and `Translation`s of the segments and then of the line. `torch_engine.load` and
+`ctranslate2_engine.load` make translators. This file imports no torch, so that CTranslate2 exports
+start without it.
 """
 
 from __future__ import annotations

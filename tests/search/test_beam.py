@@ -441,7 +441,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], mess
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize(("token", "limit"), [(A, 5), (PAD, 5), (A, 0)])
-def test_a_sentence_without_numbers_has_no_translation_and_the_others_have_theirs(
+def test_a_sentence_without_numbers_has_none_and_the_others_have_theirs(
     bad: float, token: int, limit: int
 ) -> None:
     def diverged(_prefix: Ids) -> Sequence[float]:

@@ -26,9 +26,7 @@ def test_what_is_from_within_a_very_long_word_has_few_tokens_more() -> None:
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_wide_beam_finds_the_best_translations_that_begin_with_the_prefix(
-    seed: int, prefix: Ids
-) -> None:
+def test_a_wide_beam_finds_the_best_translations_with_the_prefix(seed: int, prefix: Ids) -> None:
     table = random_table(seed)
     everything = all_translations(table, LIMIT, SPECIAL)
     options = SearchOptions(

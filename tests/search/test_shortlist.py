@@ -58,7 +58,7 @@ def assert_same(found: Sequence[SearchResult], expected: Sequence[SearchResult])
         assert [one.score for one in ours] == pytest.approx(scores, abs=1e-4)
 
 
-def test_a_sentence_s_list_has_what_is_frequent_its_tokens_translations_and_its_prefix() -> None:
+def test_a_list_has_frequent_tokens_translations_and_the_prefix() -> None:
     best = np.array([[-1, -1]] * 5 + [[30, 9], [9, -1]])
     shortlist = Shortlist(np.array([8, 30]), best)
     found = shortlist.of(Source((5, 6, 5), prefix=(17, 16)))

@@ -35,7 +35,7 @@ def query(rows: int, token: int = EOS_ID, no_end: Sequence[int] = ()) -> StepQue
     return StepQuery(np.full(rows, token), may_end, np.zeros(rows))
 
 
-def test_log_probabilities_are_those_of_softmax_and_barred_tokens_are_left_out() -> None:
+def test_log_probs_are_those_of_softmax_without_barred_tokens() -> None:
     logits = torch.randn(700, 1_000, generator=torch.Generator().manual_seed(1))
     found = top_tokens([logits], query(700), count=5, barred_ids=(7, EOS_ID))
     log_probs = logits.double().log_softmax(dim=1).numpy()

@@ -63,13 +63,13 @@ def lines(panel: ElementTree.Element) -> list[tuple[str, str, float]]:
     ]
 
 
-def test_a_line_joins_who_attends_with_what_it_attends_to_and_is_as_opaque_as_its_weight() -> None:
+def test_a_line_joins_two_tokens_and_is_as_opaque_as_its_weight() -> None:
     (panel,) = panels(drawing(weights()))
     # x is predicted by looking at a and b, the end by looking at the end; 0.03 is below 0.05.
     assert lines(panel) == [("▁x", "▁a", 0.25), ("▁x", "b", 0.72), ("</s>", "</s>", 1.0)]
 
 
-def test_the_decoder_s_states_stand_under_what_they_predict_and_see_what_was_read() -> None:
+def test_decoder_states_stand_at_the_token_that_they_predict() -> None:
     decoder = panels(drawing(weights(decoder=1)))[0]
     assert texts(decoder) == ["Decoder, layer 1", "▁x", "</s>", "<s>", "▁x"]
 

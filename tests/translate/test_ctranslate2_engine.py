@@ -201,7 +201,6 @@ def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
         (SearchOptions(), "--length-penalty-form power"),
         (replace(POWER, sampling=Sampling()), "samples"),
         (replace(POWER, max_tokens=0), "--max-tokens must be 1 or more"),
-        (replace(POWER, barred_ids=(300,)), "can bar only the tokens"),
         # The model's longest source has 20 tokens.
         (replace(POWER, max_extra_tokens=532), "has positions for 552 tokens"),
     ],

@@ -424,7 +424,7 @@ def test_a_stream_counts_cut_lines_and_names_the_first(vocabulary: Vocabulary) -
     assert (counts.cut_lines, counts.first_cut_line) == (2, 5)
 
 
-def test_n_best_lines_are_numbered_from_0_across_pools_and_end_like_their_line(
+def test_n_best_lines_are_numbered_across_pools_and_end_like_their_line(
     vocabulary: Vocabulary,
 ) -> None:
     translator, _ = copier(vocabulary, n_best=2)

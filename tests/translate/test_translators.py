@@ -33,7 +33,7 @@ def translate(model_file: Path) -> list[Translation]:
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_lines_of_a_worker_that_dies_are_translated_again_with_half_the_batch(
+def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
     model_file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
