@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Batch, Packed
+from nmt.data.batches import Packed
 from nmt.data.corpus import Encoding
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import NMTError
-from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.base import DecoderState, Projection
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.lines import LineReader
@@ -51,7 +51,7 @@ LINES = [
 ]
 
 
-class Copying(TranslationModel):
+class Copying:
     """A model that repeats its source: translations can be told by reading.
 
     A second-best choice is the letter after the right one, so that there are n-best lists. Rows
@@ -59,31 +59,17 @@ class Copying(TranslationModel):
     """
 
     def __init__(self, vocab_size: int) -> None:
-        super().__init__()
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
         self.shapes: list[tuple[int, ...]] = []
         self.most_hypotheses = 0
 
-    def forward(self, batch: Batch) -> Tensor:
-        raise NotImplementedError
-
-    def attention_weights(self, batch: Batch) -> AttentionWeights:
-        raise NotImplementedError
-
-    def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        raise NotImplementedError
-
-    def encode(self, src: Packed) -> Memory:
+    def begin(self, src: Packed) -> CopyingState:
         layout = PaddedLayout.of(src)
         self.shapes.append(tuple(layout.mask.shape))
-        return Memory(layout.rows(src.tokens[:, None].double()), layout.mask)
+        return CopyingState(layout.rows(src.tokens[:, None].double())[:, :, 0].long())
 
-    def start(self, memory: Memory) -> CopyingState:
-        return CopyingState(memory.states[:, :, 0].long())
-
-    @property
-    def vocab_size(self) -> int:
-        return self._vocab_size
+    def projection_onto(self, tokens: Tensor) -> Projection:
+        raise NotImplementedError
 
     def project(self, features: Tensor) -> Tensor:
         return features
@@ -95,7 +81,7 @@ class Copying(TranslationModel):
     def next_logits(self, state: CopyingState) -> Tensor:
         wanted = state.sources[:, state.position].repeat_interleave(state.width)  # (N,)
         rows = torch.arange(len(wanted))
-        logits = torch.zeros(len(wanted), self._vocab_size)
+        logits = torch.zeros(len(wanted), self.vocab_size)
         logits[rows, wanted] = 20.0
         # Not after eos, which the source's last token is.
         logits[rows, (wanted + 1).where(wanted != 3, wanted)] += 15.0
@@ -258,8 +244,8 @@ class Endless(Copying):
     """Repeats one letter, and never ends by itself."""
 
     def next_logits(self, state: CopyingState) -> Tensor:
-        logits = torch.zeros(len(state.sources) * state.width, self._vocab_size)
-        logits[:, self._vocab_size - 1] = 9.0
+        logits = torch.zeros(len(state.sources) * state.width, self.vocab_size)
+        logits[:, self.vocab_size - 1] = 9.0
         return logits
 
 
