@@ -100,11 +100,6 @@ def test_all_problems_of_all_layers_are_told_at_once() -> None:
     ]
 
 
-def test_a_key_like_none_gets_the_list_of_all() -> None:
-    message = refusal(zzzz=1)
-    assert "unknown key 'zzzz'; known: adam_beta1, adam_beta2" in message
-
-
 def test_what_does_not_fit_together_is_told_together() -> None:
     message = refusal(d_model=30, num_heads=4, best_metric="bleu")
     assert "d_model 30 is not divisible by num_heads 4" in message
@@ -131,19 +126,13 @@ def test_heads_of_widths_of_their_own_need_not_divide_d_model() -> None:
         # As the command line gives them, in strings.
         ("d_ff", "300", 300),
         ("batch_tokens", "25,000", 25_000),
-        ("batch_tokens", "1,000,000", 1_000_000),
         ("batch_tokens", "25_000", 25_000),
-        ("dropout", "0.25", 0.25),
         ("dropout", "0", 0.0),
         ("adam_epsilon", "1e-8", 1e-8),
         ("validate_bleu", "true", True),
         ("validate_bleu", "False", False),
-        ("device", "cpu", "cpu"),
         # As TOML gives them.
-        ("d_ff", 300, 300),
-        ("dropout", 0.25, 0.25),
         ("dropout", 0, 0.0),
-        ("validate_bleu", True, True),
     ],
 )
 def test_values_become_the_field_s_type(key: str, raw: object, value: object) -> None:
@@ -159,45 +148,26 @@ def test_values_become_the_field_s_type(key: str, raw: object, value: object) ->
         ("d_ff", "3.5", 'd_ff = "3.5": must be a whole number'),
         ("d_ff", 512.0, "d_ff = 512.0: must be a whole number"),
         ("d_ff", True, "d_ff = true: must be a whole number"),
-        ("d_ff", "", 'd_ff = "": must be a whole number'),
         ("d_ff", [1], "d_ff = [1]: must be a whole number"),
-        ("batch_tokens", "25,00", 'batch_tokens = "25,00": must be a whole number'),
         ("batch_tokens", "1,5", 'batch_tokens = "1,5": must be a whole number'),
         # A decimal comma must not shift a number by powers of ten.
         ("learning_rate", "0,5", 'learning_rate = "0,5": must be a number'),
-        ("learning_rate", "0,001", 'learning_rate = "0,001": must be a number'),
-        ("dropout", True, "dropout = true: must be a number"),
         ("dropout", "half", 'dropout = "half": must be a number'),
         ("learning_rate", "nan", "learning_rate = NaN: must be a finite number"),
-        ("learning_rate", float("inf"), "learning_rate = Infinity: must be a finite number"),
         ("validate_bleu", "yes", 'validate_bleu = "yes": must be true or false'),
         ("validate_bleu", 1, "validate_bleu = 1: must be true or false"),
         ("device", 3, "device = 3: must be a string"),
         ("device", "gpu", "device = \"gpu\": unknown; write 'cuda'"),
-        ("precision", "bf32", "precision = \"bf32\": unknown; did you mean 'fp32'?"),
         # Bounds.
-        ("d_model", 0, "d_model = 0: must be 2 or more"),
-        ("seed", -1, "seed = -1: must be 0 or more"),
         ("seed", 2**31, "seed = 2147483648: must be at most 2147483647"),
+        ("threads", 1025, "threads = 1025: must be from 0 to 1024"),  # more would crash torch
         ("num_encoder_layers", 1000, "num_encoder_layers = 1000: must be 1 or more and below 1000"),
         ("dropout", -0.1, "dropout = -0.1: must be 0 or more"),
         ("dropout", 1.0, "dropout = 1.0: must be 0 or more and below 1"),
-        ("label_smoothing", "1", "label_smoothing = 1.0: must be 0 or more and below 1"),
-        ("save_minutes", 0, "save_minutes = 0.0: must be 0.1 or more"),
-        ("batch_tokens", 0, "batch_tokens = 0: must be 1 or more"),
     ],
 )
 def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> None:
     assert refusal(**{key: raw}).startswith(f"--set: {message}")
-
-
-# ----------------------------------------------------------------------- command line
-
-
-def test_threads_beyond_what_torch_survives_are_refused() -> None:
-    assert resolve_set(threads=1_024).training.threads == 1_024
-    with pytest.raises(UsageError, match="threads = 1025: must be from 0 to 1024"):
-        resolve_set(threads=1_025)
 
 
 def test_overrides_are_split_at_the_first_equals_sign() -> None:

@@ -117,11 +117,6 @@ def test_collate_makes_the_tensors_of_two_pairs() -> None:
     assert batch.padded_tokens == 12
 
 
-def test_collate_keeps_the_order_that_it_is_given() -> None:
-    pairs = TextPairs([([7], [8]), ([9, 10], [11])])
-    assert sentences(collate(*pairs.rows(np.array([1, 0]))).src) == [[9, 10, EOS], [7, EOS]]
-
-
 def test_pack_sources_closes_lines_that_are_translated() -> None:
     assert sentences(pack_sources([[7, 8], [], [9]])) == [[7, 8, EOS], [EOS], [9, EOS]]
 

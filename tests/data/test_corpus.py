@@ -60,12 +60,6 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(size: int) -> None:
     assert list(split_lines(chunks)) == [b"one", b"two", b"", b"thr\ree", b"", b"last"]
 
 
-def test_a_line_of_several_megabytes_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "text.en"
-    path.write_bytes(b"x" * 5_000_000 + b"\nshort\n")
-    assert [len(line or "") for line in lines_of(path)] == [5_000_000, 5]
-
-
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
 def test_compressed_text_reads_like_plain_text(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"text.en{suffix}"
@@ -179,29 +173,23 @@ def test_a_side_is_found_plain_or_compressed(tmp_path: Path, suffix: str) -> Non
     assert (text.src.name, text.tgt.name) == (f"train.en{suffix}", "train.de")
 
 
-def test_plain_and_compressed_side_by_side_are_ambiguous(tmp_path: Path) -> None:
-    for name in ("train.en", "train.en.gz", "train.de"):
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("both", r"both\.en and .*both\.en\.gz both exist"),
+        ("train", r"/train\.de: no such file, plain or compressed \(\.gz \.xz \.bz2 \.zst\); the"),
+        ("train", r"^(?!.*readme).*; the folder has .*train\.ger\.gz"),
+        ("train.en", r"train\.en\.en: no such file; .*train\.en exists: give the prefix"),
+        ("nowhere/train", r"there is no folder .*/nowhere"),
+    ],
+)
+def test_a_side_that_is_missing_or_ambiguous_is_told(
+    tmp_path: Path, prefix: str, message: str
+) -> None:
+    for name in ("train.en", "train.ger.gz", "readme", "both.en", "both.en.gz", "both.de"):
         (tmp_path / name).touch()
-    with pytest.raises(DataError, match=r"train\.en and .*train\.en\.gz both exist"):
-        ParallelText.find(f"{tmp_path}/train", "en", "de")
-
-
-def test_a_missing_side_says_what_was_looked_for_and_what_is_near(tmp_path: Path) -> None:
-    for name in ("train.en", "train.ger.gz", "readme"):
-        (tmp_path / name).touch()
-    with pytest.raises(DataError) as caught:
-        ParallelText.find(f"{tmp_path}/train", "en", "de")
-    message = str(caught.value)
-    assert message.startswith(
-        f"{tmp_path}/train.de: no such file, plain or compressed (.gz .xz .bz2 .zst)"
-    )
-    assert "train.ger.gz" in message
-    assert "readme" not in message
-
-
-def test_a_missing_folder_is_named() -> None:
-    with pytest.raises(DataError, match="there is no folder /nowhere"):
-        ParallelText.find("/nowhere/train", "en", "de")
+    with pytest.raises(DataError, match=message):
+        ParallelText.find(f"{tmp_path}/{prefix}", "en", "de")
 
 
 def test_an_onlooker_sees_all_bytes_of_the_file_itself(tmp_path: Path) -> None:
@@ -220,9 +208,3 @@ def test_a_small_file_of_much_text_is_read_in_pieces(tmp_path: Path) -> None:
     pieces = [len(piece) for piece in read_chunks(path, UTF8)]
     assert sum(pieces) == size
     assert max(pieces) < size // 8
-
-
-def test_a_file_that_is_given_for_a_prefix_is_told(tmp_path: Path) -> None:
-    (tmp_path / "train.en").write_text("a\n")
-    with pytest.raises(DataError, match=r"train\.en\.en: no such file; .*train\.en exists: give"):
-        ParallelText.find(f"{tmp_path}/train.en", "en", "de")

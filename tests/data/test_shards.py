@@ -87,24 +87,11 @@ def test_ids_above_16_bits_need_the_wide_form(tmp_path: Path) -> None:
     assert Shard.open(tmp_path / "s.bin").tgt(0).tolist() == [70_000]
 
 
-def test_a_shard_without_pairs_can_be_written(tmp_path: Path) -> None:
-    ShardBuilder(token_bytes=2).write(tmp_path / "s.bin")
-    shard = Shard.open(tmp_path / "s.bin")
-    assert len(shard) == 0
-    assert shard.src_lengths.tolist() == []
-
-
 def test_views_are_not_copies_and_cannot_be_written(path: Path) -> None:
     shard = Shard.open(path)
     assert np.shares_memory(shard.src(0), shard.src(0))
     with pytest.raises(ValueError, match="read-only"):
         shard.src(0)[0] = 1
-
-
-@pytest.mark.parametrize("index", [-1, 4])
-def test_pairs_that_are_not_there_are_refused(path: Path, index: int) -> None:
-    with pytest.raises(IndexError):
-        Shard.open(path).src(index)
 
 
 def test_a_shard_cut_short_anywhere_is_refused_with_its_name(path: Path) -> None:
@@ -128,48 +115,6 @@ def test_any_byte_altered_in_header_offsets_or_line_numbers_is_noticed(path: Pat
             Shard.open(path)
 
 
-def test_a_header_that_asks_for_the_impossible_is_refused(path: Path) -> None:
-    header = struct.pack("<8sIIQQQ", b"NMTSHARD", 2, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
-    path.write_bytes(header.ljust(64, b"\0"))
-    with pytest.raises(DataError, match="cut short or altered"):
-        Shard.open(path)
-
-
-def test_another_version_is_named_with_ours(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[8] = 7
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"has format 7, but this nmt reads 2.*nmt prepare"):
-        Shard.open(path)
-
-
-def test_a_foreign_file_is_refused(path: Path) -> None:
-    path.write_bytes(b"PK\x03\x04" + bytes(200))
-    with pytest.raises(DataError, match="not a shard of nmt"):
-        Shard.open(path)
-
-
-@pytest.mark.parametrize(
-    ("src", "tgt", "expected"),
-    [([4, 5], [6], None), ([4, 7], [6], "not in the vocabulary"), ([4], [9], "not in the voc")],
-)
-def test_ids_beyond_the_vocabulary_are_noticed(
-    tmp_path: Path, src: list[int], tgt: list[int], expected: str | None
-) -> None:
-    write_pair(tmp_path / "shard", src, tgt)
-    shard = Shard.open(tmp_path / "shard")
-    if expected is None:
-        shard.check_content(7, 7)
-    else:
-        with pytest.raises(DataError, match=f"shard: a token is {expected}"):
-            shard.check_content(7, 7)
-
-
-def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.bin"):
-        Shard.open(tmp_path / "nowhere.bin")
-
-
 def test_offsets_are_32_bits_wide_and_the_builder_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.data.shards.MAX_TOKENS", 3)
     builder = ShardBuilder(token_bytes=2)
@@ -187,3 +132,33 @@ def test_rows_are_chosen_with_their_tokens() -> None:
     assert chosen.lengths.tolist() == [2, 0, 3]
     assert chosen.ids.tolist() == [1, 2, 4, 5, 6]
     assert rows.select(np.ones(4, np.bool_)).ids.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "this shard is missing"),
+        (b"PK\x03\x04" + bytes(200), "not a shard of nmt"),
+        (b"NMTSHARD\7\0\0\0" + bytes(64), "has format 7, but this nmt reads 2.*nmt prepare"),
+        (
+            struct.pack("<8sIIQQQ24x", b"NMTSHARD", 2, 2, 2**64 - 1, 2**64 - 1, 2**64 - 1),
+            "cut short or altered",
+        ),
+    ],
+)
+def test_what_is_not_our_shard_is_refused(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "s.bin").write_bytes(content)
+    with pytest.raises(DataError, match=rf"s\.bin.*{message}"):
+        Shard.open(tmp_path / "s.bin")
+
+
+def test_ids_beyond_the_vocabulary_are_noticed(tmp_path: Path) -> None:
+    write_pair(tmp_path / "s.bin", [4, 5], [6])
+    shard = Shard.open(tmp_path / "s.bin")
+    shard.check_content(6, 7)
+    for sizes in ((5, 7), (6, 6)):
+        with pytest.raises(DataError, match=r"s\.bin: a token is not in the vocabulary"):
+            shard.check_content(*sizes)

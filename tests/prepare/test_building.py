@@ -29,48 +29,35 @@ def test_a_folder_is_there_at_the_end_and_not_before(tmp_path: Path) -> None:
     assert (out / "file").read_text() == "whole"
 
 
-def test_an_empty_folder_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    with building_folder(tmp_path / "data") as folder:
-        (folder / "file").touch()
-    assert names(tmp_path / "data") == ["file"]
-
-
-@pytest.mark.parametrize("progress", [True, False])
 @pytest.mark.parametrize(
-    ("error", "raised", "message"),
+    ("error", "raised", "message", "left"),
     [
-        (KeyboardInterrupt(), Stopped, "stopped; .*run the same command again to resume"),
-        (OSError(errno.ENOSPC, "full"), NMTError, "the disk is full; .*make room"),
-        (OSError(errno.EDQUOT, "full"), NMTError, "the disk is full; .*make room"),
-        (OSError(errno.EIO, "odd"), OSError, "odd"),
+        (KeyboardInterrupt(), Stopped, "stopped; .*run the same command again", ["data.partial"]),
+        (OSError(errno.ENOSPC, "full"), NMTError, "disk is full; .*make room", ["data.partial"]),
+        (OSError(errno.EDQUOT, "full"), NMTError, "disk is full; .*make room", ["data.partial"]),
+        (OSError(errno.EIO, "odd"), OSError, "odd", ["data.partial"]),
+        (NMTError("a worker died"), NMTError, "a worker died", ["data.partial"]),
+        (MemoryError("all"), MemoryError, "all", ["data.partial"]),
+        # The fault of the text or the options: another run could not use what was done.
+        (DataError("bad text"), DataError, "bad text", []),
+        (UsageError("cannot be done"), UsageError, "cannot be done", []),
     ],
 )
-def test_a_run_that_is_stopped_leaves_its_progress_and_nothing_else(
-    tmp_path: Path, progress: bool, error: BaseException, raised: type[Exception], message: str
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_run_that_fails_leaves_the_progress_that_another_can_use(
+    tmp_path: Path,
+    progress: bool,
+    error: BaseException,
+    raised: type[BaseException],
+    message: str,
+    left: list[str],
 ) -> None:
     with pytest.raises(raised, match=message), building_folder(tmp_path / "data") as folder:
         (folder / "file").touch()
         if progress:
             (folder / "progress" / "half").touch()
         raise error
-    assert names(tmp_path) == (["data.partial"] if progress else [])
-
-
-@pytest.mark.parametrize("error", [DataError("bad text"), UsageError("cannot be done")])
-def test_text_or_options_at_fault_leave_nothing(tmp_path: Path, error: Exception) -> None:
-    with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:
-        (folder / "progress" / "half").touch()
-        raise error
-    assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("error", [NMTError("a worker has died"), MemoryError()])
-def test_a_failure_of_the_machine_leaves_the_progress(tmp_path: Path, error: Exception) -> None:
-    with pytest.raises(type(error)), building_folder(tmp_path / "data") as folder:
-        (folder / "progress" / "half").touch()
-        raise error
-    assert names(tmp_path) == ["data.partial"]
+    assert names(tmp_path) == (left if progress else [])
 
 
 def test_a_run_that_was_killed_just_before_the_end_is_known_for_ours(tmp_path: Path) -> None:
@@ -90,19 +77,6 @@ def test_a_stop_at_the_very_end_is_told_like_any_other(
     monkeypatch.setattr("nmt.prepare.resume.sync_folder", interrupt)
     with pytest.raises(Stopped, match="stopped"), building_folder(tmp_path / "data"):
         pass
-
-
-def test_what_was_left_is_handed_on(tmp_path: Path) -> None:
-    with pytest.raises(Stopped), building_folder(tmp_path / "data") as folder:
-        (folder / "file").write_text("first")
-        (folder / "progress" / "half").touch()
-        raise KeyboardInterrupt
-    with building_folder(tmp_path / "data") as folder:
-        assert (folder / "file").read_text() == "first"
-        empty_folder(folder)
-        assert names(folder) == ["progress"]
-        assert names(folder / "progress") == []
-    assert names(tmp_path / "data") == []
 
 
 def test_what_another_run_has_put_there_meanwhile_stays(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from prepare_job import Job, write
 
 from nmt.data.vocabulary import learn_vocabulary
-from nmt.errors import DataError
 from nmt.prepare.prepare import dry_run
 
 LINES = [
@@ -53,9 +52,3 @@ def test_tokens_are_counted_where_a_vocabulary_is_given(
     (corpus,) = dry_run(options, strict.cleaning, pairs=1000)
     assert corpus.counts == {"identical": 20, "too_long": 180}
     assert "without --vocab" not in capsys.readouterr().err
-
-
-def test_text_that_cannot_be_used_is_refused(job: Job, tmp_path: Path) -> None:
-    (tmp_path / "train.de").write_text("one\n")
-    with pytest.raises(DataError, match=r"train\.en has 200 lines and .*train\.de has 1"):
-        dry_run(job.options, job.cleaning, pairs=10)
