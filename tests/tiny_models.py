@@ -16,7 +16,7 @@ from nmt.model_config import (
     RecurrentConfig,
     TransformerConfig,
 )
-from nmt.models.base import Memory, TranslationModel
+from nmt.models.base import DecoderState, TranslationModel
 from nmt.models.registry import build_model
 
 PAD, BOS, EOS = 0, 2, 3
@@ -85,5 +85,5 @@ def forced_logits(
     return list(logits.split([len(ids) + 1 for ids in targets]))
 
 
-def encode(model: TranslationModel, sources: list[list[int]]) -> Memory:
-    return model.encode(pack_sources(sources))
+def begin(model: TranslationModel, sources: list[list[int]]) -> DecoderState:
+    return model.begin(pack_sources(sources))

@@ -20,19 +20,11 @@ from nmt.models.kernels.linear import linear
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The encoder's output with its mask."""
-
-    states: Tensor  # (B, S, D)
-    mask: Tensor  # (B, S) bool, True = a real token
-
-
-@dataclass(frozen=True)
 class AttentionWeights:
     """The attention weights of B pairs, by layer and head.
 
     The weights of a real token sum to 1. At padding, of either side, they are 0. Without
-    self-attention, the first dimension of `encoder` and `decoder` is 0.
+    self-attention, `encoder` and `decoder` are empty.
     """
 
     encoder: Tensor  # (layers, B, H, S, S), fp32 or wider
@@ -158,16 +150,8 @@ class TranslationModel(nn.Module, ABC):
         """
 
     @abstractmethod
-    def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each with eos."""
-
-    @abstractmethod
-    def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target token, with a hypothesis per sentence."""
-
     def begin(self, src: Packed) -> DecoderState:
         """See `Decoder`."""
-        return self.start(self.encode(src))
 
     @property
     def vocab_size(self) -> int:

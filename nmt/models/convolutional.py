@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import ConvolutionalConfig
 from nmt.models.attention import recorded_weights
-from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import select_
@@ -96,11 +96,10 @@ class Source:
     than one value. The factor S * sqrt(1 / S) restores it for equal weights (section 3.4).
     """
 
-    def __init__(self, memory: Memory) -> None:
-        keys, values = memory.states.chunk(2, dim=-1)  # each (B, S, D)
-        scale = memory.mask.sum(dim=1).double().sqrt().to(values.dtype)[:, None, None]  # (B, 1, 1)
+    def __init__(self, keys: Tensor, values: Tensor, mask: Tensor) -> None:
+        scale = mask.sum(dim=1).double().sqrt().to(values.dtype)[:, None, None]  # (B, 1, 1)
         self.keys_values = torch.stack((keys, values * scale))  # (2, B, S, D)
-        self.mask = memory.mask.clone()  # (B, S) the memory is not changed
+        self.mask = mask  # (B, S)
 
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',) int64 on the CPU, in this order."""
@@ -235,12 +234,12 @@ class DecoderLayer(nn.Module):
 class ConvolutionalState:
     """The last k - 1 inputs of every decoder layer (see `DecoderState`)."""
 
-    def __init__(self, config: ConvolutionalConfig, memory: Memory) -> None:
+    def __init__(self, config: ConvolutionalConfig, source: Source) -> None:
         self.length = 0
-        self.source = Source(memory)
+        self.source = source
         # (layers, N, k - 1, H), oldest first, zero before the first position
-        self._inputs = memory.states.new_zeros(
-            config.num_decoder_layers, len(memory.states), config.kernel_width - 1, config.d_hidden
+        self._inputs = source.keys_values.new_zeros(
+            config.num_decoder_layers, len(source.mask), config.kernel_width - 1, config.d_hidden
         )
 
     @property
@@ -303,7 +302,7 @@ class ConvolutionalModel(TranslationModel):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""
-        source = Source(self.encode(batch.src))
+        source = self._encode(batch.src)
         own = PaddedLayout.of(batch.tgt_in)
         g = self.tgt_embedding(batch.tgt_in.tokens, batch.tgt_in.positions)  # (n, D)
         neighbours = self._neighbours(batch.tgt_in, causal=True)
@@ -317,12 +316,7 @@ class ConvolutionalModel(TranslationModel):
         attentions = [layer.attention for layer in self._decoder_layers()]
         recorded = recorded_weights(self, attentions, batch)
         cross = torch.stack([recorded[attention] for attention in attentions])
-        _, sentences, heads, tgt_length, src_length = cross.shape
-        return AttentionWeights(
-            encoder=cross.new_zeros(0, sentences, heads, src_length, src_length),
-            decoder=cross.new_zeros(0, sentences, heads, tgt_length, tgt_length),
-            cross=cross,
-        )
+        return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights of one layer: (B, 1, T, S)."""
@@ -330,8 +324,7 @@ class ConvolutionalModel(TranslationModel):
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
         return recorded_weights(self, [attention], batch)[attention]
 
-    def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each with eos. The states (B, S, 2D) are z beside z + e."""
+    def _encode(self, src: Packed) -> Source:
         layout = PaddedLayout.of(src)
         e = self.src_embedding(src.tokens, src.positions)  # (n, D)
         neighbours = self._neighbours(src, causal=False)
@@ -342,11 +335,11 @@ class ConvolutionalModel(TranslationModel):
         # Each decoder layer sends a gradient. The encoder gets their mean, which keeps training
         # stable (section 3.4); the embeddings get the sum.
         z = z.detach().lerp(z, 1 / self.config.num_decoder_layers)
-        return Memory(layout.rows(torch.cat((z, z + e), dim=1)), layout.mask)
+        return Source(layout.rows(z), layout.rows(z + e), layout.mask)
 
-    def start(self, memory: Memory) -> ConvolutionalState:
-        """Return the state before the first target token, with a hypothesis per sentence."""
-        return ConvolutionalState(self.config, memory)
+    def begin(self, src: Packed) -> ConvolutionalState:
+        """Return the state before the first target token, with a hypothesis for each source."""
+        return ConvolutionalState(self.config, self._encode(src))
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""

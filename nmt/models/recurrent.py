@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import RecurrentConfig
-from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import select_
@@ -215,12 +215,8 @@ class RecurrentModel(TranslationModel):
         self._decode(batch, recorded)
         cross = torch.stack(recorded, dim=1)  # (B, T, S)
         cross.masked_fill_(~PaddedLayout.of(batch.tgt_in).mask[:, :, None], 0.0)
-        sentences, tgt, src = cross.shape
-        return AttentionWeights(
-            cross.new_zeros(0, sentences, 1, src, src),
-            cross.new_zeros(0, sentences, 1, tgt, tgt),
-            cross[None, :, None],
-        )
+        cross = cross[None, :, None]  # (1, B, 1, T, S)
+        return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights: (B, 1, T, S)."""
@@ -229,7 +225,7 @@ class RecurrentModel(TranslationModel):
 
     def _decode(self, batch: Batch, recorded: list[Tensor]) -> Tensor:
         """Do a forward pass, and record the attention weights (B, S) of each step."""
-        keys = self._keys(self.encode(batch.src))
+        keys = self._encode(batch.src)
         layout = PaddedLayout.of(batch.tgt_in)
         embedded = self.tgt_embedding(batch.tgt_in.tokens[layout.tokens.t()])  # (T, B, D)
 
@@ -244,8 +240,7 @@ class RecurrentModel(TranslationModel):
         packed = states.flatten(0, 1).index_select(0, places)  # (n, D)
         return dropout(packed, self.config.dropout, self.training)
 
-    def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each with eos."""
+    def _encode(self, src: Packed) -> Keys:
         layout = PaddedLayout.of(src)
         x = self.src_embedding(src.tokens[layout.tokens.t()])  # (S, B, D)
         order = reversal(layout)
@@ -254,15 +249,13 @@ class RecurrentModel(TranslationModel):
         x = dropout(first(x, order), p, training)  # (S, B, H)
         for layer in others:
             x = add_dropped(x, layer(x, order), p, training)
-        return Memory(x.transpose(0, 1).contiguous(), layout.mask)
+        memory = x.transpose(0, 1).contiguous()  # (B, S, H)
+        return self.decoder.attention.keys(memory, layout.mask)
 
-    def _keys(self, memory: Memory) -> Keys:
-        return self.decoder.attention.keys(memory.states, memory.mask)
-
-    def start(self, memory: Memory) -> RecurrentState:
-        """Return the state before the first target token, with a hypothesis per sentence."""
-        own = Memory(memory.states.clone(), memory.mask.clone())  # the memory is not changed
-        return RecurrentState(self.decoder.beginning(len(memory.states)), self._keys(own))
+    def begin(self, src: Packed) -> RecurrentState:
+        """Return the state before the first target token, with a hypothesis for each source."""
+        keys = self._encode(src)
+        return RecurrentState(self.decoder.beginning(len(keys.mask)), keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""

@@ -24,7 +24,7 @@ from nmt.models.attention import (
     attend_grouped,
     recorded_weights,
 )
-from nmt.models.base import AttentionWeights, DecoderState, Memory, TranslationModel
+from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
@@ -104,14 +104,14 @@ def _joined(parts: list[Tensor]) -> Tensor:
 class TransformerState:
     """Cached keys and values of every decoder layer (see `DecoderState`)."""
 
-    def __init__(self, layers: Sequence[DecoderLayer], memory: Memory) -> None:
+    def __init__(self, layers: Sequence[DecoderLayer], memory: Tensor, mask: Tensor) -> None:
         self.cache = KeyValueCache(len(layers), layers[0].attention.window)
-        self.places = Places(len(memory.states))  # of the hypotheses in the cache
-        projected = [layer.cross_attention.project_memory(memory.states) for layer in layers]
+        self.places = Places(len(memory))  # of the hypotheses in the cache
+        projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
         self.values = torch.stack(values)  # (layers, B, H, S, V)
-        self.mask = memory.mask.clone()  # (B, S) the memory is not changed
+        self.mask = mask  # (B, S)
 
     @property
     def num_rows(self) -> int:
@@ -182,13 +182,8 @@ class Transformer(TranslationModel):
         attention = layers[max(0, len(layers) - 1 - from_top)].cross_attention
         return recorded_weights(self, [attention], batch)[attention]
 
-    def encode(self, src: Packed) -> Memory:
-        """Encode B sources, each with eos."""
-        layout = PaddedLayout.of(src)
-        states = self._encode(self._sentences(src))  # (n, D)
-        return Memory(layout.rows(states), layout.mask)
-
     def _encode(self, sources: Sentences) -> Tensor:
+        """Return the memory (n, D)."""
         packed = sources.packed
         added = _of(self.src_positions, packed.positions, packed.longest)
         x = self.src_embedding(packed.tokens, added)  # (n, D)
@@ -204,9 +199,11 @@ class Transformer(TranslationModel):
         rotation = _of(self.rotations, packed.positions, packed.longest)
         return Sentences.of(packed, as_packed=self.is_padding_free, rotation=rotation)
 
-    def start(self, memory: Memory) -> TransformerState:
-        """Return the state before the first target token, with a hypothesis per sentence."""
-        return TransformerState(self._decoder_layers(), memory)
+    def begin(self, src: Packed) -> TransformerState:
+        """Return the state before the first target token, with a hypothesis for each source."""
+        layout = PaddedLayout.of(src)
+        memory = layout.rows(self._encode(self._sentences(src)))  # (B, S, D)
+        return TransformerState(self._decoder_layers(), memory, layout.mask)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""

@@ -17,7 +17,7 @@ from tiny_models import (
     TGT_VOCAB,
     TINY,
     assert_equal,
-    encode,
+    begin,
     forced_logits,
     tiny,
 )
@@ -50,7 +50,7 @@ def test_step_by_step_is_teacher_forced(kind: str, tie_embeddings: str, width: i
     sources = [source for source in SOURCES for _ in range(width)]
     forced = torch.stack(forced_logits(model, sources, targets))  # (N, length + 1, V)
     with torch.inference_mode():
-        state = model.start(encode(model, SOURCES))
+        state = begin(model, SOURCES)
         first = model.project(model.step([state], torch.full((len(SOURCES),), BOS)))
         assert_equal(first, forced[::width, 0])
         rows = torch.arange(len(SOURCES)).repeat_interleave(width)  # each goes on in `width` ways
@@ -67,7 +67,7 @@ def test_states_that_began_at_different_times_step_together(model: TranslationMo
     forced = torch.stack(forced_logits(model, SOURCES, targets))  # (B, 10, V)
     inputs = [[BOS, *ids] for ids in targets]
     with torch.inference_mode():
-        early, late = (model.start(encode(model, part)) for part in (SOURCES[:2], SOURCES[2:]))
+        early, late = (begin(model, part) for part in (SOURCES[:2], SOURCES[2:]))
         for position in range(3):
             model.step([early], torch.tensor([ids[position] for ids in inputs[:2]]))
         for position in range(6):
@@ -92,7 +92,7 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
         9: ([0, 0], [0]),
     }
     with torch.inference_mode():
-        state = model.start(encode(model, SOURCES))
+        state = begin(model, SOURCES)
         tokens = torch.full((len(prefixes),), BOS)
         for number, step in enumerate(steps):
             logits = model.project(model.step([state], tokens))
@@ -108,17 +108,6 @@ def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel)
             tokens = torch.tensor(step[: len(prefixes)])
             prefixes = [[*ids, int(t)] for ids, t in zip(prefixes, tokens, strict=True)]
     assert sentences == [1]
-
-
-def test_a_state_leaves_the_memory_unchanged(model: TranslationModel) -> None:
-    with torch.inference_mode():
-        memory = encode(model, SOURCES)
-        states, mask = memory.states.clone(), memory.mask.clone()
-        state = model.start(memory)
-        state.select(torch.tensor([2, 0]), torch.tensor([2, 0]))
-        model.step([state], torch.tensor([BOS, BOS]))
-    assert torch.equal(memory.states, states)
-    assert torch.equal(memory.mask, mask)
 
 
 def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -> None:
@@ -162,6 +151,8 @@ def test_attention_weights_of_a_token_sum_to_one_and_are_0_at_padding(
         (weights.decoder, tgt, tgt),
         (weights.cross, tgt, src),
     ):
+        if not len(found):
+            continue
         layers, sentences, heads, *lengths = found.shape
         assert [sentences, *lengths] == [len(SOURCES), own.shape[1], others.shape[1]]
         sums = own.double()[None, :, None].expand(layers, -1, heads, -1)

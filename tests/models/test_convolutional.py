@@ -17,7 +17,7 @@ from tiny_models import (
     SOURCES,
     TARGETS,
     assert_equal,
-    encode,
+    begin,
     forced_logits,
     tiny,
 )
@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.data.batches import pack_sources
-from nmt.models.base import Memory
 from nmt.models.convolutional import (
     ConvolutionalModel,
     ConvolutionalState,
@@ -128,8 +127,7 @@ def test_later_positions_have_the_last_vector() -> None:
 def test_hypotheses_of_a_sentence_share_its_keys_and_values() -> None:
     model = convolutional()
     with torch.inference_mode():
-        state = model.start(encode(model, SOURCES))
-        assert isinstance(state, ConvolutionalState)
+        state = model.begin(pack_sources(SOURCES))
         rows = torch.arange(3).repeat_interleave(5)
         state.select(rows, torch.arange(3))
         model.step([state], torch.full((15,), BOS))
@@ -182,7 +180,9 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings() -> None:
     random = np.random.default_rng(1)
     sources = random.integers(4, 500, (8, 15)).tolist()
     with torch.no_grad():
-        z, _ = encode(model, sources).states.chunk(2, dim=-1)
+        state = begin(model, sources)
+        assert isinstance(state, ConvolutionalState)
+        z = state.source.keys_values[0]
         states = model(batch_of(sources, sources))
     # Tokens and positions have a variance of 0.01 each.
     assert float(z.std()) == pytest.approx(math.sqrt(0.02), rel=0.15)
@@ -247,7 +247,7 @@ def test_neighbours_of_an_example_by_hand() -> None:
 def source_of(z: Tensor, e: Tensor) -> Source:
     """Return the keys z (S, D) and values z + e of one sentence."""
     mask = torch.ones(1, len(z), dtype=torch.bool)
-    return Source(Memory(torch.cat((z, z + e), dim=1)[None], mask))
+    return Source(z[None], (z + e)[None], mask)
 
 
 def test_multi_step_attention_by_hand() -> None:

@@ -42,7 +42,7 @@ def weights_of(model: TranslationModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def first_logits(model: TranslationModel) -> Tensor:
-    state = model.eval().start(model.encode(pack_sources([[5, 6, 7], [300]])))
+    state = model.eval().begin(pack_sources([[5, 6, 7], [300]]))
     return model.project(model.step([state], torch.tensor([2, 2])))
 
 
@@ -129,7 +129,7 @@ def test_tied_weights_are_stored_once_and_tied_after_loading(model_file: Path) -
 
 def test_a_loaded_model_can_be_trained(model_file: Path) -> None:
     model, _ = load_model(model_file)
-    state = model.train().start(model.encode(pack_sources([[5, 6]])))
+    state = model.train().begin(pack_sources([[5, 6]]))
     torch.autograd.backward(model.step([state], torch.tensor([2])).sum())
     assert all(p.grad is not None for p in model.parameters() if p.dim() > 1)
 

@@ -94,7 +94,7 @@ def test_an_int8_row_does_not_depend_on_other_rows(kernel: str) -> None:
 
 def next_logits(model: TranslationModel) -> Tensor:
     with torch.inference_mode():
-        state = model.start(model.encode(pack_sources([(5, 6, 7), (20, 21)])))
+        state = model.begin(pack_sources([(5, 6, 7), (20, 21)]))
         model.step([state], torch.tensor([2, 2]))
         return model.project(model.step([state], torch.tensor([9, 10])))
 

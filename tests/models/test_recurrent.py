@@ -14,9 +14,10 @@ import pytest
 import torch
 from pairs import batch_of
 from reference import Array, additive_attention, lstm_step
-from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, encode, forced_logits, tiny
+from tiny_models import BOS, EOS, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
 from torch import nn
 
+from nmt.data.batches import pack_sources
 from nmt.model_config import RecurrentConfig
 from nmt.models.layers import seed_dropout
 from nmt.models.recurrent import AdditiveAttention, RecurrentModel
@@ -108,8 +109,7 @@ def test_logits_and_weights_are_those_of_loops_over_the_equations(tie_embeddings
 def test_hypotheses_of_a_sentence_share_what_is_computed_of_it() -> None:
     made = model()
     with torch.inference_mode():
-        memory = encode(made, SOURCES)
-        state = made.start(memory)
+        state = made.begin(pack_sources(SOURCES))
         state.select(torch.arange(3).repeat_interleave(5), torch.arange(3))
     keys = state.keys
     assert len(keys.keys) == len(keys.values) == len(keys.mask) == len(SOURCES)

@@ -23,7 +23,7 @@ from tiny_models import (
     TINY,
     TRANSFORMER,
     assert_equal,
-    encode,
+    begin,
     tiny,
 )
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ from nmt.model_config import TransformerConfig
 from nmt.models import transformer
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
-from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerState
 
 # ------------------------------------------------------------------ torch's Transformer
 
@@ -247,8 +247,9 @@ def test_a_source_token_reaches_through_the_windows_of_all_layers() -> None:
     changed = [*source]
     changed[place] = 20
     with torch.no_grad():
-        before, after = (encode(model, [ids]).states[0] for ids in (source, changed))
-    moved = (before != after).any(dim=1).nonzero()[:, 0].tolist()
+        states = [begin(model, [ids]) for ids in (source, changed)]
+    before, after = (cast(TransformerState, state).keys[0, 0] for state in states)  # (H, S, K)
+    moved = (before != after).any(dim=2).any(dim=0).nonzero()[:, 0].tolist()
     assert moved == [3, 4, 5, 6, 7]
 
 

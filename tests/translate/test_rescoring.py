@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 import torch
-from tiny_models import BOS, EOS, PAD, TINY, encode, tiny
+from tiny_models import BOS, EOS, PAD, TINY, begin, tiny
 from torch import Tensor
 
 from nmt.data.batches import Batch
@@ -52,7 +52,7 @@ def scores(
 @torch.no_grad()
 def step_by_step(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
     """The probabilities (T + 1, V) of what follows each part of a target, by a step for each."""
-    state = model.start(encode(model, [list(source)]))
+    state = begin(model, [list(source)])
     steps = [model.step([state], torch.tensor([token])) for token in (BOS, *target)]
     return torch.stack([torch.softmax(model.project(each)[0], dim=-1) for each in steps])
 
