@@ -15,24 +15,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nmt import console
 from nmt.data import manifest
+from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
+from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
+from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import RULES, Cleaning
-from nmt.prepare.encode import EncodedBlock
-from nmt.prepare.inputs import Inputs
+from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.encode import BlockEncoder, EncodedBlock
+from nmt.prepare.faults import faults
 from nmt.prepare.judge import CODES, KEPT, Cleaner
-from nmt.prepare.options import PrepareOptions
+from nmt.prepare.options import PrepareOptions, used_settings
 from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
 from nmt.prepare.resume import (
     Progress,
@@ -46,10 +52,10 @@ from nmt.prepare.resume import (
     read_progress,
     write_progress,
 )
-from nmt.prepare.sampling import CleanSample, SampleCleaner, sample_blocks
+from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.sources import Sources, record_file
 from nmt.prepare.splits import HeldOutText, TrainSplit
-from nmt.prepare.text import Block
+from nmt.prepare.text import Block, BlockDecoder, Rows
 from nmt.workers import map_in_order
 
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
@@ -62,7 +68,7 @@ def prepare(out: Path, options: PrepareOptions, cleaning: Cleaning) -> DataFolde
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    inputs = Inputs.read(options, cleaning)
+    inputs = _Inputs.read(options, cleaning)
     if there is not None:
         check_same(there, inputs.settings, inputs.sources, inputs.given)
         console.notice(f"{out} is already prepared from the same text and options")
@@ -79,12 +85,149 @@ def prepare(out: Path, options: PrepareOptions, cleaning: Cleaning) -> DataFolde
     return DataFolder.open(folder)
 
 
+def dry_run(options: PrepareOptions, cleaning: Cleaning, *, pairs: int) -> list[CorpusRejects]:
+    """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
+
+    Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
+    vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
+    """
+    inputs = _Inputs.read(options, cleaning)
+    inputs.warn_of_faults()
+    inputs = inputs.with_valid()
+    cleaner = inputs.cleaner(inputs.check_held_out())
+    judge: Callable[[Block], EncodedBlock | CleanSample]
+    if inputs.given:
+        judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
+    else:
+        judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
+        console.notice(
+            "without --vocab, too_short is not counted, and too_long only if it is certain"
+        )
+    rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
+    encoding = inputs.decode.encoding
+    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=options.seed)
+    judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
+    judged = map_in_order(judge, blocks, workers=options.processes)
+    for block, result in judged:
+        rejects[block.corpus].add(block, result.verdicts, encoding)
+    warn_of_many(rejects)
+    return rejects
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The options, the vocabularies that were given, and the texts."""
+
+    options: PrepareOptions
+    cleaning: Cleaning
+    given: tuple[Vocabulary, ...]
+    sources: Sources
+    decode: BlockDecoder
+    drawn: tuple[Rows, ...] = ()
+    """Line numbers drawn for valid, for each training text."""
+
+    @classmethod
+    def read(cls, options: PrepareOptions, cleaning: Cleaning) -> _Inputs:
+        """Read every file once; raise DataError or UsageError if one cannot be used."""
+        given = tuple(Vocabulary.load(path) for path in options.vocab)
+        for path, vocabulary in zip(options.vocab, given, strict=True):
+            if not vocabulary.covers_all_text:
+                console.warning(f"{path} has no byte fallback: unknown characters become <unk>")
+        decode = BlockDecoder(Encoding.find(options.encoding), options.langs)
+        sources = Sources.survey(options, decode.encoding)
+        if not any(text.lines for text in sources.train):
+            raise DataError(f"the training text is empty: {', '.join(options.train)}")
+        if not any(round(text.lines * text.weight) for text in sources.train):
+            raise UsageError(
+                "--weight: the weights are so small that an epoch has no pairs; raise them"
+            )
+        for tag in sorted(set(options.tags.values())) if given else ():
+            if not given[0].has_symbol(tag):
+                raise UsageError(
+                    f"--tag {tag} is not in the vocabulary and would be split; learn the "
+                    f"vocabulary with --user_defined_symbols={tag}"
+                )
+        return cls(options, cleaning, given, sources, decode)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options that, with the text, decide what is written."""
+        return used_settings(self.options, self.cleaning, self.given)
+
+    @property
+    def moses(self) -> tuple[Moses | None, Moses | None]:
+        """The Moses rules of the source and the target."""
+        options = self.options
+        return moses_rules(
+            options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
+        )
+
+    def warn_of_faults(self) -> None:
+        """Warn of faults in the first pairs of each text, and of equal files."""
+        held_out = self.sources.held_out
+        for text in (*self.sources.train, *held_out):
+            for block in islice(text.read(self.decode.encoding), 1):
+                for fault in faults(text.text, *self.decode(block), self.decode.langs):
+                    console.warning(fault)
+        for text in self.sources.train:
+            for other in held_out:
+                if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
+                    console.warning(
+                        f"--train {text.text.prefix} is the same text as {other.text.prefix}; "
+                        "do not train on valid or test"
+                    )
+
+    def with_valid(self) -> _Inputs:
+        """Return the inputs with a text for valid, drawn from train if none was given."""
+        if self.sources.valid is not None:
+            return self
+        drawn = draw_pairs(
+            self.sources.train,
+            self.decode,
+            Cleaner(cleaning=self.cleaning, held_out=_joined(self.check_held_out())),
+            size=self.options.valid_lines,
+            seed=self.options.seed,
+            workers=self.options.processes,
+        )
+        sources = replace(self.sources, valid=drawn.source)
+        return replace(self, sources=sources, drawn=drawn.numbers)
+
+    def check_held_out(self) -> list[HeldOutText]:
+        """Read valid and the test sets; DataError names the first unusable line."""
+        return [HeldOutText.check(text, self.decode) for text in self.sources.held_out]
+
+    def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
+        """Return the cleaning rules for the training text."""
+        for side, lang in zip(("src", "tgt"), self.options.langs, strict=True):
+            if self.cleaning.applies("script") and not known_scripts(lang):
+                console.notice(
+                    f"--{side} {lang}: the script of this language is unknown, so the rule "
+                    "`script` skips this side"
+                )
+        return Cleaner(cleaning=self.cleaning, held_out=_joined(held_out), drawn=self.drawn)
+
+    def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
+        """Return the function that workers apply to training text, for these vocabularies."""
+        return BlockEncoder(
+            decode=self.decode,
+            cleaner=cleaner,
+            models=tuple(models),
+            moses=self.moses,
+            tags=tuple(text.tag for text in self.sources.train),
+        )
+
+
+def _joined(held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
+    src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+    return src, tgt
+
+
 @dataclass(frozen=True)
 class _Builder:
     """Writes the files of a data folder."""
 
     folder: Path
-    inputs: Inputs
+    inputs: _Inputs
     cleaner: Cleaner
 
     def take_up(self) -> Progress:
@@ -229,32 +372,3 @@ def _space_needed(sources: Sources) -> int:
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
     return int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)
-
-
-def dry_run(options: PrepareOptions, cleaning: Cleaning, *, pairs: int) -> list[CorpusRejects]:
-    """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
-
-    Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
-    vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
-    """
-    inputs = Inputs.read(options, cleaning)
-    inputs.warn_of_faults()
-    inputs = inputs.with_valid()
-    cleaner = inputs.cleaner(inputs.check_held_out())
-    judge: Callable[[Block], EncodedBlock | CleanSample]
-    if inputs.given:
-        judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
-    else:
-        judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
-        console.notice(
-            "without --vocab, too_short is not counted, and too_long only if it is certain"
-        )
-    rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
-    encoding = inputs.decode.encoding
-    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=options.seed)
-    judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
-    judged = map_in_order(judge, blocks, workers=options.processes)
-    for block, result in judged:
-        rejects[block.corpus].add(block, result.verdicts, encoding)
-    warn_of_many(rejects)
-    return rejects
