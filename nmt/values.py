@@ -63,6 +63,12 @@ def value(
     return dataclasses.field(default=default, metadata=rules)
 
 
+def like(kind: Any, name: str, default: object = None, **rules: str | None) -> Any:
+    """Declare a field as another dataclass does, but with another default and some other rules."""
+    spec = kind.__dataclass_fields__[name]
+    return dataclasses.field(default=default, metadata={**spec.metadata, **rules})
+
+
 def declared(kind: Any) -> list[dataclasses.Field[Any]]:
     """Return the fields of a dataclass that `value` declares."""
     return [spec for spec in dataclasses.fields(kind) if "help" in spec.metadata]

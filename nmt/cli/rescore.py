@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +14,10 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
-from nmt.cli.search_options import Ensemble
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.search.options import SearchOptions
+from nmt.translate.options import TranslateOptions
+from nmt.values import check, like, value
 
 if TYPE_CHECKING:
     from nmt.translate.output import Translation
@@ -27,7 +30,86 @@ EXAMPLES = (
     "nmt rescore big --n-best n-best.txt --source test.en > best.de",
 )
 
-_TEXT, _OUTPUT, _SCORES, _MACHINE = "Text", "Output", "Scores", "Machine"
+
+@dataclass(frozen=True, kw_only=True)
+class RescoreOptions:
+    """What to score, by which models, and what to print."""
+
+    source: Path = value(
+        ...,
+        "The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's SGML "
+        "(.sgm), or a column of a .tsv file, for example test.tsv:1.",
+        metavar="FILE",
+        panel="Text",
+    )
+    n_best: Path | None = value(
+        None,
+        "Rerank an n-best list, `LINE ||| TEXT ||| SCORE`: print it with the model's scores, best "
+        "first for each line. - is stdin.",
+        metavar="FILE",
+        panel="Text",
+    )
+    encoding: str = value("utf-8", "Character encoding of the files. Stdin is UTF-8.", panel="Text")
+    ensemble: tuple[Path, ...] = like(TranslateOptions, "ensemble", ())
+    scores: bool = value(
+        False,
+        "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does.",
+        panel="Output",
+    )
+    tokens: bool = value(
+        False,
+        "Print a JSON object for each line instead, with tokens and their log-probabilities, as "
+        "`nmt translate --format jsonl` does.",
+        panel="Output",
+    )
+    json: bool = value(False, "Print perplexity as JSON.", panel="Output")
+    weight: float | None = value(
+        None,
+        "With --n-best: weight W of the model's scores. The list's own get 1 - W.",
+        minimum=0,
+        maximum=1,
+        shown="1.0",
+        panel="Scores",
+    )
+    length_penalty: float | None = like(
+        SearchOptions, "length_penalty", panel="Scores", shown=str(SearchOptions.length_penalty)
+    )
+    length_penalty_form: str | None = like(
+        SearchOptions, "length_penalty_form", panel="Scores", shown="wu"
+    )
+    device: str = like(TranslateOptions, "device", "auto")
+    precision: str = like(TranslateOptions, "precision", "fp32", shown=None)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the combination of options."""
+        forms = {"n-best": self.n_best, "scores": self.scores}
+        forms |= {"tokens": self.tokens, "json": self.json}
+        if len(chosen := [name for name, value in forms.items() if value]) > 1:
+            yield f"--{chosen[0]} and --{chosen[1]} print different things; choose one"
+        if self.weight is not None and self.n_best is None:
+            yield "--weight is for --n-best"
+        if self.in_total and (self.length_penalty, self.length_penalty_form) != (None, None):
+            name = "" if self.length_penalty is not None else "-form"
+            yield (
+                f"--length-penalty{name} is for --scores, --tokens, --n-best; perplexity has none"
+            )
+
+    @property
+    def in_total(self) -> bool:
+        """Whether to print only the perplexity of the whole text."""
+        return not (self.n_best or self.scores or self.tokens)
+
+    @property
+    def search(self) -> SearchOptions:
+        """The options of search that scores depend on."""
+        alpha = self.length_penalty
+        return SearchOptions(
+            length_penalty=SearchOptions.length_penalty if alpha is None else alpha,
+            length_penalty_form=self.length_penalty_form,
+        )
 
 
 def rescore(
@@ -37,99 +119,16 @@ def rescore(
             metavar="MODEL", help="A model file, or a run folder (its best model is used)."
         ),
     ],
-    source: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), "
-            "WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:1.",
-            rich_help_panel=_TEXT,
-        ),
-    ],
     target: Annotated[
         Path | None,
         typer.Argument(
             metavar="TARGET",
-            help="Its translation, in one of the same forms.",
+            help="The translation of the source text, in one of the same forms.",
             show_default="stdin, as for -",
         ),
     ] = None,
-    n_best: Annotated[
-        Path | None,
-        typer.Option(
-            "--n-best",
-            metavar="FILE",
-            help="Rerank an n-best list, `LINE ||| TEXT ||| SCORE`: print it with the model's "
-            "scores, best first for each line. - is stdin.",
-            rich_help_panel=_TEXT,
-        ),
-    ] = None,
-    encoding: Annotated[
-        str,
-        typer.Option(
-            help="Character encoding of the files. Stdin is UTF-8.", rich_help_panel=_TEXT
-        ),
-    ] = "utf-8",
-    scores: Annotated[
-        bool,
-        typer.Option(
-            "--scores",
-            help="Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = False,
-    tokens: Annotated[
-        bool,
-        typer.Option(
-            "--tokens",
-            help="Print a JSON object for each line instead, with tokens and their "
-            "log-probabilities, as `nmt translate --format jsonl` does.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print perplexity as JSON.", rich_help_panel=_OUTPUT),
-    ] = False,
-    ensemble: Ensemble = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="With --n-best: weight W of the model's scores. The list's own get 1 - W.",
-            show_default="1.0",
-            rich_help_panel=_SCORES,
-        ),
-    ] = None,
-    length_penalty: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Length penalty alpha. With 0, scores are log-probabilities.",
-            show_default="0.6",
-            rich_help_panel=_SCORES,
-        ),
-    ] = None,
-    length_penalty_form: Annotated[
-        str | None,
-        typer.Option(
-            help="wu is ((5 + len) / 6)^alpha, power is len^alpha.",
-            show_default="wu",
-            rich_help_panel=_SCORES,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="Precision of matrix products. On a CPU: fp32, bf16 or int8. On a GPU: fp32, "
-            "bf16 or fp16.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = "fp32",
+    *,
+    options: RescoreOptions,
     quiet: Quiet = False,
 ) -> None:
     """Score given translations by a model: perplexity, log-probabilities, reranking.
@@ -140,38 +139,22 @@ def rescore(
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory
     from nmt.scoring.inputs import name_of, stream_together
-    from nmt.search.options import SearchOptions
     from nmt.translate import output
 
-    if n_best is not None and target is not None:
+    if options.n_best is not None and target is not None:
         raise UsageError("TARGET and --n-best FILE are both translations; give one of them")
-    forms = {"--n-best": n_best, "--scores": scores, "--tokens": tokens, "--json": as_json}
-    chosen = [name for name, value in forms.items() if value]
-    if len(chosen) > 1:
-        raise UsageError(f"{chosen[0]} and {chosen[1]} print different things; choose one")
-    if weight is not None and n_best is None:
-        raise UsageError("--weight is for --n-best")
-    in_total = chosen in ([], ["--json"])
-    penalty = {"--length-penalty": length_penalty, "--length-penalty-form": length_penalty_form}
-    given = [name for name, value in penalty.items() if value is not None]
-    if in_total and given:
-        raise UsageError(f"{given[0]} is for --scores, --tokens, --n-best; perplexity has none")
-    options = SearchOptions(
-        length_penalty=0.6 if length_penalty is None else length_penalty,
-        length_penalty_form=length_penalty_form or "wu",
-    )
-    text = n_best or target or Path("-")
-    name, src_name = name_of(text), name_of(source)
-    src_lines, lines = stream_together((source, text), Encoding.find(encoding))
-    torch_device = choose_device(device)
-    if torch_device.type == "cpu":
+    text = options.n_best or target or Path("-")
+    name, src_name = name_of(text), name_of(options.source)
+    src_lines, lines = stream_together((options.source, text), Encoding.find(options.encoding))
+    device = choose_device(options.device)
+    if device.type == "cpu":
         keep_freed_memory()
-    # Here, since it loads torch.
+    # Here, since they load torch.
     from nmt.translate.rescoring import Likelihood, Scorer
     from nmt.translate.translator import Translator
 
-    models = [model, *(ensemble or [])]
-    translator = Translator.load(models, options, device=torch_device, precision=precision)
+    models = (model, *options.ensemble)
+    translator = Translator.load(models, options.search, device=device, precision=options.precision)
     scorer = Scorer(translator)
     likelihood = Likelihood()
 
@@ -180,20 +163,22 @@ def rescore(
             yield from scorer.stream(pairs, likelihood, on_progress=bar.update)
 
     rows: Iterable[str]
-    if n_best is not None:
+    if options.n_best is not None:
+        weight = 1.0 if options.weight is None else options.weight
         entries = output.with_sources(output.read_n_best(lines, name), src_lines, src_name)
-        rows = map(str, output.rerank(entries, score, 1.0 if weight is None else weight))
+        rows = map(str, output.rerank(entries, score, weight))
     else:
-        render = output.render_json if tokens else output.render_scored
+        render = output.render_json if options.tokens else output.render_scored
         scored = enumerate(score(_pairs(src_lines, lines, src_name, name)))
-        rows = (row for n, found in scored for row in ([] if in_total else render(n, found)))
+        rows = (row for n, one in scored for row in ([] if options.in_total else render(n, one)))
     for row in rows:
         sys.stdout.buffer.write(f"{row}\n".encode())
     _check(likelihood, name, translator.max_src_tokens)
-    if in_total:
+    if options.in_total:
         if not likelihood.tokens:
             raise DataError(f"{name} has no line with text; there is nothing to score")
-        _print_perplexity(likelihood, _signature(models, translator, precision), as_json=as_json)
+        signature = _signature(models, translator, options.precision)
+        _print_perplexity(likelihood, signature, as_json=options.json)
 
 
 def _pairs(

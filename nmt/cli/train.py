@@ -17,7 +17,7 @@ from nmt import console
 from nmt.cli.options import Quiet, preset_names
 from nmt.config import TrainingConfig, parse_overrides, read_toml, resolve_recipe
 from nmt.errors import UsageError
-from nmt.values import checked
+from nmt.values import checked, like
 
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
@@ -26,13 +26,10 @@ EXAMPLES = (
 )
 
 
-def _shorthand(name: str, **rules: str) -> Any:
+def _shorthand(name: str, metavar: str | None = None) -> Any:
     """Declare an option for a value of the recipe, which sets it if it is given."""
-    spec = TrainingConfig.__dataclass_fields__[name]
     panel, shown = "Shorthand for --set", "from the preset"
-    return dataclasses.field(
-        default=None, metadata={**spec.metadata, "panel": panel, "shown": shown, **rules}
-    )
+    return like(TrainingConfig, name, panel=panel, shown=shown, metavar=metavar)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -254,7 +254,11 @@ def load(
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     barred_ids = (*setup.options.barred_ids, *card.tgt_vocabulary.barred_ids)
-    options = replace(setup.options, barred_ids=barred_ids)
+    options = replace(
+        setup.options,
+        barred_ids=barred_ids,
+        length_penalty_form=setup.options.length_penalty_form or "power",
+    )
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )

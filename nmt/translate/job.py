@@ -41,6 +41,7 @@ from nmt.files import atomic_writer, naming, write_text
 from nmt.translate.files import Shard, count_lines, cut_lines
 from nmt.translate.journal import Journal
 from nmt.translate.lines import Line, LineReader, pipe_chunks
+from nmt.translate.options import TranslateOptions
 from nmt.translate.output import RENDERS
 from nmt.translate.parallel import Pool, Translators
 from nmt.translate.setup import Setup
@@ -48,29 +49,25 @@ from nmt.translate.stream import Counts, translate_stream
 from nmt.workers import Pause
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Job:
     """How text is read, translated and written."""
 
     setup: Setup
+    options: TranslateOptions
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
-    encoding: Encoding
-    strict: bool  # whether an invalid line is an error
-    prefixes: bool  # whether lines have prefixes of their translations
-    form: str  # of the output: see `RENDERS`
-    pool_lines: int  # the most lines in a pool
-    shard: Shard  # of a file's lines
-    attention: Path | None = None  # picture of the first line with text; only for pipes
     _is_starting: bool = field(default=False, init=False)  # whether translators are being started
     _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
     def __post_init__(self) -> None:
+        self.encoding = Encoding.find(self.options.encoding)
+        self.shard = Shard.parse(self.options.shard)
         # The engine would refuse these, too, but only later.
-        if self.prefixes:
+        if self.options.prefixes:
             self.setup.refuse_export("cannot score translations with --prefixes")
-        if self.attention:
+        if self.options.attention:
             self.setup.refuse_export("has no --attention")
-        if self.form == "jsonl":
+        if self.options.form == "jsonl":
             self.setup.refuse_export("has no log-probabilities of tokens, as --format jsonl has")
 
     def translators(self, kernel: str | None = None) -> Translators:
@@ -218,9 +215,9 @@ class Job:
         """Return everything that the output depends on besides the source, as JSON."""
         identity = self.setup.identity() | {
             "encoding": self.encoding.name,
-            "strict": self.strict,
-            "prefixes": self.prefixes,
-            "form": self.form,
+            "strict": self.options.strict,
+            "prefixes": self.options.prefixes,
+            "form": self.options.form,
             "version": __version__,
             "shard": str(self.shard),
         }
@@ -256,12 +253,11 @@ class Job:
             chunks,
             name=name,
             encoding=self.encoding,
-            strict=self.strict,
-            prefixes=self.prefixes,
+            strict=self.options.strict,
+            prefixes=self.options.prefixes,
             lines_read=counts.skipped + counts.lines,
         )
         first: list[Line] = []
-        # Before the progress bar: its thread would not survive a fork.
         translators = self.translators(kernel)
         with console.Progress(
             "translating", total=total, unit="lines", initial=counts.lines
@@ -271,8 +267,8 @@ class Job:
                 reader,
                 write,
                 counts,
-                render=RENDERS[self.form],
-                pool_lines=self.pool_lines,
+                render=RENDERS[self.options.form],
+                pool_lines=self.options.pool_lines,
             )
         if counts.invalid_lines:
             console.warning(
@@ -289,12 +285,12 @@ class Job:
                 "split into segments"
             )
         self._warn_of_failures(name, counts)
-        if self.attention is not None:
+        if self.options.attention is not None:
             if first:
                 picture = translators.translator.draw_attention(first[0].text, first[0].prefix)
-                write_text(self.attention, picture)
+                write_text(Path(self.options.attention), picture)
             else:
-                console.warning(f"{self.attention}: not drawn, because no line has text")
+                console.warning(f"{self.options.attention}: not drawn, because no line has text")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         if counts.failed_lines:
@@ -348,11 +344,11 @@ def converse(job: Job) -> Counts:
         except (EOFError, KeyboardInterrupt):
             print()
             return counts
-        source, _, prefix = typed.partition("\t") if job.prefixes else (typed, "", "")
+        source, _, prefix = typed.partition("\t") if job.options.prefixes else (typed, "", "")
         started = time.monotonic()
         (translation,) = translator.translate([source], [prefix])
         counts.seconds += time.monotonic() - started
-        answer = RENDERS[job.form](counts.lines, translation)
+        answer = RENDERS[job.options.form](counts.lines, translation)
         print(*answer, sep="\n", flush=True)
         if translation.error:
             console.warning(translation.error)

@@ -22,6 +22,7 @@ from nmt.models.device import choose_device, gpus_of, keep_freed_memory
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
 from nmt.translate.lines import Line
+from nmt.translate.options import TranslateOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
@@ -58,31 +59,25 @@ class Translators:
     def start(
         cls,
         setup: Setup,
-        *,
-        device: str = "auto",
-        workers: str = "auto",
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        options: TranslateOptions,
         kernel: str | None = None,
     ) -> Translators:
         """Load the model and start the processes.
 
         Args:
             setup: models and options.
-            device: auto, cpu or cuda.
-            workers: their number, or auto: all GPUs, or cores divided by threads.
-            threads: of each worker on CPUs; if None, see `default_threads`.
-            batch_tokens: see `Engine`.
+            options: device, workers, threads and batch_tokens count.
             kernel: the `kernel` of earlier translators; the fastest if None.
 
         Raises:
             MissingKernel: if this device does not have the kernel.
             UsageError: if `workers` is not a number or too large.
         """
-        _check_workers(workers, device, threads)
+        device, threads, batch_tokens = options.device, options.threads, options.batch_tokens
+        _check_workers(options)
         if setup.is_export:
             gpus = gpus_of(device, count_gpus)
-            count = _number_of(workers, gpus, threads)
+            count = _number_of(options, gpus)
             translator = load_export(
                 setup,
                 device="cuda" if gpus else "cpu",
@@ -97,7 +92,7 @@ class Translators:
         from nmt.translate.torch_engine import check_precision, load
 
         gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
-        count = _number_of(workers, gpus, threads)
+        count = _number_of(options, gpus)
         check_precision(setup.precision or "fp32", chosen)
         if chosen.type == "cuda":
             if kernel not in (None, _GPU_KERNEL):
@@ -253,25 +248,27 @@ def _translate(
     return translator.translate(lines, prefixes, on_progress=on_progress)
 
 
-def _check_workers(workers: str, device: str, threads: int | None) -> None:
+def _check_workers(options: TranslateOptions) -> None:
     """Check `workers` as far as possible before torch is loaded, which takes seconds."""
+    workers = options.workers
     if workers == "auto":
         return
     if not (workers.isdecimal() and int(workers) >= 1):
         raise UsageError(f"--workers {workers!r} must be auto or a number from 1")
-    if device == "cpu":
-        _number_of(workers, 0, threads)
+    if options.device == "cpu":
+        _number_of(options, 0)
     elif int(workers) > max(_MOST_GPUS, most_workers()):
         raise UsageError(
             f"--workers {workers}: must be at most {most_workers()}, or as many as GPUs"
         )
 
 
-def _number_of(workers: str, gpus: int, threads: int | None) -> int:
-    if workers == "auto":
-        return gpus or max(1, cores() // (threads or 1))
-    most = gpus or most_workers()
-    if int(workers) > most:
+def _number_of(options: TranslateOptions, gpus: int) -> int:
+    """Return the number of workers with so many GPUs, or with 0 on CPUs."""
+    if options.workers == "auto":
+        return gpus or max(1, cores() // (options.threads or 1))
+    workers, most = int(options.workers), gpus or most_workers()
+    if workers > most:
         has = f"{gpus} GPUs, and each has one" if gpus else f"{cores()} cores for this process"
         raise UsageError(f"--workers {workers}: must be at most {most}; this machine has {has}")
-    return int(workers)
+    return workers

@@ -11,6 +11,7 @@ from benchmarks.translation_process import Translate, serve
 
 from nmt.search.options import SearchOptions
 from nmt.translate.lines import Line
+from nmt.translate.options import TranslateOptions
 from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
 
@@ -26,7 +27,7 @@ def load(
         shortlist=Path(shortlist) if shortlist else None,
         precision=precision if engine == "torch" else None,
     )
-    translators = Translators.start(setup, device="cpu")
+    translators = Translators.start(setup, TranslateOptions(device="cpu"))
 
     def translate(lines: list[str]) -> list[str]:
         (pool,) = translators.translate([[Line(line) for line in lines]], lambda _: None)

@@ -26,6 +26,7 @@ from benchmarks.translation_models import model_of
 
 from nmt.search.options import SearchOptions
 from nmt.translate.lines import Line
+from nmt.translate.options import TranslateOptions
 from nmt.translate.output import Translation
 from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
@@ -69,6 +70,7 @@ def translate(
     model: Path, precision: str, lines: Sequence[str], changes: Mapping[str, str | int]
 ) -> list[Translation]:
     setup = Setup(models=(model,), options=SearchOptions(), precision=precision)
-    with Translators.start(setup, device="cpu", **changes) as translators:  # type: ignore[arg-type]
+    options = TranslateOptions(device="cpu", **changes)  # type: ignore[arg-type]
+    with Translators.start(setup, options) as translators:
         (found,) = translators.translate([[Line(line) for line in lines]], lambda _: None)
     return found

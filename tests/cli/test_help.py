@@ -155,7 +155,7 @@ def test_bash_completes_commands_and_presets(words: str, expected: set[str]) -> 
     ("words", "message"),
     [
         (("prepare", "out", "--vocab-size", "8k"), "write 8000 (see"),
-        (("translate", "model", "--device", "gpu"), "unknown device 'gpu'; write 'cuda'"),
+        (("translate", "model", "--device", "gpu"), "--device gpu: unknown; write 'cuda'"),
         (
             ("train", "x", "--out", "y", "--model", "transformer_tiny", "--device", "gpu"),
             "cuda",

@@ -243,8 +243,8 @@ def test_options_that_say_nothing_are_refused(
         ((*forced, "--json", "--length-penalty-form", "wu"), "--length-penalty-form is for"),
         ((model_file, "-", "--source", "-"), "stdin can be only one text"),
         ((model_file, "--source", "-"), "stdin can be only one text"),
-        ((*forced, "--precision", "fp64"), "unknown precision 'fp64'"),
-        ((*forced, "--device", "abacus"), "unknown device 'abacus'"),
+        ((*forced, "--precision", "fp64"), "--precision fp64: unknown"),
+        ((*forced, "--device", "abacus"), "--device abacus: unknown"),
         ((*forced, "--scores", "--length-penalty-form", "wo"), "known: power, wu"),
     ):
         assert message in refusal(nmt, 2, *words)

@@ -51,8 +51,8 @@ def test_what_needs_no_torch_loads_none(
         (("translate", tmp_path / "none.safetensors"), 1, "none.safetensors: no such file"),
         (("translate", run), 1, "run: no model in this folder"),
         (("translate", text), 1, "in: damaged, or not a file that nmt wrote"),
-        (("translate", model_file, "--precision", "fp23"), 2, "unknown precision"),
-        (("translate", model_file, "--device", "gpu"), 2, "unknown device 'gpu'"),
+        (("translate", model_file, "--precision", "fp23"), 2, "--precision fp23: unknown"),
+        (("translate", model_file, "--device", "gpu"), 2, "--device gpu: unknown"),
         (("translate", model_file, *files, run / "out", "--workers", "1000"), 2, "must be at most"),
         (
             ("translate", model_file, *files, run / "out", "--workers", "99", "--device", "cpu"),
@@ -72,7 +72,11 @@ def test_what_needs_no_torch_loads_none(
         (("average", run, "--last", "2", "--out", run / "out"), 2, "run: not a run folder"),
         (("models",), 0, ""),
         (("score", text, text), 0, ""),
-        (("rescore", model_file, text, "--source", text, "--device", "gpu"), 2, "unknown device"),
+        (
+            ("rescore", model_file, text, "--source", text, "--device", "gpu"),
+            2,
+            "--device gpu: unknown",
+        ),
         (("data", run), 1, "run is not a data folder"),
     ]
     if find_spec("ctranslate2") is not None:

@@ -421,17 +421,14 @@ def test_a_model_s_beam_is_that_of_its_table(model: TranslationModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_best": 5, "beam_size": 4}, "n-best is 5; it must be between 1 and the beam size 4"),
-        ({"n_best": 0}, "n-best is 0"),
-        ({"beam_size": 0}, "beam size is 0; it must be between 1 and 1000"),
-        ({"length_penalty": -0.1}, "length penalty is -0.1"),
-        ({"length_penalty": math.nan}, "length penalty is nan"),
-        ({"length_penalty": math.inf}, "length penalty is inf"),
-        (
-            {"length_penalty_form": "powr"},
-            "unknown length penalty form 'powr'; did you mean 'power'",
-        ),
-        ({"max_extra_tokens": -1}, "max-extra-tokens is -1"),
+        ({"n_best": 5, "beam_size": 4}, "--n-best 5: must be from 1 to the beam size 4"),
+        ({"n_best": 0}, "--n-best 0"),
+        ({"beam_size": 0}, "--beam-size 0: must be from 1 to 1000"),
+        ({"length_penalty": -0.1}, "--length-penalty -0.1: must be from 0 to 50"),
+        ({"length_penalty": math.nan}, "--length-penalty nan: must be a finite number"),
+        ({"length_penalty_form": "powr"}, "--length-penalty-form powr: unknown; did you mean"),
+        ({"max_extra_tokens": -1}, "--max-extra-tokens -1"),
+        ({"min_tokens": 9, "max_tokens": 3}, "--min-tokens 9: must be at most --max-tokens 3"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:

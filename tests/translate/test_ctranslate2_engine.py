@@ -198,7 +198,7 @@ def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (SearchOptions(), "--length-penalty-form power"),
+        (SearchOptions(length_penalty_form="wu"), "--length-penalty-form power"),
         (replace(POWER, sampling=Sampling()), "samples"),
         (replace(POWER, max_tokens=0), "--max-tokens must be 1 or more"),
         # The model's longest source has 20 tokens.

@@ -13,6 +13,7 @@ import pytest
 from nmt.errors import WorkerDied
 from nmt.search.options import SearchOptions
 from nmt.translate.lines import Line
+from nmt.translate.options import TranslateOptions
 from nmt.translate.output import Translation
 from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
@@ -25,10 +26,11 @@ VICTIM = LINES[45]
 
 def translate(model_file: Path) -> list[Translation]:
     """Translate the lines by two workers, in pools of two shares."""
-    options = SearchOptions(beam_size=2, max_extra_tokens=2)
-    setup = Setup(models=(model_file,), options=options)
+    search = SearchOptions(beam_size=2, max_extra_tokens=2)
+    setup = Setup(models=(model_file,), options=search)
+    options = TranslateOptions(device="cpu", workers="2", threads=1)
     pools = [[Line(line) for line in LINES[first : first + 40]] for first in range(0, 80, 40)]
-    with Translators.start(setup, device="cpu", workers="2", threads=1) as translators:
+    with Translators.start(setup, options) as translators:
         return [one for found in translators.translate(pools, lambda _: None) for one in found]
 
 
@@ -77,8 +79,8 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
     setup = Setup(models=(model_file,), options=SearchOptions())
     for limit in ("1", "2", ""):
         monkeypatch.setenv("OMP_NUM_THREADS", limit)
-        Translators.start(setup, device="cpu", workers="1")
+        Translators.start(setup, TranslateOptions(device="cpu", workers="1"))
         assert chosen[-1] == int(limit or 3)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    Translators.start(setup, device="cpu", workers="1", threads=2)
+    Translators.start(setup, TranslateOptions(device="cpu", workers="1", threads=2))
     assert chosen[-1] == 2

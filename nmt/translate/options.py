@@ -1,0 +1,173 @@
+"""The options of `nmt translate`, besides those of search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.models.device import DEVICES, DTYPES
+from nmt.values import check, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """What is read and written, how, and on which machine."""
+
+    inputs: tuple[str, ...] = value(
+        (),
+        "Text to translate, plain or compressed (.gz, .xz, .bz2, .zst). You can repeat it.",
+        option="--input",
+        metavar="FILE|FOLDER|GLOB",
+        shown="stdin",
+    )
+    output: str | None = value(
+        None,
+        "Where to write. A file appears when it is complete, compressed if its name ends so. If "
+        "you give a folder, a glob or several inputs, name a folder.",
+        metavar="FILE|FOLDER",
+        shown="stdout",
+    )
+    ensemble: tuple[Path, ...] = value(
+        (),
+        "Average the probabilities with those of this model, which has the same vocabularies. You "
+        "can repeat it.",
+        metavar="MODEL_OR_RUN",
+        shown="none",
+    )
+    shortlist: Path | None = value(
+        None,
+        "Use only the target tokens on a shortlist, which can be faster. `nmt export shortlist` "
+        "writes one.",
+        metavar="FILE",
+        shown="all tokens",
+        panel="Search",
+    )
+    sample: bool = value(
+        False,
+        "Sample translations instead of searching for the best. With --n-best N, sample N for each "
+        "line.",
+        panel="Sampling",
+    )
+    format: str = value(
+        "text",
+        "jsonl writes a JSON object for each line, with tokens and log-probabilities.",
+        choices=("text", "jsonl"),
+        panel="Text",
+    )
+    n_best: int | None = value(
+        None,
+        "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
+        "form). Lines count from 0. In jsonl they are under `others`.",
+        minimum=1,
+        panel="Text",
+    )
+    scores: bool = value(False, "Write `SCORE<TAB>TEXT`.", panel="Text")
+    alignment: bool = value(
+        False,
+        "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
+        "attention, and words count from 0. jsonl adds the attention.",
+        panel="Text",
+    )
+    attention: str | None = value(
+        None,
+        "Draw the attention of the first line that is not blank. Only for output to stdout.",
+        metavar="FILE.svg",
+        shown="none",
+        panel="Text",
+    )
+    split: bool = value(
+        False,
+        "Split each line into sentences, translate them one by one, and join them.",
+        panel="Text",
+    )
+    prefixes: bool = value(
+        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX.", panel="Text"
+    )
+    encoding: str = value(
+        "utf-8",
+        "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8.",
+        panel="Text",
+    )
+    strict: bool = value(False, "Fail at the first line that is not in the encoding.", panel="Text")
+    lock: Path | None = value(
+        None,
+        "Lock this file while running. If it is locked already, stop with status 75.",
+        metavar="FILE",
+        shown="none",
+        panel="Unattended",
+    )
+    deadline: str | None = value(
+        None,
+        "Stop at this time of day with status 75. Needs --input and --output.",
+        metavar="HH:MM",
+        shown="none",
+        panel="Unattended",
+    )
+    shard: str = value(
+        "1/1",
+        "Translate part I of N of a file's lines, for job arrays. Concatenate the outputs in "
+        "order. Needs --input FILE, because the lines of a pipe cannot be counted first.",
+        metavar="I/N",
+        panel="Unattended",
+    )
+    device: str = value("auto", "Where to compute.", choices=DEVICES, panel="Machine")
+    precision: str | None = value(
+        None,
+        "Precision of matrix products. fp16 needs a GPU, int8 a CPU.",
+        choices=(*DTYPES, "int8"),
+        shown="fp32; an export's own",
+        panel="Machine",
+    )
+    workers: str = value(
+        "auto",
+        "Number of processes. auto takes one for each available core, or for each GPU.",
+        metavar="auto|N",
+        panel="Machine",
+    )
+    threads: int | None = value(
+        None,
+        "CPU threads of each process.",
+        minimum=1,
+        maximum=1_024,
+        shown="the cores, shared out; at most OMP_NUM_THREADS",
+        panel="Machine",
+    )
+    batch_tokens: int | None = value(
+        None,
+        "Source tokens in a batch, padding included. Fewer are taken if there are more than 4 "
+        "hypotheses for a line, or if memory is short.",
+        minimum=1,
+        maximum=1_000_000_000,
+        shown="4096 on a CPU, 16384 on a GPU; 1024 for each worker of an export",
+        panel="Machine",
+    )
+    pool_lines: int = value(
+        4_096,
+        "Read and sort at most this many lines at a time. Fewer are taken if they would take some "
+        "seconds, or if a pipe pauses.",
+        minimum=1,
+        panel="Machine",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the combination of options."""
+        if self.format == "jsonl":
+            if self.scores:
+                yield "--scores is for text; jsonl has them"
+        elif sum((self.n_best is not None, self.scores, self.alignment)) > 1:
+            yield (
+                "--n-best, --scores and --alignment each have a form of their own; for all of them "
+                "use --format jsonl"
+            )
+
+    @property
+    def form(self) -> str:
+        """The form of the output, a key of `nmt.translate.output.RENDERS`."""
+        if self.format == "jsonl":
+            return "jsonl"
+        chosen = {"n-best": self.n_best, "scores": self.scores, "alignment": self.alignment}
+        return next((form for form, given in chosen.items() if given), "text")
