@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -12,10 +12,7 @@ from prepare_job import Job
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nmt", "data", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+Nmt = Callable[..., Any]
 
 
 @pytest.fixture
@@ -37,9 +34,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
-    done = run(folder, "--examples", "1")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path) -> None:
+    done = nmt("data", folder, "--examples", "1")
+    assert done.status == 0
     lines = done.stdout.splitlines()
     fields = [line.split("\t") for line in lines]
     splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
@@ -63,42 +60,42 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(folder: Path) -> None:
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
 
 
-def test_data_shows_three_pairs_without_being_asked(folder: Path) -> None:
-    lines = run(folder).stdout.splitlines()
+def test_data_shows_three_pairs_without_being_asked(nmt: Nmt, folder: Path) -> None:
+    lines = nmt("data", folder).stdout.splitlines()
     assert sum("\tde\tde number" in line for line in lines) == 3
 
 
-def test_verify_says_that_all_is_well(folder: Path) -> None:
-    done = run(folder, "--verify")
-    assert done.returncode == 0
+def test_verify_says_that_all_is_well(nmt: Nmt, folder: Path) -> None:
+    done = nmt("data", folder, "--verify")
+    assert done.status == 0
     files = len(list(folder.iterdir())) - 1  # all but dataset.json, which holds the checksums
     assert f"all {files} files are as they were written" in done.stderr
 
 
-def test_verify_names_the_damaged_file(folder: Path) -> None:
+def test_verify_names_the_damaged_file(nmt: Nmt, folder: Path) -> None:
     path = folder / "valid.bin"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert run(folder).returncode == 0
-    failed = run(folder, "--verify")
-    assert (failed.returncode, failed.stdout) == (1, "")
+    assert nmt("data", folder).status == 0
+    failed = nmt("data", folder, "--verify")
+    assert (failed.status, failed.stdout) == (1, "")
     assert f"nmt: error: {path}: altered: its SHA-256 differs" in failed.stderr
 
 
-def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
-    failed = run(tmp_path)
-    assert (failed.returncode, failed.stdout) == (1, "")
+def test_what_is_no_data_folder_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    failed = nmt("data", tmp_path)
+    assert (failed.status, failed.stdout) == (1, "")
     assert "is not a data folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
 def test_data_shows_what_was_dropped_and_how_much_would_be_padding(
-    folder: Path, tmp_path: Path
+    nmt: Nmt, folder: Path, tmp_path: Path
 ) -> None:
     picture = tmp_path / "lengths.svg"
-    done = run(folder, "--rejects", "--batch-tokens", "200", "--svg", picture)
-    assert done.returncode == 0
+    done = nmt("data", folder, "--rejects", "--batch-tokens", "200", "--svg", picture)
+    assert done.status == 0
     assert "  duplicate: 1 (1.96 %): " in done.stdout
     assert "    train.en line 51: en number 0 is even\n" in done.stdout
     lines = [line.split("\t") for line in done.stdout.splitlines()]

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -58,8 +57,8 @@ def likelihood(targets: list[str], *models: Path) -> Likelihood:
     return found
 
 
-def answer(nmt: Nmt, *words: str | Path) -> str:
-    found = nmt("rescore", *words)
+def answer(nmt: Nmt, *words: str | Path, stdin: str | None = None) -> str:
+    found = nmt("rescore", *words, stdin=None if stdin is None else stdin.encode())
     assert (found.status, found.stderr) == (0, "")
     return str(found.stdout)
 
@@ -71,13 +70,6 @@ def refusal(nmt: Nmt, status: int, *words: str | Path) -> str:
     (line,) = found.stderr.splitlines()
     assert line.startswith("nmt: error: ")
     return str(line)
-
-
-def from_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, text.encode())
-    os.close(writing)
-    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
 
 
 # ----------------------------------------------------------------------------- perplexity
@@ -99,9 +91,7 @@ def test_perplexity_of_a_text(nmt: Nmt, source: Path, target: Path, model_file: 
     assert cells[:3] == [f"{found['score']:.3f}", found["signature"], f"{found['nll']:.3f}"]
 
 
-def test_stdin_is_the_text_that_is_not_named(
-    nmt: Nmt, tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
     pipe = tmp_path / "pipe.en"  # which can be read once
     os.mkfifo(pipe)
     sources, others = ("".join(f"{line}\n" for line in lines) for lines in (SOURCES, OTHERS))
@@ -109,8 +99,8 @@ def test_stdin_is_the_text_that_is_not_named(
     for words in ((), ("-",)):
         writer = threading.Thread(target=lambda: pipe.write_text(sources, encoding="utf-8"))
         writer.start()
-        from_stdin(monkeypatch, others)
-        results = json.loads(answer(nmt, model_file, *words, "--json", "--source", pipe))
+        words = (model_file, *words, "--json", "--source", pipe)
+        results = json.loads(answer(nmt, *words, stdin=others))
         writer.join()
         assert results["perplexity"]["score"] == pytest.approx(expected)
 
@@ -177,12 +167,12 @@ def test_text_may_be_compressed_and_in_another_encoding(
 
 
 def test_an_n_best_list_is_read_written_and_put_into_order(
-    nmt: Nmt, source: Path, model_file: Path, other_model: Path, monkeypatch: pytest.MonkeyPatch
+    nmt: Nmt, source: Path, model_file: Path, other_model: Path
 ) -> None:
     options = ("--n-best", "3", "--max-tokens", "5", "--quiet", "--workers", "1")
     searched = nmt("translate", model_file, "--input", source, *options).stdout
-    from_stdin(monkeypatch, searched)
-    reranked = answer(nmt, other_model, "--n-best", "-", "--source", source)
+    words = (other_model, "--n-best", "-", "--source", source)
+    reranked = answer(nmt, *words, stdin=searched)
 
     def parsed(text: str) -> list[tuple[int, str, float]]:
         rows = (row.split(" ||| ") for row in text.splitlines())
@@ -200,11 +190,9 @@ def test_an_n_best_list_is_read_written_and_put_into_order(
         [found.score for found in scored], abs=1e-5
     )
 
-    from_stdin(monkeypatch, searched)
-    words = (other_model, "--n-best", "-", "--source", source, "--weight", "0.25")
     others = {row[:2]: row[2] for row in after}
     expected = sorted((*row[:2], 0.75 * row[2] + 0.25 * others[row[:2]]) for row in before)
-    found = sorted(parsed(answer(nmt, *words)))
+    found = sorted(parsed(answer(nmt, *words, "--weight", "0.25", stdin=searched)))
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], abs=1e-5)
 

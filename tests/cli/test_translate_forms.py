@@ -90,18 +90,6 @@ def test_a_line_of_several_pieces_has_the_attention_of_each(
     assert min(third["alignment"][len(first) :]) >= len(first[0])
 
 
-def test_text_may_be_followed_by_its_pairs_of_words(
-    nmt: Nmt, model_file: Path, text: Path, translator: Translator
-) -> None:
-    answer = nmt("translate", model_file, "--input", text, *QUICK, "--alignment")
-    for line, expected in zip(answer.stdout.splitlines(), translator.translate(LINES), strict=True):
-        if expected.alignment is None:
-            assert line == ""
-        else:
-            pairs = " ".join(f"{src}-{tgt}" for src, tgt in expected.alignment.words)
-            assert line == f"{expected.text} ||| {pairs}"
-
-
 def test_attention_is_drawn_of_the_first_line_with_text(
     nmt: Nmt, model_file: Path, tmp_path: Path
 ) -> None:
@@ -198,22 +186,12 @@ def test_the_outputs_of_all_shards_are_that_of_the_whole(
         assert out.read_bytes() == part.stdout.encode()
 
 
-def test_lines_have_their_numbers_in_the_file(
-    nmt: Nmt, model_file: Path, text: Path, tmp_path: Path
-) -> None:
-    words = ("translate", model_file, "--input", text, *QUICK, "--format", "jsonl")
-    for to in ((), ("--output", tmp_path / "out", "--quiet")):
-        answer = nmt(*words, "--shard", "2/2", *to)
-        found = objects((tmp_path / "out").read_text() if to else answer.stdout)
-        assert [one["line"] for one in found] == [2, 3]
-
-
-def test_a_shard_s_notices_name_the_lines_of_the_file(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
+def test_a_shard_counts_lines_as_the_file_does(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\nb\nc\n\xff\nd\ne\n")
     words = ("translate", model_file, "--input", tmp_path / "in", *QUICK, "--shard", "2/2")
-    assert "1 line is not valid utf-8, the first is line 4" in nmt(*words).stderr
+    answer = nmt(*words, "--format", "jsonl")
+    assert [one["line"] for one in objects(answer.stdout)] == [3, 4, 5]
+    assert "1 line is not valid utf-8, the first is line 4" in answer.stderr
     assert "line 4 is not valid utf-8" in nmt(*words, "--strict").stderr
 
 
@@ -230,11 +208,10 @@ def test_one_shard_does_not_replace_another(nmt: Nmt, model_file: Path, text: Pa
     assert nmt(*words, "--shard", "2/2", "--beam-size", "1").status == 0
 
 
-def test_a_pipe_has_no_shards(model_file: Path) -> None:
-    command = [sys.executable, "-m", "nmt", "translate", str(model_file), "--shard", "1/2"]
-    done = subprocess.run(command, input=b"a\n", capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--shard needs --input FILE" in done.stderr
+def test_a_pipe_has_no_shards(nmt: Nmt, model_file: Path) -> None:
+    answer = nmt("translate", model_file, "--shard", "1/2", stdin=b"a\n")
+    assert (answer.status, answer.stdout) == (2, "")
+    assert "--shard needs --input FILE" in answer.stderr
 
 
 # --------------------------------------------------------------------------- other searches
