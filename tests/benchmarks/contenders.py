@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks import peak_memory
+from benchmarks import processes
 
 Environment = dict[str, str]
 
@@ -56,8 +56,8 @@ def textbook(job: Job, precision: str) -> Contender:
     def train(warmup: int, updates: int) -> Measurement:
         arguments = [job.data, job.preset, job.device, precision, job.batch_tokens]
         arguments += [warmup, updates, job.textbook_pairs]
-        command = [sys.executable, "-m", "benchmarks.textbook_process", *map(str, arguments)]
-        done = peak_memory.run(command, environment())
+        command = [sys.executable, "-m", "benchmarks.textbook", *map(str, arguments)]
+        done = processes.run(command, environment())
         return Measurement(json.loads(done.stdout)["tokens_per_second"], done.peak_bytes)
 
     return train
@@ -69,7 +69,7 @@ def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
     def train(warmup: int, updates: int) -> Measurement:
         run = folder / f"run-{len(list(folder.iterdir()))}"
         command = nmt_command(job, precision, run, warmup, updates, *settings)
-        done = peak_memory.run([sys.executable, "-m", "nmt", *command], environment())
+        done = processes.run([sys.executable, "-m", "nmt", *command], environment())
         return Measurement(rate_after_warmup(run, "tokens_per_second"), done.peak_bytes)
 
     return train

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import peak_memory
+from benchmarks import processes
 from benchmarks.contenders import Contender, Job, Measurement, environment
 from benchmarks.corpora import write_training_text
 from benchmarks.machine import CORES
@@ -113,7 +113,7 @@ def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Co
     both_sides = 1 + src_over_tgt(counts)
 
     def train(warmup: int, updates: int) -> Measurement:
-        done = peak_memory.run(
+        done = processes.run(
             training.command(
                 *("--no-reload", "--overwrite", "--learn-rate", "0.0001"),
                 *("--after", f"{warmup + updates}u", "--disp-freq", "1u"),

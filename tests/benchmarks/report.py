@@ -1,11 +1,30 @@
-"""What a benchmark prints, and leaves in the file that NMT_BENCH_OUT names."""
+"""How a benchmark measures in turn, prints, and appends to the file that NMT_BENCH_OUT names."""
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+Measured = TypeVar("Measured")
+
+
+def rounds(usual: int = 5) -> int:
+    """Return how often each system is measured, as NMT_BENCH_ROUNDS says."""
+    return int(os.environ.get("NMT_BENCH_ROUNDS", usual))
+
+
+def in_turn(
+    systems: Mapping[str, Callable[[], Measured]], rounds: int
+) -> dict[str, list[Measured]]:
+    """Measure the systems in turn, so that a slow minute hits all alike."""
+    found: dict[str, list[Measured]] = {name: [] for name in systems}
+    for _ in range(rounds):
+        for name, measure in systems.items():
+            found[name].append(measure())
+    return found
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:

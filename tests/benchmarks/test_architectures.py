@@ -26,7 +26,7 @@ import pytest
 from benchmarks import corpora
 from benchmarks.learning import History, Model, history, train
 from benchmarks.machine import CORES, describe
-from benchmarks.report import publish, publish_picture, spread, table
+from benchmarks.report import publish, publish_picture, rounds, spread, table
 from benchmarks.translation_contenders import nmt
 
 from nmt.models.model_file import load_model
@@ -56,7 +56,7 @@ CHOSEN = os.environ.get("NMT_BENCH_MODELS", FAMILIES)
 NAMES = list(MODELS) if CHOSEN == "all" else CHOSEN.split(";")
 UPDATES = int(os.environ.get("NMT_BENCH_UPDATES", "800"))
 STRETCH = 400
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "3"))
+ROUNDS = rounds(3)
 BEAM_SIZE = 5
 CAPTIONS = (1, 2, 3, 4, 6, 8)
 """Of a line."""

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,10 @@ from benchmarks import contenders
 from benchmarks.contenders import Contender, Job
 from benchmarks.corpora import made_up
 from benchmarks.machine import best_rate, describe, product_rates
-from benchmarks.model_flops import flops_per_token
-from benchmarks.report import publish, spread, table
+from benchmarks.report import in_turn, publish, rounds, spread, table
+from benchmarks.work import config_of, flops_per_token, update_tokens
 
-from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
-from nmt.model_config import TransformerConfig
-from nmt.models.presets import preset_values
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -44,7 +42,7 @@ pytestmark = [
 
 PRESETS = ["transformer_base", "transformer_big"]
 CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(PRESETS)).split(",")
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 BATCH_TOKENS = 25_000
 WARMUP, UPDATES = 20, 100
 TEXTBOOK_PAIRS = 150_000  # enough for these updates
@@ -82,6 +80,13 @@ def gpu_peak() -> Iterator[list[int]]:
         watcher.join()
 
 
+def measure(train: Contender) -> tuple[float, int]:
+    """Return the tokens a second of a training, and its peak of GPU memory."""
+    with gpu_peak() as peak:
+        speed = train(WARMUP, UPDATES).tokens_per_second
+    return speed, peak[0]
+
+
 def seconds_of_a_start(job: Job, run: Path) -> float:
     """Return how long `nmt train` with a compiled model takes for one update, start included."""
     command = contenders.nmt_command(job, "bf16", run, 1, 0, "compile=true")
@@ -105,8 +110,6 @@ def test_gpu_training_speed(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     job = Job(data, preset, BATCH_TOKENS, "cuda", TEXTBOOK_PAIRS)
     folder = DataFolder.open(data)
-    config = resolve_recipe("", "transformer", [("", preset_values(preset))]).model
-    assert isinstance(config, TransformerConfig)
     runs = tmp_path / "runs"
     runs.mkdir()
     systems: dict[str, Contender] = {
@@ -116,26 +119,20 @@ def test_gpu_training_speed(
         "nmt compiled, bf16": contenders.nmt(job, "bf16", runs, "compile=true"),
     }
     cold, warm = (seconds_of_a_start(job, tmp_path / name) for name in ("cold", "warm"))
-    speeds: dict[str, list[float]] = {name: [] for name in systems}
-    peaks: dict[str, int] = dict.fromkeys(systems, 0)
-    for _ in range(ROUNDS):  # interleaved, so that a slow minute hits all alike
-        for name, train in systems.items():
-            with gpu_peak() as peak:
-                speeds[name].append(train(WARMUP, UPDATES).tokens_per_second)
-            peaks[name] = max(peaks[name], *peak)
+    found = in_turn({name: partial(measure, train) for name, train in systems.items()}, ROUNDS)
+    speeds = {name: [speed for speed, _ in pairs] for name, pairs in found.items()}
+    peaks = {name: max(peak for _, peak in pairs) for name, pairs in found.items()}
 
-    counts = folder.info.train
-    sides = [side.tokens + counts.pairs for side in (counts.src, counts.tgt)]
-    update_tokens = BATCH_TOKENS * sum(sides) / max(sides)  # of both sides
-    per_token = flops_per_token(config, len(folder.tgt_vocabulary), folder.train)
+    tokens = update_tokens(folder, BATCH_TOKENS)
+    per_token = flops_per_token(config_of(preset), folder)
     medians = {name: statistics.median(found) for name, found in speeds.items()}
     rows = []
-    for name, found in speeds.items():
+    for name, own in speeds.items():
         share = per_token * medians[name] / best_rate(rates, name.rpartition(" ")[2])
         rows.append(
             [
                 name,
-                spread([1000 * update_tokens / speed for speed in found], ",.1f"),
+                spread([1000 * tokens / speed for speed in own], ",.1f"),
                 f"{medians[name]:,.0f}",
                 f"{medians[name] / medians['textbook under autocast, bf16']:.2f}x",
                 f"{share:.0%}",
@@ -154,5 +151,5 @@ def test_gpu_training_speed(
         f"{table(header, rows)}\n\nA start with one compiled update took {cold:.0f} s, and "
         f"{warm:.0f} s where torch had kept what it compiled."
     )
-    assert all(speed > 0 for found in speeds.values() for speed in found)
+    assert all(speed > 0 for own in speeds.values() for speed in own)
     assert all(peak > 0 for peak in peaks.values())

@@ -14,7 +14,6 @@ inputs beforehand.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +21,7 @@ from functools import partial
 import pytest
 import torch
 from benchmarks.machine import describe
-from benchmarks.report import publish, publish_picture, table
+from benchmarks.report import publish, publish_picture, rounds, table
 from pairs import batch_of
 from torch import Tensor
 
@@ -40,7 +39,7 @@ from nmt.training.memory import LiveBytes
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 TOKENS = 4096
 LENGTHS = [2**power for power in range(6, 13)]
 BASE = TransformerConfig()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -29,12 +30,10 @@ from benchmarks.contenders import Contender, Job
 from benchmarks.learning import Model, records, train
 from benchmarks.machine import CORES, describe, has_bf16
 from benchmarks.peers import find_python, version
-from benchmarks.report import publish, publish_picture, spread, table
+from benchmarks.report import in_turn, publish, publish_picture, rounds, spread, table
+from benchmarks.work import config_of
 
-from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
-from nmt.model_config import TransformerConfig
-from nmt.models.presets import preset_values
 from nmt.plot import Panel, Series, draw_curves
 from nmt.scoring.metrics import Score, score
 
@@ -44,7 +43,7 @@ STRETCH = 500
 FIRST = 1500  # updates: before, models write nonsense up to the longest length, which takes hours
 UPDATES = int(os.environ.get("NMT_BENCH_UPDATES", "2000"))
 PEER_UPDATES = int(os.environ.get("NMT_BENCH_PEER_UPDATES", "2000"))
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "3"))
+ROUNDS = rounds(3)
 SECONDS = float(os.environ.get("NMT_BENCH_SECONDS", "30"))
 PRESET = "transformer_small"
 PRECISION = "bf16" if has_bf16() else "fp32"
@@ -146,8 +145,7 @@ def learn(data: Path, test: Test, run: Path, scratch: Path) -> Learner:
 
 def learn_by_marian(python: str, data: Path, test: Test, folder: Path, scratch: Path) -> Learner:
     """Train Marian."""
-    config = resolve_recipe("", "transformer", [("", preset_values(PRESET))]).model
-    assert isinstance(config, TransformerConfig)
+    config = config_of(PRESET)
     # Marian counts the source side of a batch; `nmt` counts the larger one, here the target side.
     src_over_tgt = marian.src_over_tgt(DataFolder.open(data).info.train)
     batch_tokens = round(BATCH_TOKENS * src_over_tgt)
@@ -190,22 +188,24 @@ def scores_of(updates: int, translate: Translate, test: Test, folder: Path) -> d
 
 
 def measured(learners: Mapping[str, Learner]) -> dict[str, Curve]:
-    """Time some updates of each, in turn, so that a slow minute hits all alike."""
-    rates: dict[str, list[float]] = {name: [] for name in learners}
-    for name, one in learners.items():  # a short training tells how many updates are enough
-        rates[name].append(one.contender(1, 2).tokens_per_second)
-    updates = {
-        name: max(FIRST_UPDATES, round(SECONDS * rates[name].pop() / one.tokens))
+    """Time some updates of each, in turn."""
+    updates = {  # a short training tells how many updates are enough
+        name: max(
+            FIRST_UPDATES, round(SECONDS * one.contender(1, 2).tokens_per_second / one.tokens)
+        )
         for name, one in learners.items()
     }
-    for _ in range(ROUNDS):
-        for name, one in learners.items():
-            done = one.contender(FIRST_UPDATES, updates[name])
-            rates[name].append(done.tokens_per_second)
+    timed = in_turn(
+        {
+            name: partial(one.contender, FIRST_UPDATES, updates[name])
+            for name, one in learners.items()
+        },
+        ROUNDS,
+    )
     return {
         name: Curve(
             {update: found.score for update, found in one.scores.items()},
-            [one.tokens / rate for rate in rates[name]],
+            [one.tokens / done.tokens_per_second for done in timed[name]],
         )
         for name, one in learners.items()
     }

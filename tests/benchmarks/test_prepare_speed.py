@@ -1,7 +1,9 @@
 """`nmt prepare` beside SentencePiece alone, on a million pairs or more of real text.
 
-NMT_BENCH_PAIRS sets the size: 1,000,000 by default; beyond that, sentences are varied by a word of
-another one, so that none is a duplicate.
+NMT_BENCH_PAIRS     1,000,000 by default; beyond that, a word of another sentence is added, so that
+                    none is a duplicate
+NMT_BENCH_ROUNDS    measurements of each system, 3 by default
+NMT_BENCH_OUT       a file that the table is added to
 """
 
 from __future__ import annotations
@@ -12,11 +14,16 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import pytest
-from benchmarks.process_tree import Cost, measure
+from benchmarks import processes
+from benchmarks.corpora import real_text
+from benchmarks.machine import describe
+from benchmarks.report import in_turn, publish, rounds, spread, table
 
 from nmt.data.epochs import Epochs, padding, plan_pool
 from nmt.data.folder import DataFolder
@@ -25,7 +32,7 @@ from nmt.data.vocabulary import Vocabulary
 pytestmark = pytest.mark.benchmark
 
 PAIRS = int(os.environ.get("NMT_BENCH_PAIRS", "1000000"))
-ROUNDS = 3
+ROUNDS = rounds(3)
 VOCAB_SIZE = 32_000
 BATCH_TOKENS = 25_000
 _BATCH_LINES = 4096
@@ -74,48 +81,50 @@ def opening(data: Path) -> tuple[float, float]:
 
 
 def test_prepare_speed(tmp_path: Path) -> None:
-    corpus = Path(os.environ.get("NMT_DATA", "")) / "europarl-en-fr"
-    if not corpus.is_dir():
-        pytest.skip("needs NMT_DATA, a folder that holds europarl-en-fr/")
+    corpus = real_text("europarl-en-fr")
     for lang in ("en", "fr"):
         write_text(corpus / f"train.{lang}.xz", tmp_path / f"train.{lang}")
     text_bytes = sum((tmp_path / f"train.{lang}").stat().st_size for lang in ("en", "fr"))
     texts = ["--src", "en", "--tgt", "fr", "--train", f"{tmp_path}/train"]
     texts += ["--valid", f"{corpus}/valid"]
-    whole = measure("prepare", f"{tmp_path}/whole", *texts, "--vocab-size", str(VOCAB_SIZE))
-    model = tmp_path / "whole" / "vocab.model"
-    vocabulary = Vocabulary.load(model)
+    whole = tmp_path / "whole"
+    learning = processes.nmt("prepare", str(whole), *texts, "--vocab-size", str(VOCAB_SIZE))
+    vocabulary = Vocabulary.load(whole / "vocab.model")
+    prepared: list[processes.Finished] = []
 
-    alone: list[float] = []
-    prepared: list[Cost] = []
-    for number in range(ROUNDS):  # interleaved, so that a slow minute hits both alike
-        alone.append(sentencepiece_seconds(tmp_path, vocabulary))
-        out = f"{tmp_path}/data-{number}"
-        prepared.append(measure("prepare", out, *texts, "--vocab", str(model)))
-    train = DataFolder.open(tmp_path / "whole").train
+    def prepare() -> float:
+        out, model = tmp_path / f"data-{len(prepared)}", whole / "vocab.model"
+        prepared.append(processes.nmt("prepare", str(out), *texts, "--vocab", str(model)))
+        return prepared[-1].seconds
+
+    yardstick = "SentencePiece alone"
+    systems: dict[str, Callable[[], float]] = {
+        yardstick: partial(sentencepiece_seconds, tmp_path, vocabulary),
+        "prepare, vocabulary given": prepare,
+    }
+    timed = in_turn(systems, ROUNDS) | {"prepare, learning included": [learning.seconds]}
+    medians = {name: statistics.median(found) for name, found in timed.items()}
+    rows = [
+        [
+            name,
+            spread(found, ".1f"),
+            f"{PAIRS / medians[name]:,.0f}",
+            f"{medians[name] / medians[yardstick]:.2f}x",
+        ]
+        for name, found in timed.items()
+    ]
+    train = DataFolder.open(whole).train
     epochs = Epochs(train.shares, seed=1)
     plan = plan_pool(train, epochs, batch_tokens=BATCH_TOKENS, seed=1, epoch=0, pool=0)
-    seconds, megabytes = opening(tmp_path / "whole")
-    limit, took = statistics.median(alone), statistics.median(cost.seconds for cost in prepared)
-    print(
-        f"\n{PAIRS:,} pairs of Europarl en-fr, {text_bytes / 1e6:,.0f} MB, vocabulary of "
-        f"{VOCAB_SIZE:,}, {len(os.sched_getaffinity(0))} cores; median of {ROUNDS}"
+    seconds, megabytes = opening(whole)
+    peak = max(one.peak_bytes for one in prepared)
+    said = "\n".join(line for line in prepared[-1].stderr.splitlines() if "CPU seconds" in line)
+    header = ["", f"seconds, median of {ROUNDS} (range)", "pairs/s", yardstick]
+    publish(
+        f"{describe()}. {PAIRS:,} pairs of Europarl en-fr, {text_bytes / 1e6:,.0f} MB, vocabulary "
+        f"of {VOCAB_SIZE:,}.\n\n{table(header, rows)}\n\n"
+        f"Memory of all processes: {peak / 1e9:.2f} GB, {learning.peak_bytes / 1e9:.2f} learning. "
+        f"Opening: {seconds:.2f} s, {megabytes:.0f} MB. "
+        f"Padding: {padding(train, plan):.1%} in batches of {BATCH_TOKENS:,} tokens.\n\n{said}"
     )
-    for name, values in (
-        ("SentencePiece alone", alone),
-        ("prepare, vocabulary given", [cost.seconds for cost in prepared]),
-    ):
-        median = statistics.median(values)
-        print(
-            f"  {name:26} {median:7.1f} s ({min(values):.1f} to {max(values):.1f})  "
-            f"{PAIRS / median:8,.0f} pairs/s  {median / limit:.2f}x"
-        )
-    print(f"  {'prepare, learning included':26} {whole.seconds:7.1f} s")
-    peaks = [cost.peak_bytes / 1e9 for cost in prepared]
-    print(
-        f"  memory of all processes: {max(peaks):.2f} GB, {whole.peak_bytes / 1e9:.2f} learning\n"
-        f"  opening: {seconds:.2f} s, {megabytes:.0f} MB\n"
-        f"  padding: {padding(train, plan):.1%} in batches of {BATCH_TOKENS:,} tokens"
-    )
-    print("\n".join(line for line in prepared[-1].stderr.splitlines() if "CPU seconds" in line))
-    assert took > 0
+    assert all(second > 0 for found in timed.values() for second in found)

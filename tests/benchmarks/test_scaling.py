@@ -9,22 +9,23 @@ Every process of a CPU has one thread. An update is the same set of pairs on any
 
 from __future__ import annotations
 
-import os
 import statistics
+from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import torch
-from benchmarks import contenders, peak_memory
+from benchmarks import contenders, processes
 from benchmarks.contenders import Job, nmt_command
 from benchmarks.corpora import made_up
 from benchmarks.machine import CORES, describe
-from benchmarks.report import publish, spread, table
+from benchmarks.report import in_turn, publish, rounds, spread, table
 from toy_training import nmt_command as launched
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 RANKS = (1, 2, 4, 8)
 # What is trained, the target tokens of an update, and the updates of warm-up and measurement.
 SMALL = ("transformer_small", 4096, 3, 8)
@@ -43,20 +44,21 @@ def test_scaling(device: str, units: int, work: tuple[str, int, int, int], tmp_p
     preset, batch_tokens, warmup, updates = work
     job = Job(made_up(tmp_path / "data", pairs=100_000), preset, batch_tokens, device)
     precision = "fp32" if device == "cpu" else "bf16"
-    speeds: dict[int, list[float]] = {ranks: [] for ranks in numbers}
-    for number in range(ROUNDS):  # interleaved, so that a slow minute hits all alike
-        for ranks in numbers:
-            run = tmp_path / f"run-{ranks}-{number}"
-            arguments = nmt_command(job, precision, run, warmup, updates, "threads=1")
-            peak_memory.run(launched(*arguments, ranks=ranks), contenders.environment())
-            speeds[ranks].append(contenders.rate_after_warmup(run, "update"))
-    alone = statistics.median(speeds[1])
+
+    def updates_per_second(ranks: int) -> float:
+        run = Path(mkdtemp(dir=tmp_path)) / "run"
+        arguments = nmt_command(job, precision, run, warmup, updates, "threads=1")
+        processes.run(launched(*arguments, ranks=ranks), contenders.environment())
+        return contenders.rate_after_warmup(run, "update")
+
+    speeds = in_turn({str(n): partial(updates_per_second, n) for n in numbers}, ROUNDS)
+    alone = statistics.median(speeds["1"])
     rows = [
         [
-            str(ranks),
+            ranks,
             spread(found, ".3f"),
             f"{statistics.median(found) / alone:.2f}x",
-            f"{statistics.median(found) / alone / ranks:.0%}",
+            f"{statistics.median(found) / alone / int(ranks):.0%}",
         ]
         for ranks, found in speeds.items()
     ]

@@ -10,22 +10,23 @@ libgomp's do by default.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from benchmarks import contenders
 from benchmarks.contenders import Job, nmt_command
 from benchmarks.corpora import toy
 from benchmarks.machine import CORES, describe
-from benchmarks.report import publish, spread, table
+from benchmarks.report import in_turn, publish, rounds, spread, table
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 SPINNING = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # the libraries' own defaults
 
 
@@ -35,19 +36,26 @@ SPINNING = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # the libraries
 )
 def test_sharing(preset: str, batch_tokens: int, warmup: int, updates: int, tmp_path: Path) -> None:
     job = Job(toy(tmp_path / "data"), preset, batch_tokens)
-    rates: dict[str, list[float]] = {"alone": [], "alone, spinning": [], "two side by side": []}
-    for number in range(ROUNDS):  # interleaved, so that a slow minute hits all alike
-        for kind, found in rates.items():
-            runs = [tmp_path / f"run-{number}-{kind}-{one}" for one in range(1 + (kind[0] == "t"))]
-            processes = [
-                subprocess.Popen(
-                    [sys.executable, "-m", "nmt", *nmt_command(job, "fp32", run, warmup, updates)],
-                    env=contenders.environment() | (SPINNING if "spinning" in kind else {}),
-                )
-                for run in runs
-            ]
-            assert [process.wait() for process in processes] == [0] * len(processes)
-            found.append(sum(contenders.rate_after_warmup(run, "update") for run in runs))
+
+    def updates_per_second(count: int, variables: dict[str, str]) -> float:
+        folder = Path(mkdtemp(dir=tmp_path))
+        runs = [folder / str(number) for number in range(count)]
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "nmt", *nmt_command(job, "fp32", run, warmup, updates)],
+                env=contenders.environment() | variables,
+            )
+            for run in runs
+        ]
+        assert [process.wait() for process in started] == [0] * count
+        return sum(contenders.rate_after_warmup(run, "update") for run in runs)
+
+    kinds = {
+        "alone": partial(updates_per_second, 1, {}),
+        "alone, spinning": partial(updates_per_second, 1, SPINNING),
+        "two side by side": partial(updates_per_second, 2, {}),
+    }
+    rates = in_turn(kinds, ROUNDS)
     alone, spinning, together = (statistics.median(found) for found in rates.values())
     rows = [[kind, spread(found, ".2f")] for kind, found in rates.items()]
     header = [f"{preset}, {CORES} cores", f"updates/s in all, median of {ROUNDS} (range)"]

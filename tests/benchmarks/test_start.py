@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.machine import describe
-from benchmarks.report import publish, table
+from benchmarks.report import publish, rounds, table
 
 from nmt.models.model_file import ModelCard, write_model
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 LINES = 1_000  # that are scored
 NMT = (sys.executable, "-m", "nmt")
 SEARCH = ("--quiet",)

@@ -13,21 +13,18 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from benchmarks import contenders, corpora, marian
-from benchmarks.contenders import Contender, Job, Measurement
+from benchmarks.contenders import Contender, Job
 from benchmarks.machine import best_rate, describe, has_bf16, product_rates
-from benchmarks.model_flops import flops_per_token
 from benchmarks.peers import find_python
-from benchmarks.report import publish, spread, table
+from benchmarks.report import in_turn, publish, rounds, spread, table
+from benchmarks.work import config_of, flops_per_token, update_tokens
 
-from nmt.config import resolve_recipe
 from nmt.data.folder import DataFolder
-from nmt.model_config import TransformerConfig
-from nmt.models.presets import preset_values
 
 pytestmark = pytest.mark.benchmark
 
@@ -37,7 +34,7 @@ CORPORA: dict[str, Callable[[Path], Path]] = {
 }
 CONFIGURATIONS = [f"{size}-{corpus}" for corpus in CORPORA for size in ("small", "base")]
 CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(CONFIGURATIONS)).split(",")
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 SECONDS = float(os.environ.get("NMT_BENCH_SECONDS", "30"))
 BATCH_TOKENS = 4096
 WARMUP = 3  # updates
@@ -70,9 +67,7 @@ def test_training_speed(
         pytest.skip("not among NMT_BENCH_CONFIGS")
     size, _, corpus = configuration.partition("-")
     job = Job(data_of(corpus), f"transformer_{size}", BATCH_TOKENS)
-    data = DataFolder.open(job.data)
-    config = resolve_recipe("", "transformer", [("", preset_values(job.preset))]).model
-    assert isinstance(config, TransformerConfig)
+    data, config = DataFolder.open(job.data), config_of(job.preset)
     systems: dict[str, Contender] = {
         "textbook, fp32": contenders.textbook(job, "fp32"),
         "nmt, fp32": contenders.nmt(job, "fp32", tmp_path),
@@ -85,8 +80,15 @@ def test_training_speed(
         folder.mkdir()
         systems["Marian, fp32"] = marian.marian(job, config, python, folder)
 
-    figures = measure(systems, updates_in(data))
-    per_token = flops_per_token(config, len(data.tgt_vocabulary), data.train)
+    tokens = update_tokens(data, BATCH_TOKENS)
+    updates = {  # a short training tells how fast each one is
+        name: max(FEWEST_UPDATES, round(SECONDS * train(1, 2).tokens_per_second / tokens))
+        for name, train in systems.items()
+    }
+    figures = in_turn(
+        {name: partial(train, WARMUP, updates[name]) for name, train in systems.items()}, ROUNDS
+    )
+    per_token = flops_per_token(config, data)
     medians = {
         name: statistics.median(one.tokens_per_second for one in found)
         for name, found in figures.items()
@@ -118,25 +120,3 @@ def test_training_speed(
     publish(table(header, rows))
     assert all(one.tokens_per_second > 0 for found in figures.values() for one in found)
     assert all(one.peak_bytes > 0 for found in figures.values() for one in found)
-
-
-def updates_in(data: DataFolder) -> Callable[[float], int]:
-    """Return how many updates fill the time of a measurement, by tokens a second."""
-    counts = data.info.train
-    sides = [side.tokens + counts.pairs for side in (counts.src, counts.tgt)]
-    tokens = BATCH_TOKENS * sum(sides) / max(sides)  # of an update, both sides
-    return lambda rate: max(FEWEST_UPDATES, round(SECONDS * rate / tokens))
-
-
-def measure(
-    systems: dict[str, Contender], updates_for: Callable[[float], int]
-) -> dict[str, list[Measurement]]:
-    """Measure the systems in turn, so that a slow minute hits all alike."""
-    updates = {  # a short training tells how fast each one is
-        name: updates_for(train(1, 2).tokens_per_second) for name, train in systems.items()
-    }
-    figures: dict[str, list[Measurement]] = {name: [] for name in systems}
-    for _ in range(ROUNDS):
-        for name, train in systems.items():
-            figures[name].append(train(WARMUP, updates[name]))
-    return figures

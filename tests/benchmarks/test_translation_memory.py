@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 import torch
-from benchmarks.process_tree import Cost, measure
+from benchmarks import processes
 from benchmarks.report import publish, table
 
 from nmt.models.model_file import ModelCard, write_model
@@ -31,13 +31,13 @@ def test_translation_memory(card: ModelCard, tmp_path: Path) -> None:
     model, text = tmp_path / "model", tmp_path / "text"
     write_model(model, card, dict(card.build().named_parameters()))
     random = Random(1)
-    costs: dict[int, Cost] = {}
+    costs: dict[int, processes.Finished] = {}
     for count in (LINES // 10, LINES):
         with text.open("w") as file:
             file.writelines(f"{' '.join(random.choices(WORDS, k=3))}\n" for _ in range(count))
         options = ["--beam-size", "1", "--max-tokens", "2", "--quiet"]
         out = tmp_path / f"out.{count}"
-        costs[count] = measure(
+        costs[count] = processes.nmt(
             "translate", str(model), "--input", str(text), "--output", str(out), *options
         )
         with out.open("rb") as file:

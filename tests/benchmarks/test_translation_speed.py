@@ -32,7 +32,7 @@ from benchmarks import translation_contenders as contenders
 from benchmarks.machine import describe, has_bf16
 from benchmarks.marian_weights import write_marian
 from benchmarks.peers import find_python, version
-from benchmarks.report import publish, spread, table
+from benchmarks.report import publish, rounds, spread, table
 from benchmarks.transformers_weights import write_transformers
 from benchmarks.translation_contenders import Contender
 from benchmarks.translation_models import model_of, open_for_peers
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.benchmark
 DEFAULT_LINES = {"small": 1000, "base": 300}
 CONFIGURATIONS = [f"{size}-multi30k" for size in DEFAULT_LINES]
 CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(CONFIGURATIONS)).split(",")
-ROUNDS = int(os.environ.get("NMT_BENCH_ROUNDS", "5"))
+ROUNDS = rounds()
 BEAM_SIZE, GREEDY = 4, 1
 PEERS = {  # the variable that names a Python, and what it must import
     "ctranslate2": ("NMT_BENCH_CTRANSLATE2", "ctranslate2", "sentencepiece"),

@@ -1,19 +1,31 @@
 """The yardstick of training speed: torch.nn.Transformer as a textbook would train it.
 
 F.cross_entropy, torch.optim.Adam, padded batches of similar length, fp32. It is kept as it is, so
-that figures of different times can be compared.
+that results of different times can be compared. A process of its own measures its memory:
+
+python -m benchmarks.textbook DATA PRESET DEVICE PRECISION BATCH_TOKENS WARMUP UPDATES PAIRS
+
+On a GPU it is the same code with `torch.set_default_device("cuda")`. In bf16 it runs under
+`torch.autocast` with fp32 weights, as in a textbook.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
+from benchmarks.machine import CORES
+from benchmarks.work import config_of
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from nmt.data.folder import DataFolder
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -102,3 +114,36 @@ def tokens_per_second(
         done += sum(map(len, sources)) + sum(map(len, targets))
     synchronize()
     return done / (time.perf_counter() - started)
+
+
+def main(data: str, preset: str, device: str, precision: str, *counts: str) -> None:
+    """Train a model of a preset's size on a data folder, and print its speed."""
+    batch_tokens, warmup, updates, pairs = map(int, counts)
+    torch.set_num_threads(CORES)
+    torch.set_default_device(device)
+    torch.manual_seed(1)
+    folder = DataFolder.open(Path(data))
+    config = config_of(preset)
+    model = Textbook(
+        len(folder.src_vocabulary),
+        d_model=config.d_model,
+        d_ff=config.d_ff,
+        heads=config.num_heads,
+        layers=config.num_encoder_layers,
+    )
+    chosen = range(0, len(folder.train), -(-len(folder.train) // pairs))
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+        rate = tokens_per_second(
+            model,
+            [folder.train.src(i).tolist() for i in chosen],
+            [folder.train.tgt(i).tolist() for i in chosen],
+            batch_tokens=batch_tokens,
+            warmup=warmup,
+            updates=updates,
+            synchronize=torch.cuda.synchronize if device == "cuda" else lambda: None,
+        )
+    print(json.dumps({"tokens_per_second": rate}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -103,16 +103,11 @@ def ctranslate2(
     model: Path, vocabulary: Path, python: str, precision: str, beam_size: int
 ) -> Contender:
     """Return CTranslate2 with as many translators of one thread as there are cores."""
-
-    def arguments(warmup: int) -> Arguments:
-        settings = [str(model), str(vocabulary), str(CORES), str(beam_size), str(ALPHA)]
-        return lambda source, output, batch: _process(
-            python, "ctranslate2_process", source, output, warmup, [*settings, str(batch)]
-        )
-
+    loop = _loop_of("ctranslate2_process", python, model, vocabulary, beam_size)
     batches = (512, 1024, 2048, 4096)
-    command, loop = arguments(0), arguments(_WARMUP_LINES)
-    return Contender("CTranslate2", precision, beam_size, command, loop, batches, "tokens")
+    return Contender(
+        "CTranslate2", precision, beam_size, loop(0), loop(_WARMUP_LINES), batches, "tokens"
+    )
 
 
 def marian(model: Path, vocabulary: Path, python: str, beam_size: int) -> Contender:
@@ -145,16 +140,11 @@ def marian(model: Path, vocabulary: Path, python: str, beam_size: int) -> Conten
 
 def transformers(folder: Path, vocabulary: Path, python: str, beam_size: int) -> Contender:
     """Return transformers' `generate` in fp32, on all cores together."""
-
-    def arguments(warmup: int) -> Arguments:
-        settings = [str(folder), str(vocabulary), str(CORES), str(beam_size), str(ALPHA)]
-        return lambda source, output, batch: _process(
-            python, "transformers_process", source, output, warmup, [*settings, str(batch)]
-        )
-
+    loop = _loop_of("transformers_process", python, folder, vocabulary, beam_size)
     batches = (16, 32, 64)
-    command, loop = arguments(0), arguments(_WARMUP_LINES)
-    return Contender("transformers", "fp32", beam_size, command, loop, batches, "lines")
+    return Contender(
+        "transformers", "fp32", beam_size, loop(0), loop(_WARMUP_LINES), batches, "lines"
+    )
 
 
 def export_to_ctranslate2(model: Path, precision: str, folder: Path) -> Path:
@@ -165,6 +155,18 @@ def export_to_ctranslate2(model: Path, precision: str, folder: Path) -> Path:
         command += ["--quantization", precision]
     subprocess.run(command, check=True)
     return out
+
+
+def _loop_of(
+    module: str, python: str, model: Path, vocabulary: Path, beam_size: int
+) -> Callable[[int], Arguments]:
+    """Return the command lines of a module, by the lines of warm-up."""
+    settings = [str(model), str(vocabulary), str(CORES), str(beam_size), str(ALPHA)]
+    return lambda warmup: (
+        lambda source, output, batch: _process(
+            python, module, source, output, warmup, [*settings, str(batch)]
+        )
+    )
 
 
 def _process(
