@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -132,14 +132,9 @@ class ShardBuilder:
         lines = np.concatenate([np.zeros(0, _LINE), *(lines for _, _, lines in self._parts)])
         lines = lines.astype(_LINE)
         ids = _IDS[self._token_bytes]
+        tokens = self._src_tokens, self._tgt_tokens
         header = _HEADER.pack(
-            _MAGIC,
-            FORMAT_VERSION,
-            self._token_bytes,
-            len(self),
-            self._src_tokens,
-            self._tgt_tokens,
-            corpus,
+            *_Header(_MAGIC, FORMAT_VERSION, self._token_bytes, len(self), *tokens, corpus)
         )
         with atomic_writer(path) as file:
             file.write(header)
@@ -158,13 +153,53 @@ def _offsets(lengths: Sequence[Lengths]) -> npt.NDArray[Any]:
     )
 
 
+class _Header(NamedTuple):
+    """What `_HEADER` packs."""
+
+    magic: bytes
+    version: int
+    token_bytes: int
+    pairs: int
+    src_tokens: int
+    tgt_tokens: int
+    corpus: int
+
+    def check(self, path: Path, size: int) -> None:
+        """Raise DataError if this is not the header of a shard of `size` bytes."""
+        if self.magic != _MAGIC:
+            raise DataError(
+                f"{path} is not a shard of nmt: it starts with {self.magic!r}; {_AGAIN}"
+            )
+        if self.version != FORMAT_VERSION:
+            raise DataError(
+                f"{path}: this shard has format {self.version}, but this nmt reads "
+                f"{FORMAT_VERSION}; {_AGAIN}"
+            )
+        if self.token_bytes not in _IDS:
+            raise DataError(
+                f"{path}: its header is damaged: {self.token_bytes} bytes a token; {_AGAIN}"
+            )
+        # Python integers do not overflow, so that absurd counts cannot give a plausible size.
+        offsets = 2 * (self.pairs + 1) * _OFFSET.itemsize + self.pairs * _LINE.itemsize
+        tokens = (self.src_tokens + self.tgt_tokens) * self.token_bytes
+        expected = _BODY_AT + offsets + tokens
+        if size != expected:
+            raise DataError(
+                f"{path}: {size:,} bytes, but its header asks for {expected:,}; it was cut short "
+                f"or altered; {_AGAIN}"
+            )
+
+
 class Shard:
     """One shard, memory-mapped: pairs by index, without copying."""
 
     def __init__(self, path: Path, content: memoryview) -> None:
-        header, crc = _parse(path, content)
+        raw = bytes(content[: _HEADER.size])
+        header = _Header._make(_HEADER.unpack(raw))
+        header.check(path, len(content))
+        (crc,) = _CRC.unpack_from(content, _HEADER.size)
         self.path = path
-        self._token_bytes, self.corpus = header.token_bytes, header.corpus
+        self.token_bytes, self.corpus = header.token_bytes, header.corpus
         at = _BODY_AT
 
         def take(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
@@ -176,10 +211,10 @@ class Shard:
         self._src_offsets = take(_OFFSET, header.pairs + 1)
         self._tgt_offsets = take(_OFFSET, header.pairs + 1)
         self._lines = take(_LINE, header.pairs)
-        if _checksum(header.raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
+        if _checksum(raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
             raise DataError(f"{path}: this shard is altered or damaged; {_AGAIN}")
-        self._src: Ids = take(_IDS[self._token_bytes], header.src_tokens)
-        self._tgt: Ids = take(_IDS[self._token_bytes], header.tgt_tokens)
+        self._src: Ids = take(_IDS[self.token_bytes], header.src_tokens)
+        self._tgt: Ids = take(_IDS[self.token_bytes], header.tgt_tokens)
         # The checksum has touched all pages; used ones come back from the page cache.
         _forget_pages(content)
 
@@ -202,10 +237,6 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self._src_offsets) - 1
-
-    @property
-    def token_bytes(self) -> int:
-        return self._token_bytes
 
     @property
     def src_tokens(self) -> int:
@@ -304,42 +335,6 @@ def _map(path: Path, descriptor: int, size: int) -> memoryview:
 def _forget_pages(content: memoryview) -> None:
     address = np.frombuffer(content, np.uint8).ctypes.data
     _C.madvise(address, len(content), mmap.MADV_DONTNEED)
-
-
-@dataclass(frozen=True)
-class _Header:
-    raw: bytes
-    token_bytes: int
-    pairs: int
-    src_tokens: int
-    tgt_tokens: int
-    corpus: int
-
-
-def _parse(path: Path, content: memoryview) -> tuple[_Header, int]:
-    """Return the header and the CRC, after checking them."""
-    raw = bytes(content[: _HEADER.size])
-    magic, version, token_bytes, pairs, src_tokens, tgt_tokens, corpus = _HEADER.unpack(raw)
-    (crc,) = _CRC.unpack_from(content, _HEADER.size)
-    if magic != _MAGIC:
-        raise DataError(f"{path} is not a shard of nmt: it starts with {magic!r}; {_AGAIN}")
-    if version != FORMAT_VERSION:
-        raise DataError(
-            f"{path}: this shard has format {version}, but this nmt reads {FORMAT_VERSION}; "
-            f"{_AGAIN}"
-        )
-    if token_bytes not in _IDS:
-        raise DataError(f"{path}: its header is damaged: {token_bytes} bytes a token; {_AGAIN}")
-    # Python integers do not overflow, so that absurd counts cannot give a plausible size.
-    offsets = 2 * (pairs + 1) * _OFFSET.itemsize
-    tokens = (src_tokens + tgt_tokens) * int(token_bytes)
-    expected = _BODY_AT + offsets + pairs * _LINE.itemsize + tokens
-    if len(content) != expected:
-        raise DataError(
-            f"{path}: {len(content):,} bytes, but its header asks for {expected:,}; it was cut "
-            f"short or altered; {_AGAIN}"
-        )
-    return _Header(raw, token_bytes, pairs, src_tokens, tgt_tokens, corpus), crc
 
 
 def _checksum(header: bytes, *parts: npt.NDArray[Any]) -> int:

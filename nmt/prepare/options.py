@@ -154,19 +154,19 @@ class PrepareOptions:
             Encoding.find(self.encoding)
         except UsageError as error:
             problems.append(str(error))
-        tagged = (*self.train, *filter(None, [self.valid]), *self.test)
+        texts = (*self.train, *filter(None, [self.valid]), *self.test)
         problems += _unclear("--weight", self.weight, self.train)
-        problems += _unclear("--tag", self.tag, tagged)
+        problems += _unclear("--tag", self.tag, texts)
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
-            if "=" in text and not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
+            if not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
         ]
         for text in self.tag:
             _, tag = _parts(text)
-            if "=" in text and (len(tag.split()) != 1 or "\u2581" in tag):
+            if len(tag.split()) != 1 or "\u2581" in tag:
                 problems.append(f"--tag {text}: must be one word")
-            elif "=" in text and self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
+            elif self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
                 problems.append(f"--tag {text}: with --moses-tokenize it must be of the form <tag>")
         if len(self.vocab) > 2:
             times = len(self.vocab)

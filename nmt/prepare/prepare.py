@@ -181,7 +181,7 @@ class _Inputs:
         """Return the inputs with a text for valid, drawn from train if none was given."""
         if self.sources.valid is not None:
             return self
-        drawn = draw_pairs(
+        valid, drawn = draw_pairs(
             self.sources.train,
             self.decode,
             Cleaner(cleaning=self.cleaning, held_out=_joined(self.check_held_out())),
@@ -189,8 +189,7 @@ class _Inputs:
             seed=self.options.seed,
             workers=self.options.processes,
         )
-        sources = replace(self.sources, valid=drawn.source)
-        return replace(self, sources=sources, drawn=drawn.numbers)
+        return replace(self, sources=replace(self.sources, valid=valid), drawn=drawn)
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""

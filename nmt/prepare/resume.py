@@ -126,8 +126,8 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
     differences = []
     old_tests = {split.name: split for split in info.tests}
     if list(old_tests) != list(sources.tests):
-        names = (_spell(list(old_tests)), _spell(list(sources.tests)))
-        differences.append("test was {} and is {}".format(*names))
+        was, now = _spell(list(old_tests)), _spell(list(sources.tests))
+        differences.append(f"test was {was} and is {now}")
     splits: list[tuple[SplitRecord, Sequence[SourceText]]] = [
         (info.train, sources.train),
         *([(info.valid, [sources.valid])] if sources.valid else []),
@@ -141,15 +141,13 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             now = _spell([text.text.prefix for text in texts])
             differences.append(f"the text of {split.name} was {was} and is {now}, not the same")
             continue
-        for corpus, text in zip(split.corpora, texts, strict=True):
-            if corpus.weight != text.weight:
-                differences.append(
-                    f"the weight of {corpus.prefix} was {corpus.weight:g} and is {text.weight:g}"
-                )
-            if corpus.tag != text.tag:
-                differences.append(
-                    f"the tag of {corpus.prefix} was {_spell(corpus.tag)} and is {_spell(text.tag)}"
-                )
+        differences += [
+            f"the {what} of {corpus.prefix} was {_spell(getattr(corpus, what))} and is "
+            f"{_spell(getattr(text, what))}"
+            for corpus, text in zip(split.corpora, texts, strict=True)
+            for what in ("weight", "tag")
+            if getattr(corpus, what) != getattr(text, what)
+        ]
     return differences
 
 
@@ -164,6 +162,8 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
 
 
 def _spell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, list):
         value = ", ".join(value)
     return "none" if value in (None, "") else str(value)

@@ -91,16 +91,6 @@ class SampleCleaner:
         return CleanSample(list(zip(*sides, strict=True)), verdicts)
 
 
-@dataclass(frozen=True)
-class DrawnPairs:
-    """Pairs of the training text that become valid."""
-
-    source: SourceText
-    """Their text."""
-    numbers: tuple[Rows, ...]
-    """Line numbers (from 1) that were drawn, for each training text."""
-
-
 def draw_pairs(
     texts: Sequence[SourceText],
     decode: BlockDecoder,
@@ -109,10 +99,13 @@ def draw_pairs(
     size: int,
     seed: int,
     workers: int,
-) -> DrawnPairs:
-    """Draw `size` different pairs that pass the rules.
+) -> tuple[SourceText, tuple[Rows, ...]]:
+    """Draw `size` different pairs that pass the rules, to become valid.
 
     Every line is equally likely, so a pair that occurs twice is likelier.
+
+    Returns:
+        Their text, and the line numbers that were drawn from each training text.
 
     Raises:
         DataError: there are fewer such pairs.
@@ -144,7 +137,7 @@ def draw_pairs(
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return DrawnPairs(_as_source(src, tgt, tags, decode), tuple(numbers))
+    return _as_source(src, tgt, tags, decode), tuple(numbers)
 
 
 def _as_source(
@@ -153,15 +146,10 @@ def _as_source(
     encoding = decode.encoding.line_codec
     names = [f"valid.{lang}" for lang in decode.langs]
     raw = [b"".join(f"{line}\n".encode(encoding) for line in lines) for lines in (src, tgt)]
-    surveys = [
-        FileSurvey(
-            record=FileRecord(name, len(content), hashlib.sha256(content).hexdigest()),
-            lines=len(src),
-            text_bytes=len(content),
-            warnings=(),
-            stamp=(0, 0),
-        )
+    records = [
+        FileRecord(name, len(content), hashlib.sha256(content).hexdigest())
         for name, content in zip(names, raw, strict=True)
     ]
+    surveys = [FileSurvey(record, len(src), record.size, (), (0, 0)) for record in records]
     text = ParallelText("drawn from train", Path(names[0]), Path(names[1]))
     return SourceText(text, surveys[0], surveys[1], drawn=DrawnLines(raw[0], raw[1], tags))
