@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 
-# One process for each GPU, or one on CPUs. A run keeps the precision that it began with. Without
-# torch both are empty, and the first command says what is missing.
+# One process for each GPU, or one on CPUs. A run keeps its first precision. Without torch both are
+# empty, and the first command names what is missing.
 PROCESSES ?= $(shell $(PYTHON) -c 'import torch; print(max(1, torch.cuda.device_count()))' \
   2>/dev/null)
 PRECISION ?= $(shell $(PYTHON) -c 'from torch import cuda; print("bf16" if cuda.is_available() \
@@ -12,8 +12,8 @@ PRECISION ?= $(shell $(PYTHON) -c 'from torch import cuda; print("bf16" if cuda.
 NMT := $(PYTHON) -m nmt
 TORCHRUN := $(PYTHON) -m torch.distributed.run --standalone --nproc-per-node
 
-# $(call train,DATA,RUN,OPTIONS). torchrun tells of a stop and of a failure alike; status.json knows
-# which it was.
+# $(call train,DATA,RUN,OPTIONS). torchrun reports a stop and a failure in the same way. status.json
+# says which it was.
 define train
 processes=$(PROCESSES); \
 if [ "$$processes" = 1 ]; then start="$(NMT)"; else start="$(TORCHRUN) $$processes -m nmt"; fi; \
@@ -21,6 +21,6 @@ $$start train $(1) --out $(2) --precision $(PRECISION) $(3) $(TRAIN_OPTIONS) || 
   { cat $(2)/status.json 1>&2 2>/dev/null; exit 1; }
 endef
 
-# $(call one_path,NAME): make takes a path with a blank in it for two.
+# $(call one_path,NAME): refuse a path with a blank, which make takes for two.
 one_path = $(if $(filter 1-1,$(words $($(1)))-$(words .$($(1)).)),,\
   $(error $(1)='$($(1))' must be a path without blanks, which make does not take))

@@ -150,7 +150,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"DATA": "missing"}, "missing is no data folder: set DATA"),
+        ({"DATA": "missing"}, "missing is not a data folder: set DATA"),
         ({"DATA": "two words"}, "DATA='two words' must be a path without blanks"),
         ({"UPDATES": "15"}, "UPDATES=15 must be a multiple of 10"),
     ],

@@ -70,9 +70,9 @@ def test_the_test_set_is_the_full_one_of_sacrebleu(pair: str) -> None:
     assert text.lines == 3003
 
 
-def test_the_readme_names_every_archive_that_one_host_alone_has() -> None:
+def test_the_readme_names_every_archive_that_only_one_host_has() -> None:
     readme = (WMT14 / "README.md").read_text(encoding="utf-8")
-    named = re.search(r"One host alone has ([^;]*?`)\.\s", readme)
+    named = re.search(r"Only one host has ([^;]*?`)\.\s", readme)
     assert named
     assert set(re.findall(r"`(.*?)`", named[1])) == {
         archive.name

@@ -158,7 +158,7 @@ def report(results: Mapping[str, Result], data: DataFolder) -> str:
             "Perplexity by subword, and BLEU with beam 4, of the last weights on valid "
             f"({len(data.valid):,} lines), nothing averaged; BLEU: "
             f"{'; '.join(signatures) or ABSENT}; tokenised: by Moses, compounds of German split, "
-            "as the paper's. The paper's figures are on newstest2013, by its own subwords.",
+            "as the paper's. The paper's results are on newstest2013, by its own subwords.",
             "FLOPs by time: training time, times what all devices do in matrix products, the "
             "estimate of the paper's Table 2. FLOPs counted: of the model's products on real "
             "tokens.",

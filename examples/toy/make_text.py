@@ -2,8 +2,8 @@
 """Write a small English-German parallel corpus from a grammar: train, valid and test.
 
 The language has some thirty nouns, fifteen adjectives and twenty verbs, and what makes German hard
-to copy word by word: gender, case and adjective endings, verbs that stand second, last or in two
-pieces, and English words whose translation depends on another word of the line. Each English
+to copy word by word: gender, case and adjective endings, verbs that are second, last or in two
+parts, and English words whose translation depends on another word of the line. Each English
 sentence has exactly one translation.
 
 The splits hold out pairs of words: an adjective with its noun, a verb with its object or place,
@@ -214,7 +214,7 @@ def english(clause: Clause) -> str:
 
 
 def german_verb(clause: Clause) -> tuple[str, str]:
-    """Return a German verb in two: what is conjugated, and what stands at the end of the clause."""
+    """Return a German verb in two parts: conjugated, and at the end of the clause."""
     verb, tense, plural = clause.verb, clause.tense, clause.plural
     if tense == "present":
         several = "sind" if verb.de == "sein" else verb.de

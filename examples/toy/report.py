@@ -42,7 +42,7 @@ def translations(src: list[str], references: list[str], hypotheses: list[str]) -
 
 
 def failures(scores: Scores) -> list[str]:
-    """Return what is wrong with the scores; nothing if the demo holds."""
+    """Return the problems of the scores; none if they are as expected."""
     bleu = {output: float(made["bleu"]["score"]) for output, made in scores.items()}
     weak = [f"{output} is not above 95 BLEU" for output in MODELS if bleu[output] <= 95]
     strong = [f"{output} is not below 50 BLEU" for output in BASELINES if bleu[output] >= 50]
