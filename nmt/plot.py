@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
-# Okabe and Ito's, which readers with any colour vision can tell apart; yellow left out.
+# Okabe and Ito's colours without yellow: readers with any colour vision can tell them apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 
@@ -44,9 +44,10 @@ def text(
     colour: str = INK,
     more: str = "",
 ) -> str:
-    """Return a line of text, whose base line begins, ends or has its middle at (x, y).
+    """Return a line of text at (x, y).
 
-    anchor: start, end or middle; more: elements behind the content.
+    anchor: which of its points is there: start, middle or end.
+    more: elements after the content.
     """
     weight = ' font-weight="bold"' if bold else ""
     return (
@@ -56,7 +57,7 @@ def text(
 
 
 def legible(content: str) -> str:
-    """Return text with `<U+000A>` for what nobody sees, or what XML cannot hold."""
+    """Replace characters that are invisible, or not allowed in XML, by codes such as `<U+000A>`."""
     return "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in content)
 
 
@@ -65,7 +66,7 @@ Point = tuple[float, float]
 PLOT_WIDTH = 400
 PLOT_HEIGHT = 200
 MAX_POINTS = 1000
-"""Points drawn of one series; a finer line than the picture's pixels only makes the file larger."""
+"""The most points drawn of a series: the picture has no more pixels to show."""
 
 _COLUMNS = 2
 _HEADER = 52
@@ -73,8 +74,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 54, 50
 _PANEL_WIDTH = _LEFT + PLOT_WIDTH + _RIGHT
 _FEW_POINTS = 40
 _LEGEND_LINE = 18
-_CHARACTER = 6.8  # a wide guess at the width of a legend's characters
-_ENTRY = 30  # what an entry of a legend takes beside its characters
+_CHARACTER = 6.8  # wide: average width of a legend's characters
+_ENTRY = 30  # width of a legend's entry besides its characters
 _INTERVALS = 5
 _TICK_DIGITS = 6
 _HUGE = 1e300  # beyond it the arithmetic of an axis may overflow
@@ -86,7 +87,7 @@ class Series:
 
     label: str
     points: Sequence[Point]
-    """(x, value) by ascending x from 0 on; NaN and infinities are not drawn."""
+    """(x, value) by ascending x, from 0; NaN and infinities are left out."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Panel:
     series: Sequence[Series]
     unit: str
     log_scale: bool = False
-    """A logarithmic vertical axis; values of zero or less cannot be drawn on it."""
+    """Whether the vertical axis is logarithmic; values of 0 or less are then left out."""
     legend_values: bool = True
     """Whether the legend gives the last value of each series."""
 
@@ -120,7 +121,7 @@ class _Axis:
 
 
 def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update") -> str:
-    """Return an SVG document with the panels in two columns, each over x from 0 on."""
+    """Return an SVG document with the panels in two columns; x begins at 0."""
     drawable = [
         [one for one in (_drawable(s, panel.log_scale) for s in panel.series) if one.points]
         for panel in panels
@@ -148,7 +149,7 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
 
 
 def _drawable(series: Series, log_scale: bool) -> Series:
-    """Leave out the points that have no place in the picture."""
+    """Leave out points that cannot be drawn."""
     points = [
         (x, y)
         for x, y in series.points
@@ -158,9 +159,9 @@ def _drawable(series: Series, log_scale: bool) -> Series:
 
 
 def _legend_lines(series: Sequence[Series], *, values: bool) -> list[list[str]]:
-    """Return the entries of a legend, broken into lines that are about as wide as the plot.
+    """Return the entries of a legend, in lines about as wide as the plot.
 
-    values: whether the last value of each series stands behind its label.
+    values: whether the last value of each series follows its label.
     """
     lines: list[list[str]] = [[]]
     left = float(PLOT_WIDTH)
@@ -240,15 +241,15 @@ def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: st
         f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.6" '
         'stroke-linejoin="round"/>'
     ]
-    if len(places) <= _FEW_POINTS:  # a line through one point is invisible, and few are measured
+    if len(places) <= _FEW_POINTS:  # so that few measurements, and a single one, are visible
         parts += [f'<circle cx="{x}" cy="{y}" r="2.4" fill="{colour}"/>' for x, y in places]
     return parts
 
 
 def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> Sequence[Point]:
-    """Return at most `limit` points: of each stretch the lowest and the highest, in their order.
+    """Return at most `limit` points: the lowest and the highest of each stretch, in their order.
 
-    So a spike of one update stays in sight, which an average would hide.
+    An average would hide a spike of one update.
     """
     if len(points) <= limit:
         return points
@@ -265,7 +266,7 @@ def linear_ticks(low: float, high: float) -> list[float]:
     """Return round values, 1, 2 or 5 times a power of ten apart, that enclose `low` to `high`.
 
     They are at least a fifth of the range apart: 0 to 10 gives 0, 2, ... 10, and 3.2 to 6.9 gives
-    3, 4, ... 7. Where the two are one value, it comes to stand in the middle.
+    3, 4, ... 7. If the two are equal, the value is in the middle.
     """
     if math.isclose(low, high, abs_tol=1 / _HUGE):
         spread = abs(low) / 10 or 1.0

@@ -16,10 +16,13 @@ from nmt.plot import (
     PLOT_WIDTH,
     Panel,
     Series,
+    document,
     draw_curves,
+    legible,
     linear_ticks,
     log_ticks,
     short_number,
+    text,
     thinned,
 )
 
@@ -97,7 +100,7 @@ def test_log_ticks_are_positive(low: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "written"),
     [
         (0, "0"),
         (5.91372, "5.914"),
@@ -113,8 +116,8 @@ def test_log_ticks_are_positive(low: float, factor: float) -> None:
         (2.5e13, "2.5e13"),
     ],
 )
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert short_number(value) == text
+def test_numbers_are_short(value: float, written: str) -> None:
+    assert short_number(value) == written
 
 
 def test_a_long_series_is_thinned_and_keeps_its_spike() -> None:
@@ -154,12 +157,11 @@ def test_one_point_is_visible() -> None:
     assert (dot.get("cx"), dot.get("cy")) == ("400.0", "100.0")
 
 
-def test_text_is_escaped() -> None:
+def test_titles_units_and_labels_are_escaped() -> None:
     panel = Panel("a < b", [Series("x & 'y'", [(1, 1)])], "<unit>")
-    picture = ElementTree.fromstring(draw_curves([panel], '<script>"&"</script>'))
-    written = " ".join(texts(picture))
-    for text in ("a < b", "x & 'y'", "<unit>", '<script>"&"</script>'):
-        assert text in written
+    written = " ".join(texts(ElementTree.fromstring(draw_curves([panel], '<script>"&"</script>'))))
+    for part in ("a < b", "x & 'y'", "<unit>", '<script>"&"</script>'):
+        assert part in written
 
 
 def test_the_background_is_drawn() -> None:
@@ -170,9 +172,7 @@ def test_the_background_is_drawn() -> None:
 
 
 def test_the_legend_gives_the_last_value() -> None:
-    assert any(
-        "series" in text and "3.142" in text for text in texts(drawing([(1, 9), (2, math.pi)]))
-    )
+    assert any("series" in one and "3.142" in one for one in texts(drawing([(1, 9), (2, math.pi)])))
 
 
 def test_a_legend_is_broken_into_lines_as_wide_as_the_plot() -> None:
@@ -180,11 +180,11 @@ def test_a_legend_is_broken_into_lines_as_wide_as_the_plot() -> None:
     series = [Series(f"the series number {number}", [(1, 1)]) for number in range(6)]
     panel = Panel("", series, "", legend_values=False)
     picture = ElementTree.fromstring(draw_curves([panel], "run"))
-    assert [text.count("number") for text in texts(picture) if "number" in text] == [2, 2, 2]
+    assert [one.count("number") for one in texts(picture) if "number" in one] == [2, 2, 2]
     heights = [
-        float(text.get("y", ""))
-        for text in picture.iter(f"{SVG}text")
-        if "number" in "".join(text.itertext())
+        float(one.get("y", ""))
+        for one in picture.iter(f"{SVG}text")
+        if "number" in "".join(one.itertext())
     ]
     assert len(set(heights)) == 3
     assert max(heights) < 0  # above the plot
@@ -196,3 +196,23 @@ def test_any_numbers_make_a_picture(points: list[tuple[float, float]], log_scale
         for x, y in line:
             assert 0 <= x <= PLOT_WIDTH
             assert 0 <= y <= PLOT_HEIGHT
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("▁Straße 東京", "▁Straße 東京"),
+        ("\0\n", "<U+0000><U+000A>"),
+        ("a\u202eb", "a<U+202E>b"),  # which would turn the rest round
+        ("\u00a0", "<U+00A0>"),
+        ("\ufffe\ud800", "<U+FFFE><U+D800>"),
+    ],
+)
+def test_invisible_characters_are_shown_by_their_numbers(content: str, shown: str) -> None:
+    assert legible(content) == shown
+
+
+@given(st.text())
+def test_any_text_makes_a_picture(content: str) -> None:
+    picture = ElementTree.fromstring(document(100, 50, content, [text(1, 2, content)]))
+    assert texts(picture) == [legible(content)] * 2

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from nmt import console
 from nmt.cli.options import Quiet, check_new_file
+from nmt.errors import UsageError
 
 EXAMPLES = (
     "nmt average run --last 5 --out averaged.safetensors",
@@ -38,8 +40,6 @@ def average(
     paper takes 5 for base models and 20 for big ones. All must have the same configuration and
     vocabulary. If the run has fewer checkpoints than you ask for, that is an error.
     """
-    from nmt import console
-    from nmt.errors import UsageError
     from nmt.models.model_file import model_checksum
     from nmt.runs.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ def average(
     target = check_new_file(out)
     if count is None:
         for path in paths:
-            model_checksum(path)  # what is missing is told of before torch is loaded
+            model_checksum(path)  # reports a missing file before torch is loaded
     from nmt.runs.averaging import average_models, check_replaceable, select_checkpoints
 
     if count is not None:

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from nmt import console
 from nmt.cli.options import Quiet, check_new_file
+from nmt.errors import UsageError, did_you_mean
+from nmt.files import resolved
 
 EXAMPLES = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
@@ -70,9 +73,6 @@ def export(
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
     then computes only that part of the output layer.
     """
-    from nmt.errors import UsageError, did_you_mean
-    from nmt.files import resolved
-
     formats = (_CTRANSLATE2, _SHORTLIST)
     if form not in formats:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
@@ -94,7 +94,6 @@ def export(
 
 
 def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
-    from nmt import console
     from nmt.interchange.ctranslate2 import export_ctranslate2
 
     export_ctranslate2(model, out, quantization)
@@ -102,7 +101,6 @@ def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
 
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:
-    from nmt import console
     from nmt.data.folder import DataFolder
     from nmt.data.lexicon import LEXICON_STEPS
     from nmt.search.shortlist import check_replaceable, learn_shortlist

@@ -1,5 +1,4 @@
-"""`nmt models`: the registry as a table, each preset as a recipe with its model's figures, and two
-presets side by side."""
+"""`nmt models`: all presets, one as a recipe with its costs, and two side by side."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def smallest_presets() -> list[str]:
 SMALLEST = smallest_presets()
 
 
-def figures_in(recipe: str) -> dict[str, str]:
+def costs_in(recipe: str) -> dict[str, str]:
     """Read the comments above a printed recipe, but for the first, which is the summary."""
     head = recipe[: recipe.index("\n\n")].splitlines()[1:]
     rows = (line.removeprefix("# ").rsplit("  ", 1) for line in head)
@@ -95,8 +94,8 @@ def test_a_preset_is_printed_as_a_recipe_that_makes_the_same_values(
     path = tmp_path / "recipe.toml"
     path.write_text(answer.stdout)
     assert resolve_recipe(preset, wanted.architecture, [("file", read_toml(path))]) == wanted
-    figures = figures_in(answer.stdout)
-    assert figures["parameters, joint vocabulary of 1,000"] == f"{parameters(preset, 1_000):,}"
+    costs = costs_in(answer.stdout)
+    assert costs["parameters, joint vocabulary of 1,000"] == f"{parameters(preset, 1_000):,}"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -107,7 +106,7 @@ def test_the_values_of_every_preset_survive_as_a_recipe(tmp_path: Path, preset: 
     assert resolve_recipe(preset, wanted.architecture, [("file", read_toml(path))]) == wanted
 
 
-def test_the_figures_of_a_preset_by_hand(nmt: Nmt) -> None:
+def test_the_costs_of_a_preset_by_hand(nmt: Nmt) -> None:
     # 2 layers a side, widths of 128 and 512. Attention: 4 square matrices, and feed-forward 2 of
     # 128 x 512 with both biases; a norm has a gain and a bias.
     sizes = ("--vocab-size", "1000", "--length", "9", "--micro-batch-tokens", "30")
@@ -144,17 +143,17 @@ def test_the_figures_of_a_preset_by_hand(nmt: Nmt) -> None:
         "memory in bf16: weights": megabytes(4 * count),
         "memory in bf16: rounded weights and gradient": megabytes(2 * 2 * count),
     }
-    figures = figures_in(answer.stdout)
-    assert {label: figures.get(label) for label in expected} == {
+    costs = costs_in(answer.stdout)
+    assert {label: costs.get(label) for label in expected} == {
         label: f"{value:,}" if isinstance(value, int) else value
         for label, value in expected.items()
     }
-    (tied,) = (label for label in figures if label.endswith(", tied"))
+    (tied,) = (label for label in costs if label.endswith(", tied"))
     assert "src_embedding" in tied
     assert "tgt_embedding" in tied
     assert "output_projection" in tied
-    assert figures[tied] == f"{logits:,}"
-    assert not any("Table 3" in label for label in figures)
+    assert costs[tied] == f"{logits:,}"
+    assert not any("Table 3" in label for label in costs)
 
 
 def test_two_presets_are_compared(nmt: Nmt) -> None:
@@ -170,15 +169,15 @@ def test_two_presets_are_compared(nmt: Nmt) -> None:
         ["num_heads", "4", "8"],
         ["batch_tokens", "4096", "25000"],
     ]
-    figures = {label: cells for label, *cells in rows[4:]}
+    costs = {label: cells for label, *cells in rows[4:]}
     total = "parameters, joint vocabulary of 1,000"
-    assert figures[total] == [f"{parameters(name, 1_000):,}" for name in names]
+    assert costs[total] == [f"{parameters(name, 1_000):,}" for name in names]
     for beginning in ("parameters: encoder", "multiply-adds", "memory in fp32", "memory in bf16"):
-        chosen = [cells for label, cells in figures.items() if label.startswith(beginning)]
+        chosen = [cells for label, cells in costs.items() if label.startswith(beginning)]
         assert chosen
         assert all(a != b for a, b in chosen)
     # What Table 3 says of N = 2.
-    paper = [cells for label, cells in figures.items() if label.startswith("Table 3")]
+    paper = [cells for label, cells in costs.items() if label.startswith("Table 3")]
     assert paper == [["-", "C"], ["-", "36M"], ["-", "6.11"], ["-", "23.7"]]
 
 
