@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mishaps import spoil_gradients
 from torch._dynamo.utils import counters
-from toy_training import metrics, newest_state, prepare_toy, spoil_gradients, status, train, weights
+from toy_training import metrics, newest_state, prepare_toy, status, train, weights
 
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder

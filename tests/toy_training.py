@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,7 +29,6 @@ from nmt.models.presets import preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
-from nmt.training.optimizer import Optimizer
 from nmt.values import Value
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -184,64 +181,6 @@ def content(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != "lock"
     }
-
-
-def around_steps(
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    before: Callable[[Optimizer, int], object] = lambda *_: None,
-    after: Callable[[Optimizer, int], object] = lambda *_: None,
-) -> None:
-    """Do something right before or after every step of the optimiser, which is told its update."""
-    step = Optimizer.step
-
-    def step_and_act(self: Optimizer, update: int) -> Tensor:
-        before(self, update)
-        norm = step(self, update)
-        after(self, update)
-        return norm
-
-    monkeypatch.setattr(Optimizer, "step", step_and_act)
-
-
-def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
-    """Send this process a signal right after an update's optimiser step."""
-
-    def send(_: Optimizer, done: int) -> None:
-        if done == update:
-            os.kill(os.getpid(), number)
-
-    around_steps(monkeypatch, after=send)
-
-
-def spoil_gradients(monkeypatch: pytest.MonkeyPatch, updates: Iterable[int]) -> None:
-    """Let the gradients of some updates be no numbers, the first time that they are done."""
-    left = set(updates)
-
-    def spoil(optimizer: Optimizer, update: int) -> None:
-        if update in left:
-            left.remove(update)
-            optimizer.weights.gradient[0] = math.nan
-
-    around_steps(monkeypatch, before=spoil)
-
-
-def stopped_after(
-    monkeypatch: pytest.MonkeyPatch,
-    update: int,
-    data: Path,
-    out: Path,
-    init_from: Path | None = None,
-    /,
-    **values: Value,
-) -> Path:
-    """Train until SIGTERM stops the run after an update."""
-    from nmt.errors import Stopped
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        signal_after(patch, update, signal.SIGTERM)
-        train(data, out, init_from, **values)
-    return out
 
 
 def flat(path: Path) -> Tensor:

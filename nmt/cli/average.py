@@ -45,7 +45,7 @@ def average(
 
     if last is not None and best is not None:
         raise UsageError("--last and --best exclude each other")
-    role, count = ("update", last) if last is not None else ("best", best)
+    count = best if last is None else last
     if count is not None:
         if len(paths) != 1:
             raise UsageError("--last and --best take one run folder")
@@ -60,7 +60,7 @@ def average(
     from nmt.runs.averaging import average_models, check_replaceable, select_checkpoints
 
     if count is not None:
-        paths = select_checkpoints(paths[0], role, count)
+        paths = select_checkpoints(paths[0], count, best=last is None)
     check_replaceable(target, paths)
     average_models(paths, target)
     console.notice(f"{out}: the mean of {', '.join(path.name for path in paths)}")

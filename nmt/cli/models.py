@@ -145,7 +145,7 @@ def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int
     from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds
     from nmt.models.presets import TABLE_3
     from nmt.models.registry import build_model, parameter_parts, shapes_only
-    from nmt.training.memory import even_batch, held_bytes, micro_batch_bytes
+    from nmt.training.memory import even_batch, memory_needs
 
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, vocab_size, vocab_size).eval()
@@ -171,10 +171,8 @@ def _costs(recipe: Recipe, vocab_size: int, length: int, micro_batch_tokens: int
     for precision in ("fp32", "bf16"):
         training_config = dataclasses.replace(recipe.training, precision=precision)
         in_precision = dataclasses.replace(recipe, training=training_config)
-        memory = held_bytes(in_precision, sizes)
-        memory[f"micro-batch of {micro_batch_tokens:,} tokens a side"] = micro_batch_bytes(
-            in_precision, sizes, batch
-        )
+        memory = memory_needs(in_precision, sizes, batch)
+        memory[f"micro-batch of {micro_batch_tokens:,} tokens a side"] = memory.pop("micro-batch")
         rows |= {f"memory in {precision}: {name}": megabytes(n) for name, n in memory.items()}
 
     if recipe.preset in TABLE_3:

@@ -17,7 +17,7 @@ from nmt.errors import DataError, UsageError
 from nmt.files import resolved
 from nmt.models.model_file import FORMAT_VERSION, KIND, ModelReader, write_model
 from nmt.models.tensor_file import TensorFile
-from nmt.runs.checkpoint import checkpoints_of
+from nmt.runs.checkpoint import BEST, CHECKPOINT, path_of, updates_of
 from nmt.runs.run_folder import RunFolder, is_of_a_run
 
 
@@ -72,25 +72,22 @@ def _mean(name: str, readers: Sequence[ModelReader]) -> Tensor:
     return (total / len(readers)).to(torch.float32)
 
 
-def select_checkpoints(run: Path, role: str, count: int) -> list[Path]:
-    """Return a run's newest (role `update`) or best (role `best`) checkpoints.
+def select_checkpoints(path: Path, count: int, *, best: bool) -> list[Path]:
+    """Return the newest checkpoints of a run, oldest first, or its best ones, best first.
 
     Raises:
-        UsageError: if the run has fewer than `count` checkpoints.
+        UsageError: if the run has fewer than `count`.
     """
-    folder = RunFolder(run)
-    found = checkpoints_of(folder, role)
-    if role == "best":
-        metric = folder.best_metric()
-        sign = -1 if metric == "bleu" else 1
-        found.sort(key=lambda path: sign * ModelReader(path).card.valid[metric])
-        found = found[:count]
-    else:
-        found = found[-count:]
+    run = RunFolder(path)
+    name = BEST if best else CHECKPOINT
+    found = [path_of(run, name, update) for update in updates_of(run, name)]
     if len(found) < count:
-        kept = "keep_last" if role == "update" else "keep_best"
         raise UsageError(
-            f"{run} has only {len(found)} of the {count} checkpoints; ask for fewer, or train with "
-            f"a larger {kept}"
+            f"{path} has only {len(found)} of the {count} checkpoints; ask for fewer, or train "
+            f"with a larger {'keep_best' if best else 'keep_last'}"
         )
-    return found
+    if not best:
+        return found[-count:]
+    metric = run.best_metric()
+    sign = -1 if metric == "bleu" else 1
+    return sorted(found, key=lambda one: sign * ModelReader(one).card.valid[metric])[:count]

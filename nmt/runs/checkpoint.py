@@ -4,14 +4,14 @@
     checkpoints/best-00002000.safetensors     a model file, one of the best by validation
     checkpoints/update-00003000.state         the training state; newest two kept
 
-A run resumes from a state, which is written with every checkpoint and between them for safety.
+A run resumes from a state. It writes one before the first update, one with every checkpoint, and
+others between them for safety.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,70 +28,80 @@ from nmt.runs.run_folder import RunFolder
 STATE_KIND = "a training state"
 STATE_VERSION = 5
 STATES_KEPT = 2
-_NAME = re.compile(r"(update|best)-(\d+)\.(safetensors|state)")
+
+# The files of a run's checkpoints folder; the star is the update.
+CHECKPOINT, BEST, STATE = "update-*.safetensors", "best-*.safetensors", "update-*.state"
 
 
-@dataclass
-class Progress:
-    """The progress of a run; with the optimiser's vectors, everything that resuming needs."""
+def path_of(run: RunFolder, name: str, update: int) -> Path:
+    """Return the path of an update's CHECKPOINT, BEST or STATE."""
+    return run.checkpoints / name.replace("*", f"{update:08d}")
+
+
+def updates_of(run: RunFolder, name: str) -> list[int]:
+    """Return the updates that have such a file, oldest first."""
+    start, end = name.split("*")
+    found = (path.name.removeprefix(start).removesuffix(end) for path in run.checkpoints.glob(name))
+    return sorted(int(update) for update in found if update.isdecimal())
+
+
+def keep_only(run: RunFolder, name: str, updates: Container[int]) -> None:
+    """Remove such files of all other updates."""
+    for update in updates_of(run, name):
+        if update not in updates:
+            path_of(run, name, update).unlink()
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The state of a run; with the optimiser's vectors, everything that resuming needs.
+
+    It is saved and loaded as a whole. What happens in a run makes a new one from the one before.
+    """
 
     update: int = 0  # number of updates done
     position: Position = field(default_factory=Position)  # of the next update
     validated: int = 0  # the last update that was validated
     bad_validations: int = 0  # validations in a row without a better result
-    best: list[tuple[float, int]] = field(default_factory=list)  # (metric, update), best first
+    best: tuple[tuple[float, int], ...] = ()  # (metric, update), best first; lower is better
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
     learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
 
-    def become(self, other: Progress) -> None:
-        """Copy all values from another, so that everybody who holds this object sees them."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(other, one.name))
+    @property
+    def best_updates(self) -> list[int]:
+        """The updates of the best models, best first."""
+        return [update for _, update in self.best]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the values in JSON's types."""
-        return asdict(self)
-
-
-def update_path(run: RunFolder, update: int) -> Path:
-    """Return the path of an update's checkpoint."""
-    return run.checkpoints / f"update-{update:08d}.safetensors"
-
-
-def best_path(run: RunFolder, update: int) -> Path:
-    """Return the path of an update's model file among the best."""
-    return run.checkpoints / f"best-{update:08d}.safetensors"
+    def validated_as(self, metric: float, *, keep_best: int) -> RunState:
+        """Return the state after a validation of its update; a lower metric is better."""
+        best = sorted([*self.best, (metric, self.update)])[:keep_best]
+        improved = best[0][1] == self.update
+        return replace(
+            self,
+            validated=self.update,
+            bad_validations=0 if improved else self.bad_validations + 1,
+            best=tuple(best),
+        )
 
 
-def state_path(run: RunFolder, update: int) -> Path:
-    """Return the path of an update's training state."""
-    return run.checkpoints / f"update-{update:08d}.state"
-
-
-def write_state(run: RunFolder, progress: Progress, vectors: Mapping[str, Tensor]) -> None:
+def write_state(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) -> None:
     """Write everything that resuming needs.
 
     vectors: the weights and the optimiser's state, by name.
     """
-    header = {"progress": progress.as_json()}
-    path = state_path(run, progress.update)
+    path, header = path_of(run, STATE, state.update), {"progress": asdict(state)}
     write_tensors(path, vectors, header, kind=STATE_KIND, version=STATE_VERSION)
 
 
-def has_state(run: RunFolder) -> bool:
-    """Return whether there is a training state, whole or damaged."""
-    return any(run.checkpoints.glob("update-*.state"))
-
-
-def open_state(path: Path) -> TensorFile:
-    """Open a training state.
+def open_state(run: RunFolder, update: int) -> TensorFile:
+    """Open an update's training state.
 
     Raises:
         DataError: if it is missing or damaged.
     """
-    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file = TensorFile(path_of(run, STATE, update), kind=STATE_KIND, version=STATE_VERSION)
     file.verify()
     return file
 
@@ -110,113 +120,97 @@ def restore(
     ranks: Ranks,
     *,
     update: int | None = None,
-    newest: int | None = None,
-) -> Progress:
-    """Load the run's newest whole training state on all ranks; without states change nothing.
+    before: int | None = None,
+) -> RunState | None:
+    """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
-    Rank 0 reads the state and broadcasts it.
+    Rank 0 reads the state and broadcasts it. Files of later updates are removed, because training
+    makes them again.
 
     Args:
         run: the folder with the states.
         vectors: those of `write_state`, overwritten.
         ranks: all of them take part.
-        update: restore this update's state, without changing anything in the folder.
-        newest: treat this update's state as the newest and remove later ones. If there is no
-            state up to it, the vectors stay as they are.
+        update: load this update's state, and remove nothing.
+        before: load a state from before this update that does not follow a bad update.
 
     Raises:
         DataError: if all states are damaged, or the one of `update` is missing.
     """
-    progress = Progress()
+    state = None
     with ranks.together():
         if ranks.is_first and update is not None:
-            progress = _read_state(state_path(run, update), vectors)
+            state = _read_state(open_state(run, update), vectors)
         elif ranks.is_first:
             _remove_half_written(run)
-            progress = _restore_newest(run, vectors, newest)
+            state = _restore_newest(run, vectors, before)
     for vector in vectors.values():
         ranks.broadcast_(vector)
-    return _parse_progress(ranks.gather(progress.as_json())[0])
+    values = ranks.gather(None if state is None else asdict(state))[0]
+    return None if values is None else _parse_state(values)
 
 
-def newest_sound(run: RunFolder, *, before: int) -> int | None:
-    """Return the update of the newest whole state that does not follow a bad update.
-
-    before: only states of earlier updates count.
-    """
-    for update in reversed(states_of(run)):
-        if update >= before:
-            continue
-        try:
-            if not open_state(state_path(run, update)).read("guard")[2]:
-                return update
-        except DataError as error:
-            run.warn(f"{error}; trying an earlier one")
-    return None
-
-
-def _restore_newest(run: RunFolder, vectors: Mapping[str, Tensor], newest: int | None) -> Progress:
-    """Load the newest whole state; report damaged ones and use the one before.
-
-    Files of later updates are removed, because training makes them again.
-    """
+def _restore_newest(
+    run: RunFolder, vectors: Mapping[str, Tensor], before: int | None
+) -> RunState | None:
     problems = []
-    for update in reversed(states_of(run)):
-        if newest is not None and update > newest:
+    for update in reversed(updates_of(run, STATE)):
+        if before is not None and update >= before:
             continue
         try:
-            progress = _read_state(state_path(run, update), vectors)
+            file = open_state(run, update)
+            if before is not None and file.read("guard")[2]:
+                continue
+            state = _read_state(file, vectors)
         except DataError as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            run.warn(f"{problem}; resuming from {state_path(run, update).name} instead")
+            run.warn(f"{problem}; resuming from {file.path.name} instead")
         # A newer state that is damaged now may have caused pruning.
-        progress.best = [one for one in progress.best if best_path(run, one[1]).is_file()]
-        _remove_beyond(run, progress)
-        return progress
+        best = tuple(one for one in state.best if path_of(run, BEST, one[1]).is_file())
+        state = replace(state, best=best)
+        _remove_beyond(run, state)
+        return state
     if problems:
         raise DataError(
             f"{run.path}: all training states are damaged ({'; '.join(problems)}); choose another "
             "--out"
         )
-    if newest is not None:
-        _remove_beyond(run, Progress())
-    return Progress()
+    return None
 
 
-def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> Progress:
-    file = open_state(path)
+def _read_state(file: TensorFile, vectors: Mapping[str, Tensor]) -> RunState:
     try:
-        progress = _parse_progress(file.header["progress"])
+        state = _parse_state(file.header["progress"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path}: damaged: its header is not a training state's ({error})"
+            f"{file.path}: damaged: its header is not a training state's ({error})"
         ) from None
     stored = {name: file.read(name) for name in file.names}
     expected = {name: vector.shape for name, vector in vectors.items()}
     if {name: vector.shape for name, vector in stored.items()} != expected:
-        raise DataError(f"{path}: damaged: its vectors do not fit the model")
+        raise DataError(f"{file.path}: damaged: its vectors do not fit the model")
     for name, vector in vectors.items():
         vector.copy_(stored[name])
-    return progress
+    return state
 
 
-def _parse_progress(values: dict[str, Any]) -> Progress:
-    best = [(float(metric), int(update)) for metric, update in values["best"]]
-    return Progress(**values | {"best": best, "position": Position(**values["position"])})
+def _parse_state(values: dict[str, Any]) -> RunState:
+    best = tuple((float(metric), int(update)) for metric, update in values["best"])
+    return RunState(**values | {"best": best, "position": Position(**values["position"])})
 
 
-def _remove_beyond(run: RunFolder, progress: Progress) -> None:
-    best = [update for _, update in progress.best]
-    for path, role, update, _ in _files_of(run):
-        if update > progress.update or (role == "best" and update not in best):
-            path.unlink()
+def _remove_beyond(run: RunFolder, state: RunState) -> None:
+    for name in (CHECKPOINT, STATE):
+        keep_only(run, name, range(state.update + 1))
+    best = state.best_updates
+    keep_only(run, BEST, best)
     published = run.path / "best.safetensors"
-    if not best:
+    if best:
+        link_or_copy(path_of(run, BEST, best[0]), published)
+    else:
         published.unlink(missing_ok=True)
-    elif (path := best_path(run, best[0])).is_file():
-        link_or_copy(path, published)
 
 
 def _remove_half_written(run: RunFolder) -> None:
@@ -226,43 +220,8 @@ def _remove_half_written(run: RunFolder) -> None:
             path.unlink()
 
 
-def prune(run: RunFolder, progress: Progress, *, keep_last: int) -> None:
+def prune(run: RunFolder, state: RunState, *, keep_last: int) -> None:
     """Remove checkpoints and states that need not be kept."""
-    newest = sorted(_updates_of(run, "update", "safetensors"))[-keep_last:]
-    states = states_of(run)[-STATES_KEPT:]
-    for path, role, update, suffix in _files_of(run):
-        if role == "update" and update not in (states if suffix == "state" else newest):
-            path.unlink()
-    prune_best(run, {update for _, update in progress.best})
-
-
-def prune_best(run: RunFolder, kept: Collection[int]) -> None:
-    """Remove the best model files, except those of the updates in `kept`."""
-    for path, role, update, _ in _files_of(run):
-        if role == "best" and update not in kept:
-            path.unlink()
-
-
-def states_of(run: RunFolder) -> list[int]:
-    """Return the updates that have a training state, oldest first."""
-    return sorted(_updates_of(run, "update", "state"))
-
-
-def checkpoints_of(run: RunFolder, role: str) -> list[Path]:
-    """Return a run's model files, `update` or `best`, oldest first."""
-    name = update_path if role == "update" else best_path
-    return [name(run, update) for update in sorted(_updates_of(run, role, "safetensors"))]
-
-
-def _updates_of(run: RunFolder, role: str, suffix: str) -> list[int]:
-    return [
-        u for _, found_role, u, found in _files_of(run) if (found_role, found) == (role, suffix)
-    ]
-
-
-def _files_of(run: RunFolder) -> list[tuple[Path, str, int, str]]:
-    found = []
-    for path in run.checkpoints.iterdir():
-        if match := _NAME.fullmatch(path.name):
-            found.append((path, match[1], int(match[2]), match[3]))
-    return found
+    keep_only(run, CHECKPOINT, updates_of(run, CHECKPOINT)[-keep_last:])
+    keep_only(run, STATE, updates_of(run, STATE)[-STATES_KEPT:])
+    keep_only(run, BEST, state.best_updates)

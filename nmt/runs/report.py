@@ -1,7 +1,7 @@
 """The report of a run: log, metrics.jsonl, curves, TensorBoard and the live view on the terminal.
 
-The trainer reports each event once. `Report` decides where it is written, and in which words.
-Only `TensorBoard` uses `torch.utils.tensorboard`.
+The trainer reports each event once. `Report` decides where it is written, and in which words. This
+is the only module that uses `torch.utils.tensorboard`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nmt import console
 from nmt.config import TrainingConfig
 from nmt.errors import UsageError
-from nmt.runs.checkpoint import Progress
+from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 Record = Mapping[str, Any]
 
@@ -44,6 +46,7 @@ _VALID = {
     "bleu": "BLEU {:.2f}",
 }
 _HISTORY = {"nll": "valid nll", "bleu": "valid BLEU"}
+_SAMPLE = ("source", "reference", "translation")
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 40  # validations in a sparkline
 
@@ -63,26 +66,21 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
     found = []
     if train:
         found += [("training", _metrics(train, _TRAINING)), ("speed", _metrics(train, _SPEED))]
-    if valid:
-        found.append(("last valid", _at_update(valid[-1])))
-    found += [("best valid", _at_update(record)) for record in valid if record["update"] == best]
+    shown = [("last valid", record) for record in valid[-1:]]
+    shown += [("best valid", record) for record in valid if record["update"] == best]
+    found += [(label, f"update {r['update']:,}: {_metrics(r, _VALID)}") for label, r in shown]
     for key, label in _HISTORY.items():
         values = [record[key] for record in valid if key in record][-_NEWEST:]
         if len(values) > 1:
             found.append((label, f"{sparkline(values)} {values[0]:.4g} to {values[-1]:.4g}"))
     for sample in valid[-1].get("samples", ()) if valid else ():
-        found += [(label, sample[label]) for label in ("source", "reference", "translation")]
+        found += [(label, sample[label]) for label in _SAMPLE]
     return found
-
-
-def _at_update(valid: Record) -> str:
-    return f"update {valid['update']:,}: {_metrics(valid, _VALID)}"
 
 
 def _metrics(record: Record, formats: Mapping[str, str]) -> str:
     """Format the metrics that a record has."""
-    found = [(form, record.get(key)) for key, form in formats.items()]
-    return ", ".join(form.format(value) for form, value in found if value is not None)
+    return ", ".join(form.format(record[key]) for key, form in formats.items() if key in record)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -108,27 +106,6 @@ def require_tensorboard() -> None:
             "tensorboard = true needs the package tensorboard; run `pip install "
             "'nmt[tensorboard]'` or set tensorboard = false"
         ) from None
-
-
-class TensorBoard:
-    """Event files of scalars, named by kind and metric: train/loss, valid/bleu."""
-
-    def __init__(self, folder: Path, update: int) -> None:
-        """Continue at an update; later entries in the folder's older files become void."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder), purge_step=update + 1)
-
-    def add(self, record: Mapping[str, object]) -> None:
-        """Write the numbers of a record of metrics.jsonl, at its update."""
-        for key, value in record.items():
-            if isinstance(value, int | float) and key != "update":
-                self._writer.add_scalar(f"{record['kind']}/{key}", value, record["update"])
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the event file."""
-        self._writer.close()
 
 
 @dataclass(frozen=True)
@@ -168,22 +145,21 @@ class Report:
     Only the first rank reports events; every rank calls `advance`.
     """
 
-    def __init__(self, run: RunFolder, config: TrainingConfig, progress: Progress) -> None:
+    def __init__(self, run: RunFolder, config: TrainingConfig, update: int) -> None:
         """Set up.
 
         Args:
             run: the run folder to write to.
             config: decides about TensorBoard and the end of training.
-            progress: the run's progress, which the trainer updates.
+            update: the updates done before.
         """
         self.run = run
         self.config = config
-        self.progress = progress
         self._view = console.Progress(
-            "training", total=config.max_updates, unit="updates", initial=progress.update
+            "training", total=config.max_updates, unit="updates", initial=update
         )
         self._events = run.path / "tensorboard"
-        self._tensorboard: TensorBoard | None = None
+        self._tensorboard: SummaryWriter | None = None
         self._train: Record = {}
         self._valid: list[Record] = []
         self._draw_at = 0.0
@@ -203,91 +179,82 @@ class Report:
         self._view.__exit__(kind, error, trace)
         self._close_tensorboard()
 
-    def advance(self) -> None:
-        """Count one update."""
+    def advance(self, update: int) -> None:
+        """Count one more update, number `update`."""
         self._view.update()
         if self._marks:
-            self._tell_pace()
+            self._tell_pace(update)
 
-    def started(self, description: str) -> None:
+    def started(self, state: RunState, description: str) -> None:
         """Report that the run starts or resumes."""
-        update = self.progress.update
-        verb = f"resuming at update {update:,}" if update else "starting"
+        verb = f"resuming at update {state.update:,}" if state.update else "starting"
         self.run.log(f"{verb}: {description}")
-        self._marks = [(update, time.monotonic())]
+        self._marks = [(state.update, time.monotonic())]
         self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
-        self._open_tensorboard()
+        self._open_tensorboard(state.update)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
-        self._show()
+        self._show(state)
 
-    def trained(self, record: Record) -> None:
+    def trained(self, state: RunState, record: Record) -> None:
         """Report the metrics of the updates since the last report."""
         self._record(record)
-        skipped = console.counted(record["skipped_updates"], "update", "updates")
-        passed_over = f"; {skipped} skipped (gradient not finite)"
         self.run.log(
-            f"update {record['update']:,} epoch {record['epoch']:.2f}: nll {record['nll']:.3f}, "
-            f"perplexity {record['perplexity']:.2f} (smoothed loss {record['loss']:.3f}), "
-            f"learning rate {record['learning_rate']:.3g}, gradient {record['grad_norm']:.3f}; "
-            f"{record['tokens_per_second']:,.0f} tokens/s, "
-            f"mfu {record['mfu']:.0%}, data wait {record['data_wait']:.1%}, padding "
-            f"{record['padding']:.1%}" + (passed_over if record["skipped_updates"] else "")
+            f"update {state.update:,} epoch {record['epoch']:.2f}: {_metrics(record, _TRAINING)}; "
+            f"{_metrics(record, _SPEED)}"
         )
         self._train = record
-        self._show()
+        self._show(state)
         if time.monotonic() > self._draw_at:
             self._draw_curves()
 
-    def validated(self, result: ValidationResult, improved: bool, seconds: float) -> None:
-        """Report a validation's metrics and samples, and whether it is the best so far."""
-        update = self.progress.update
+    def validated(self, state: RunState, result: ValidationResult, seconds: float) -> None:
+        """Report a validation's metrics and samples."""
+        update = state.update
         record: dict[str, Any] = {"kind": "valid", "update": update, **result.metrics()}
         if result.bleu_signature is not None:
             record["bleu_signature"] = result.bleu_signature
         if result.samples:
             record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
         self._record(record)
-        bleu = "" if result.bleu is None else f", BLEU {result.bleu:.2f} ({result.bleu_signature})"
+        signature = f" ({result.bleu_signature})" if result.bleu_signature else ""
+        best = ", the best so far" if state.best_updates[:1] == [update] else ""
         self.run.log(
-            f"update {update:,} valid: nll {result.nll:.4f}, perplexity {result.perplexity:.3f} "
-            f"(smoothed loss {result.loss:.4f}){bleu}{', the best so far' if improved else ''}; "
-            f"{seconds:.1f} s"
+            f"update {update:,} valid: {_metrics(record, _VALID)}{signature}{best}; {seconds:.1f} s"
         )
         for sample in result.samples:
-            for label in ("source", "reference", "translation"):
+            for label in _SAMPLE:
                 text = console.printable(getattr(sample, label))
                 self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
         self._valid.append(record)
-        self._show()
+        self._show(state)
         self._draw_curves()
 
-    def went_back(self, why: str) -> None:
+    def went_back(self, state: RunState, why: str) -> None:
         """Report that the run has gone back to an earlier update."""
         self.run.warn(why)
-        self.run.record({"kind": "event", "update": self.progress.update, "went_back": why})
-        self._valid = [one for one in self._valid if one["update"] <= self.progress.update]
-        self._view.go_back(self.progress.update)
+        self.run.record({"kind": "event", "update": state.update, "went_back": why})
+        self._valid = [one for one in self._valid if one["update"] <= state.update]
+        self._view.go_back(state.update)
         self._marks.clear()
         self._close_tensorboard()
-        self._open_tensorboard()
-        self._show()
+        self._open_tensorboard(state.update)
+        self._show(state)
 
-    def finished(self, reason: str) -> None:
+    def finished(self, state: RunState, reason: str) -> None:
         """Report the end of training."""
         self._draw_curves()
         model = "best" if (self.run.path / "best.safetensors").exists() else "last"
         self.run.log(
-            f"finished at update {self.progress.update:,} ({reason}) after "
-            f"{self.progress.seconds / 60:.1f} minutes; model: "
-            f"{self.run.path / model}.safetensors"
+            f"finished at update {state.update:,} ({reason}) after {state.seconds / 60:.1f} "
+            f"minutes; model: {self.run.path / model}.safetensors"
         )
 
-    def _tell_pace(self) -> None:
+    def _tell_pace(self, update: int) -> None:
         """Log once, early, how long the run will take.
 
         The first update also waits for its data, so it counts only if there is no other.
         """
-        update, now = self.progress.update, time.monotonic()
+        now = time.monotonic()
         if len(self._marks) == 1:
             self._marks.append((update, now))
         start, first = self._marks
@@ -306,12 +273,19 @@ class Report:
         self.run.record(record)
         if self._tensorboard is not None:
             with self.run.dispensable(self._events):
-                self._tensorboard.add(record)
+                for key, value in record.items():
+                    if isinstance(value, int | float) and key != "update":
+                        tag = f"{record['kind']}/{key}"
+                        self._tensorboard.add_scalar(tag, value, record["update"])
+                self._tensorboard.flush()
 
-    def _open_tensorboard(self) -> None:
+    def _open_tensorboard(self, update: int) -> None:
+        """Continue the event files at an update; what they have of later ones becomes void."""
         if self.config.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
             with self.run.dispensable(self._events):
-                self._tensorboard = TensorBoard(self._events, self.progress.update)
+                self._tensorboard = SummaryWriter(str(self._events), purge_step=update + 1)
 
     def _close_tensorboard(self) -> None:
         if self._tensorboard is not None:
@@ -319,9 +293,8 @@ class Report:
                 self._tensorboard.close()
             self._tensorboard = None
 
-    def _show(self) -> None:
-        best = self.progress.best[0][1] if self.progress.best else None
-        self._view.rows = rows(self._train, self._valid, best)
+    def _show(self, state: RunState) -> None:
+        self._view.rows = rows(self._train, self._valid, next(iter(state.best_updates), None))
 
     def _draw_curves(self) -> None:
         """Draw the curves, and set the time from which training metrics cause the next drawing."""

@@ -37,34 +37,30 @@ _OWN_FILES = {
 }
 
 
+_CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
+    (
+        "nll",
+        "unsmoothed negative log-likelihood, nats per token",
+        [("train", "nll"), ("valid", "nll")],
+    ),
+    ("Perplexity", "log scale", [("train", "perplexity"), ("valid", "perplexity")]),
+    ("BLEU", "percent", [("valid", "bleu")]),
+    ("Learning rate", "", [("train", "learning_rate")]),
+    ("Speed", "source and target tokens per second", [("train", "tokens_per_second")]),
+    ("Gradient norm", "", [("train", "grad_norm")]),
+)
+"""The panels of curves.svg: title, explanation, and which key of which kind of record they show."""
+
+
 def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
     """Draw the records of a run's `metrics.jsonl`; with a BLEU panel if there are BLEU scores."""
     kept = list(records)
-
-    def series(kind: str, key: str, label: str = "") -> Series:
-        return Series(label or kind, _points(kept, kind, key))
-
-    panels = [
-        Panel(
-            "nll",
-            (series("train", "nll"), series("valid", "nll")),
-            "unsmoothed negative log-likelihood, nats per token",
-        ),
-        Panel(
-            "Perplexity",
-            (series("train", "perplexity"), series("valid", "perplexity")),
-            "log scale",
-            log_scale=True,
-        ),
-        Panel("BLEU", (series("valid", "bleu"),), "percent"),
-        Panel("Learning rate", (series("train", "learning_rate", "rate"),), ""),
-        Panel(
-            "Speed", (series("train", "tokens_per_second"),), "source and target tokens per second"
-        ),
-        Panel("Gradient norm", (series("train", "grad_norm"),), ""),
-    ]
-    if not panels[2].series[0].points:
-        del panels[2]
+    panels = []
+    for title, explanation, shown in _CURVES:
+        series = tuple(Series(kind, _points(kept, kind, key)) for kind, key in shown)
+        if title != "BLEU" or series[0].points:
+            log_scale = title == "Perplexity"
+            panels.append(Panel(title, series, explanation, log_scale=log_scale))
     return draw_curves(panels, "Learning curves")
 
 

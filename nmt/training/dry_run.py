@@ -17,22 +17,19 @@ from pathlib import Path
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
-from nmt.data.batches import Batch, LengthSums, collate, split_update
-from nmt.data.epochs import Epochs, Indices, Pairs, plan_pool
-from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Position, Update
+from nmt.data.batches import Batch
 from nmt.distributed import Ranks
 from nmt.errors import NMTError
 from nmt.files import megabytes
 from nmt.models.device import memory_errors
-from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training.launch import initial_model, open_data, settle
-from nmt.training.memory import PeakMemory, longest_pair, micro_batch_bytes, share_of_update
-from nmt.training.meter import Metrics, Window, device_name, rate_of_ranks
-from nmt.training.optimizer import Optimizer, learning_rate
+from nmt.runs.run_folder import RunFolder
+from nmt.training.launch import set_up
+from nmt.training.memory import PeakMemory, even_batch, longest_pair, memory_needs, share_of_update
+from nmt.training.meter import Window, device_name, rate_of_ranks
+from nmt.training.optimizer import learning_rate
 from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Trainer, updates_of_run
+from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0
 
@@ -41,54 +38,6 @@ _SUM_RATE = {"cuda": 10e9, "cpu": 1e9}  # PCI Express; a network
 _DISK_RATE = 200e6
 
 Row = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Statistics of the updates of the first pool of pairs, before any subword dropout."""
-
-    updates: int
-    updates_an_epoch: int
-    lengths: LengthSums  # summed over the updates
-    micro_batches: int
-    largest: tuple[Indices, ...]  # pairs of the micro-batches that may take the most memory
-
-
-def survey(pairs: Pairs, config: TrainingConfig, cut: Cut) -> Survey:
-    """Plan a pool and count over all of its updates.
-
-    The largest micro-batches are the one with the most tokens and the one with the most attention
-    scores, including padding. The model decides which of them takes more memory.
-    """
-    epochs = Epochs(pairs.shares, seed=config.seed)
-    plan = plan_pool(
-        pairs, epochs, batch_tokens=config.batch_tokens, seed=config.seed, epoch=0, pool=0
-    )
-    total, count = LengthSums(), 0
-    by_tokens = by_attention = (0, plan.order)
-    for index in range(len(plan)):
-        update = plan.update(index)
-        src, tgt = pairs.lengths(update)
-        total += LengthSums.of(src, tgt)
-        share = split_update(src, tgt, world_size=cut.world_size)[cut.rank]
-        update = update[share]
-        lengths = src, tgt = src[share], tgt[share]
-        for part in cut.parts(src, tgt):
-            count += 1
-            longest_src, longest_tgt = (int(side[part].max()) + 1 for side in lengths)
-            tokens = sum(int(side[part].sum()) for side in lengths) + 2 * len(part)
-            if tokens > by_tokens[0]:
-                by_tokens = tokens, update[part]
-            products = longest_src**2 + longest_tgt**2 + longest_src * longest_tgt
-            if len(part) * products > by_attention[0]:
-                by_attention = len(part) * products, update[part]
-    return Survey(
-        updates=len(plan),
-        updates_an_epoch=len(plan) * epochs.pools,
-        lengths=total,
-        micro_batches=count,
-        largest=(by_tokens[1], by_attention[1]),
-    )
 
 
 @memory_errors()
@@ -123,33 +72,26 @@ def _rows(
     processes: int,
 ) -> list[Row]:
     """Return the estimates for a run of `processes`; `ranks` are the processes that measure."""
-    initial = InitialModel()
-    with ranks.together():
-        device, data = open_data(recipe, data_path, ranks)
-        if ranks.is_first:
-            run.check()
-            initial = initial_model(init_from, run)
-    initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-    recipe = settle(recipe, data, run, initial, ranks, device)
+    setup = set_up(recipe, data_path, run, init_from, ranks, claim=run.check)
+    recipe, data, device = setup.recipe, setup.data, setup.device
     config = recipe.training
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
     peak = PeakMemory(device)
-    trainer = Trainer(recipe, data, run, initial, ranks, device, StopRequest())
+    trainer = Trainer(setup, StopRequest())
     trainer.settle_micro_batch()
+    longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
+    tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
-    if is_estimate:
-        _take_share(trainer, processes)
-    found = survey(data.train, config, trainer.cut)
+    if is_estimate:  # this process does the share of the last one, which has the long sentences
+        trainer.state = dataclasses.replace(trainer.state, micro_batch_tokens=tokens)
+        trainer.start_stream(processes - 1, processes)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-    candidates = [_alone(data, pairs, trainer.cut) for pairs in found.largest]
-    need, largest = max(
-        ((micro_batch_bytes(recipe, sizes, update.batches[0]), update) for update in candidates),
-        key=lambda sized: sized[0],
-    )
-    disk = Need.of(config, trainer.optimizer, vocabulary_bytes=trainer.card.vocabulary_bytes)
-    flops = trainer.flops(found.lengths) / found.updates
+    largest = even_batch(tokens, longest, min(sizes), trainer.cut.shape)
+    needs = memory_needs(recipe, sizes, largest)
+    disk = Need.of(config, trainer.optimizer, trainer.card)
+    window = _try(trainer, largest)
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
-    metrics = _try(trainer, largest, rate)
+    metrics = window.metrics(ranks, trainer.flops, rate)
     with trainer.runner.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
@@ -160,16 +102,31 @@ def _rows(
         state=disk.state_bytes / _DISK_RATE,
         model=disk.model_bytes / _DISK_RATE,
     )
+    train, an_epoch = data.info.train, trainer.updates_an_epoch()
+    src, tgt = (tokens / window.updates for tokens in (window.lengths.src, window.lengths.tgt))
+    flops = trainer.flops(window.lengths) / window.updates
+    peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
     return [
         ("preset", recipe.preset),
         ("parameters", f"{len(trainer.weights.master):,}"),
         ("device", f"{device_name(device)}, {config.threads} threads"),
         ("processes", f"{processes:,}"),
         ("precision", config.precision),
-        *_data_rows(data),
-        ("learning rate", _schedule(recipe)),
-        *_update_rows(config, found, largest.batches[0]),
-        *_memory_rows(trainer.optimizer, need),
+        ("training pairs", f"{train.pairs:,}"),
+        (f"{data.src_lang} tokens", f"{train.src.tokens:,}"),
+        (f"{data.tgt_lang} tokens", f"{train.tgt.tokens:,}"),
+        (
+            "learning rate",
+            f"up to {peak_rate:.3g} in {config.warmup_updates:,} updates of "
+            f"{config.max_updates:,}, then {config.schedule}",
+        ),
+        ("tokens an update", f"at most {config.batch_tokens:,} a side"),
+        ("tokens an update, mean", f"{src:,.0f} source, {tgt:,.0f} target"),
+        ("updates an epoch, about", f"{an_epoch:,}"),
+        ("epochs, about", f"{config.max_updates / an_epoch:,.1f}"),
+        ("micro-batch", f"at most {tokens:,} tokens a side"),
+        *((f"memory: {name}", megabytes(size)) for name, size in needs.items()),
+        ("memory, expected", megabytes(sum(needs.values()))),
         ("memory, measured", megabytes(peak.bytes())),
         ("disk, at most", megabytes(disk.bytes)),
         ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
@@ -179,22 +136,6 @@ def _rows(
         *times.rows(config),
         ("how sure", _how_sure(ranks.world_size, processes, metrics.updates, device.type)),
     ]
-
-
-def _take_share(trainer: Trainer, processes: int) -> None:
-    """Let a single process do the share of the last of several, which has the long sentences."""
-    config, longest = trainer.config, longest_pair(trainer.data)
-    tokens = trainer.progress.micro_batch_tokens
-    if not config.micro_batch_tokens:
-        tokens = min(tokens, max(longest, share_of_update(config.batch_tokens, processes)))
-    trainer.cut = dataclasses.replace(
-        trainer.cut,
-        micro_batch_tokens=tokens,
-        rank=processes - 1,
-        world_size=processes,
-        shape=trainer.runner.shape(tokens, longest),
-    )
-    trainer.updates = updates_of_run(trainer.data, config, trainer.progress, trainer.cut)
 
 
 def _how_sure(measured: int, processes: int, updates: int, device: str) -> str:
@@ -251,70 +192,20 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))  # one value if both are equal
 
 
-def _try(trainer: Trainer, largest: Update, machine_rate: float) -> Metrics:
+def _try(trainer: Trainer, largest: Batch) -> Window:
     """Train for some seconds, at least one update, after trying the largest micro-batch."""
-    trainer.train_update(largest, Window.empty(trainer.device))
-    next(trainer.updates)  # the first one waits for the plan of the pool
-    window = Window.empty(trainer.device)
-    while not window.updates or trainer.ranks.any(
-        time.monotonic() - window.started < TRIAL_SECONDS
+    fits = not trainer.ranks.any(not trainer.runner.fits(largest))
+    if fits:  # the first update waits for the plan of the pool
+        fits = trainer.train_update(next(trainer.updates)).done
+    trainer.window = window = Window.empty(trainer.device)
+    while fits and (
+        not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):
-        if trainer.train_update(window.take(trainer.updates), window).out_of_memory:
-            raise NMTError(
-                "out of memory: lower micro_batch_tokens from "
-                f"{trainer.progress.micro_batch_tokens:,} or train a smaller model"
-            )
+        fits = trainer.train_update(window.take(trainer.updates)).done
         window.loss.item()  # waits for the GPU
-    return window.metrics(trainer.ranks, trainer.flops, machine_rate)
-
-
-def _alone(data: DataFolder, pairs: Indices, cut: Cut) -> Update:
-    """Return an update of one micro-batch."""
-    return Update(
-        pairs=pairs,
-        batches=[collate(*data.train.rows(pairs), cut.shape)],
-        lengths=LengthSums.of(*data.train.lengths(pairs)),
-        own_tokens=0,
-        following=Position(),
-        epoch=0.0,
-    )
-
-
-def _data_rows(data: DataFolder) -> list[Row]:
-    train = data.info.train
-    return [
-        ("training pairs", f"{train.pairs:,}"),
-        (f"{data.src_lang} tokens", f"{train.src.tokens:,}"),
-        (f"{data.tgt_lang} tokens", f"{train.tgt.tokens:,}"),
-    ]
-
-
-def _schedule(recipe: Recipe) -> str:
-    config = recipe.training
-    peak = learning_rate(config, recipe.model.d_model, config.warmup_updates)
-    return (
-        f"up to {peak:.3g} in {config.warmup_updates:,} updates of {config.max_updates:,}, then "
-        f"{config.schedule}"
-    )
-
-
-def _update_rows(config: TrainingConfig, found: Survey, largest: Batch) -> list[Row]:
-    src, tgt = (tokens / found.updates for tokens in (found.lengths.src, found.lengths.tgt))
-    pairs = len(largest.src.starts) - 1
-    return [
-        ("tokens an update", f"at most {config.batch_tokens:,} a side"),
-        ("tokens an update, mean", f"{src:,.0f} source, {tgt:,.0f} target"),
-        ("updates an epoch", f"{found.updates_an_epoch:,}"),
-        ("epochs", f"{config.max_updates / found.updates_an_epoch:,.1f}"),
-        ("micro-batches an update, mean", f"{found.micro_batches / found.updates:.1f}"),
-        (
-            "largest micro-batch",
-            f"{pairs:,} pairs of up to {largest.src.longest} and {largest.tgt_in.longest} tokens",
-        ),
-    ]
-
-
-def _memory_rows(optimizer: Optimizer, micro_batch: int) -> list[Row]:
-    held = optimizer.held_bytes() | {"largest micro-batch": micro_batch}
-    rows = [(f"memory: {name}", megabytes(size)) for name, size in held.items()]
-    return [*rows, ("memory, expected", megabytes(sum(held.values())))]
+    if not fits:
+        raise NMTError(
+            "out of memory: lower micro_batch_tokens from "
+            f"{trainer.state.micro_batch_tokens:,} or train a smaller model"
+        )
+    return window

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -21,14 +20,12 @@ from nmt.config import Recipe, TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.distributed import Ranks
-from nmt.errors import NMTError, UsageError, did_you_mean
+from nmt.errors import UsageError, did_you_mean
 from nmt.models.base import TranslationModel
 from nmt.models.device import dtype_of
-from nmt.models.model_file import ModelCard, find_model, load_model, model_checksum
+from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
-from nmt.runs.run_folder import InitialModel
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.optimizer import Optimizer
 
 
 def freeze(model: TranslationModel, patterns: str) -> list[str]:
@@ -77,40 +74,6 @@ def _groups_of(names: list[str]) -> set[str]:
 _SIDES = {"src_embedding": "src", "tgt_embedding": "tgt", "output_projection": "tgt"}
 
 
-@dataclass
-class _Report:
-    """The result for each parameter, by its name in model files."""
-
-    taken: list[str] = field(default_factory=list)
-    pieces: dict[str, tuple[int, int]] = field(default_factory=dict)  # (pieces found, pieces)
-    missing: list[str] = field(default_factory=list)
-    other_shape: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-
-    def lines(self, source: Path, update: int) -> list[str]:
-        count = len(self.taken) + len(self.missing) + len(self.other_shape)
-        lines = [
-            f"initial weights from {source} (update {update:,}): {len(self.taken)} of {count} "
-            "weights taken"
-        ]
-        for name, (found, size) in self.pieces.items():
-            lines.append(f"{name}: {found:,} of {size:,} pieces found ({found / size:.1%})")
-        for names, what in (
-            (self.missing, "not in that model, stay random"),
-            (self.other_shape, "of another shape in that model, stay random"),
-            (self.unused, "only in that model, not used"),
-        ):
-            if names:
-                lines.append(f"{what}: {_first_few(names)}")
-        return lines
-
-
-def _first_few(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
-
-
 @torch.no_grad()
 def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str]:
     """Copy the matching weights of another model into a model.
@@ -130,32 +93,49 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
     source = find_model(path)
     other, other_card = load_model(source)
     given = dict(other.named_parameters(remove_duplicate=False))
-    report = _Report()
-    known_there: set[Tensor] = set()
-    for names, parameter in parameters_by_names(model):
+    parameters = parameters_by_names(model)
+    pieces, missing, reshaped = list[str](), list[str](), list[str]()
+    used: set[Tensor] = set()
+    for names, parameter in parameters:
         known = [name for name in names if name in given]
-        known_there.update(given[name] for name in known)
+        used.update(given[name] for name in known)
         fitting = [name for name in known if _fits(name, given[name], parameter)]
         if not fitting:
-            (report.other_shape if known else report.missing).append(names[0])
-            continue
-        if _side(names[0]):
+            (reshaped if known else missing).append(names[0])
+        elif _side(names[0]):
             found = _copy_rows(fitting, given, other_card, parameter, card)
-            report.pieces[names[0]] = found, len(parameter)
+            share = f"{found:,} of {len(parameter):,} pieces found ({found / len(parameter):.1%})"
+            pieces.append(f"{names[0]}: {share}")
         else:
             parameter.copy_(given[names[0]])
-        report.taken.append(names[0])
-    if not report.taken:
+    count = len(parameters)
+    taken = count - len(missing) - len(reshaped)
+    if not taken:
         raise UsageError(
             f"{source}: no weight of this model fits the new one: "
             f"{'; '.join(other_card.differences(card))}; use the same model sizes, or leave out "
             "--init-from"
         )
-    report.unused = [name for name, weight in other.named_parameters() if weight not in known_there]
     languages, wanted = (f"{one.src_lang}-{one.tgt_lang}" for one in (other_card, card))
     if languages != wanted:
         console.warning(f"{source} translates {languages}, but the data is {wanted}")
-    return report.lines(source, other_card.update)
+    left = {
+        "not in that model, stay random": missing,
+        "of another shape in that model, stay random": reshaped,
+        "only in that model, not used": [n for n, w in other.named_parameters() if w not in used],
+    }
+    return [
+        f"initial weights from {source} (update {other_card.update:,}): {taken} of {count} weights "
+        "taken",
+        *pieces,
+        *(f"{what}: {_first_few(names)}" for what, names in left.items() if names),
+    ]
+
+
+def _first_few(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 def _side(name: str) -> str | None:
@@ -257,24 +237,3 @@ def first_weights(
     ranks.broadcast_(weights.master)
     weights.refresh()
     return model, weights, remarks
-
-
-def begin_again(
-    optimizer: Optimizer, card: ModelCard, initial: InitialModel, ranks: Ranks, device: torch.device
-) -> None:
-    """Reset weights and optimiser to before the first update.
-
-    Raises:
-        NMTError: if the model of the warm start has changed or is gone.
-    """
-    warm_from = Path(initial.path) if initial.path else None
-    with ranks.together():
-        if ranks.is_first and warm_from and model_checksum(warm_from) != initial.checksum:
-            raise NMTError(
-                f"diverged before a state was saved, and {warm_from} has changed since the run "
-                "started; start in a new folder"
-            )
-    _, weights, _ = first_weights(card, optimizer.config, ranks, device, warm_from=warm_from)
-    fresh = Optimizer(weights, optimizer.config, optimizer.d_model).vectors()
-    for name, vector in optimizer.vectors().items():
-        vector.copy_(fresh[name])

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -21,13 +22,13 @@ from nmt.models.kernels.linear import fastest_library, use_library
 from nmt.models.kernels.packed_weights import multiplied
 from nmt.models.model_file import model_checksum
 from nmt.models.registry import build_model, shapes_only
-from nmt.runs import checkpoint
+from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.memory import CPU_TOKENS
-from nmt.training.saving import Need, check_space
+from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Trainer
+from nmt.training.trainer import Setup, Trainer
 from nmt.training.verify import verify
 
 
@@ -56,67 +57,127 @@ def launch(
         Stopped: if asked to stop, with everything saved.
         NMTError: for example, if another process of the run has failed.
     """
-    ranks = Ranks.from_environment()
-    run = RunFolder(run_path)
+    ranks, run, stop = Ranks.from_environment(), RunFolder(run_path), StopRequest(deadline)
+    trainer, training = None, False
+
+    def claim() -> None:
+        if recipe.training.tensorboard:
+            require_tensorboard()
+        if not verify_resume:
+            run.create()
+        elif not run.exists:
+            raise UsageError(f"{run.path} is not a run folder; train first, then verify")
+        run.lock()
+
     ranks.join()
-    initial = InitialModel()
     try:
-        with ranks.together():
-            device, data = open_data(recipe, data_path, ranks)
-            if ranks.is_first:
-                if recipe.training.tensorboard:
-                    require_tensorboard()
-                initial = initial_model(init_from, run)
-                if not verify_resume:
-                    run.create()
-                elif not run.exists:
-                    raise UsageError(f"{run.path} is not a run folder; train first, then verify")
-                run.lock()
-        _check_same(recipe, data, device, ranks)
-        initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-        recipe = settle(recipe, data, run, initial, ranks, device)
+        setup = set_up(recipe, data_path, run, init_from, ranks, claim=claim)
         if verify_resume:
-            verify(recipe, data, run, initial, ranks, device)
+            verify(setup)
         else:
-            _train(recipe, data, run, initial, ranks, device, StopRequest(deadline))
-    except (RankLost, RankStopped):
+            training = True
+            with stop.listening():
+                trainer = _trainer(setup, stop)
+                trainer.train()
+    except Stopped:
+        ranks.leave()
         raise
-    except NMTError:
-        ranks.leave()  # all ranks raise this error together; after any other, nobody may wait
+    except KeyboardInterrupt:
+        if training:
+            with StopRequest().listening():  # or the next signal would interrupt this
+                ranks.stopped_at_once(stop.reason)
+                if ranks.is_first:
+                    _leave_word(run, trainer, "stopped", stop.reason)
         raise
     except Exception as error:
-        with StopRequest().listening():  # torchrun sends SIGTERM to the ranks that are left
+        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
+        with StopRequest().listening():
             lost = ranks.lost_by(error)
+            if training and isinstance(lost, RankStopped) and ranks.is_first:
+                _leave_word(run, trainer, "stopped", str(lost))
+            elif training and (ranks.is_first or (isinstance(lost, RankLost) and 0 in lost.ranks)):
+                _leave_word(run, trainer, "failed", str(lost or error))
         if lost is not None:
             raise lost from error
+        if isinstance(error, NMTError):
+            ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
         raise
     finally:
         run.unlock()
     ranks.leave()
 
 
-def open_data(recipe: Recipe, data_path: Path, ranks: Ranks) -> tuple[torch.device, DataFolder]:
-    """Return the device to train on and the data; UsageError if the recipe does not fit them."""
-    device = choose_device(recipe.training.device, ranks.local_rank)
-    if device.type == "cpu":
-        keep_freed_memory()
-    data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-    _check_fit(recipe, data)
-    return device, data
+def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
+    """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
+    recipe, run, ranks = setup.recipe, setup.run, setup.ranks
+    # Finding the size of micro-batches may take minutes, to compile the model.
+    with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
+        trainer = Trainer(setup, stop)
+        trainer.restore()
+    # Only now, so that you can correct a recipe that does not fit the data in this folder.
+    with ranks.together():
+        if ranks.is_first:
+            Need.of(recipe.training, trainer.optimizer, trainer.card).check(run)
+            fingerprint = setup.data.fingerprint
+            run.write_config(recipe, fingerprint, setup.initial, ranks=ranks.world_size)
+    return trainer
 
 
-def settle(
+def _leave_word(run: RunFolder, trainer: Trainer | None, status: str, reason: str) -> None:
+    """Write to the run folder how the run has ended without saving."""
+    update = trainer.state.update if trainer else run.last_update()
+    if status == "stopped":
+        reason = f"interrupted ({reason})"
+        if trainer:
+            saved = trainer.saver.saved.update if trainer.saver.saved else 0
+            reason += ": updates after the last save are lost" if update > saved else ""
+            update = saved
+    if run.path.is_dir():
+        with contextlib.suppress(OSError):  # the failure may be a full disk
+            run.write_status(status, update, reason)
+
+
+def set_up(
     recipe: Recipe,
-    data: DataFolder,
+    data_path: Path,
     run: RunFolder,
-    initial: InitialModel,
+    init_from: Path | None,
     ranks: Ranks,
-    device: torch.device,
-) -> Recipe:
-    """Fill in values that the recipe leaves open: from the run if there is one, else for this CPU.
+    *,
+    claim: Callable[[], None],
+) -> Setup:
+    """Open the data, choose the device, and fill in the values that the recipe leaves open.
 
-    The first rank decides for all, because only it may have the run folder. Threads and the matmul
-    library are then set for this process.
+    claim: makes sure of the run folder, on the first rank.
+
+    Raises:
+        UsageError: if the recipe does not fit the data, the machine or the run folder.
+    """
+    initial = InitialModel()
+    with ranks.together():
+        device = choose_device(recipe.training.device, ranks.local_rank)
+        if device.type == "cpu":
+            keep_freed_memory()
+        data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
+        _check_fit(recipe, data)
+        if ranks.is_first:
+            initial = _initial_model(init_from, run)
+            claim()
+    _check_same(recipe, data, device, ranks)
+    initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
+    recipe = _settle(recipe, data, run, ranks, device)
+    with ranks.together():
+        if ranks.is_first and run.exists:
+            run.refuse_changes(recipe, data.fingerprint, initial)
+    return Setup(recipe, data, run, initial, ranks, device)
+
+
+def _settle(
+    recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
+) -> Recipe:
+    """Fill in threads and matmul: from the run if there is one, else for this CPU; and set them.
+
+    The first rank decides for all, because only it may have the run folder.
     """
     training = recipe.training
     share = max(1, cores() // ranks.local_world_size)
@@ -134,11 +195,7 @@ def settle(
         matmul = ranks.gather(_matmul(recipe, data, ranks, device))[0]
     use_library(matmul)
     training = dataclasses.replace(recipe.training, threads=threads, matmul=matmul)
-    recipe = dataclasses.replace(recipe, training=training)
-    with ranks.together():
-        if ranks.is_first and run.exists:
-            run.refuse_changes(recipe, data.fingerprint, initial)
-    return recipe
+    return dataclasses.replace(recipe, training=training)
 
 
 def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
@@ -155,77 +212,11 @@ def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device
     return fastest_library(weights, min(rows, -(-config.batch_tokens // ranks.world_size)))
 
 
-def _train(
-    recipe: Recipe,
-    data: DataFolder,
-    run: RunFolder,
-    initial: InitialModel,
-    ranks: Ranks,
-    device: torch.device,
-    stop: StopRequest,
-) -> None:
-    """Train; if that fails or is interrupted, write so to the run folder."""
-    trainer = None
-    try:
-        with stop.listening():
-            # Finding the size of micro-batches may take minutes, to compile the model.
-            with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
-                restored = Trainer(recipe, data, run, initial, ranks, device, stop)
-                restored.restore()
-            trainer = restored
-            # Only now, so that you can correct a recipe that does not fit the data in this folder.
-            with ranks.together():
-                if ranks.is_first:
-                    vocabulary_bytes = trainer.card.vocabulary_bytes
-                    check_space(
-                        run,
-                        Need.of(
-                            recipe.training, trainer.optimizer, vocabulary_bytes=vocabulary_bytes
-                        ),
-                    )
-                    run.write_config(recipe, data.fingerprint, initial, ranks=ranks.world_size)
-            trainer.train()
-    except Stopped:
-        raise
-    except KeyboardInterrupt:
-        with StopRequest().listening():  # or the next signal would interrupt this
-            ranks.stopped_at_once(stop.reason)
-            if ranks.is_first:
-                _leave_word_of_stop(run, trainer, stop.reason)
-        raise
-    except Exception as error:
-        update = trainer.progress.update if trainer else run.last_update()
-        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
-        with StopRequest().listening():
-            lost = ranks.lost_by(error)
-            if isinstance(lost, RankStopped):
-                if ranks.is_first:
-                    _leave_word_of_stop(run, trainer, str(lost))
-            elif ranks.is_first or (lost and 0 in lost.ranks):
-                _leave_word(run, "failed", update, str(lost or error))
-        if lost is not None:
-            raise lost from error
-        raise
-
-
-def _leave_word_of_stop(run: RunFolder, trainer: Trainer | None, reason: str) -> None:
-    saved = trainer.saver.saved if trainer else run.last_update()
-    is_lost = trainer is not None and trainer.progress.update > saved
-    loss = ": updates after the last save are lost" if is_lost else ""
-    _leave_word(run, "stopped", saved, f"interrupted ({reason}){loss}")
-
-
-def _leave_word(run: RunFolder, status: str, update: int, reason: str) -> None:
-    if run.path.is_dir():
-        with contextlib.suppress(OSError):  # the failure may be a full disk
-            run.write_status(status, update, reason)
-
-
-def initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
+def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     """Return the model that the weights start from, as the run folder records it."""
     if init_from is None:
         return InitialModel()
-    if run.exists and checkpoint.has_state(run):
+    if run.exists and updates_of(run, STATE):
         # The weights are in the state. The model may be gone, or its run may have a better one now.
         noted = run.initial_model()
         if noted.path == str(init_from):

@@ -32,6 +32,7 @@ from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
+from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
@@ -45,43 +46,29 @@ CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
 """Default tokens of a micro-batch on a CPU, by precision."""
 
 
-def micro_batch_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> int:
-    """Return the peak memory of a micro-batch's forward and backward pass.
+def memory_needs(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> dict[str, int]:
+    """Return the memory of training by name: weights, gradient, optimiser, and a micro-batch.
 
-    We run the training code on torch's meta device, whose tensors have sizes but no content, and
-    add up live tensors. It runs as on a CPU; the fused attention of GPUs keeps no scores and needs
-    less. Memory inside matrix products is not counted.
+    The last is the peak of its forward and backward pass. We run the training code on torch's meta
+    device, whose tensors have sizes but no content, and add up live tensors. It runs as on a CPU;
+    the fused attention of GPUs keeps no scores and needs less. Memory inside matrix products is not
+    counted.
     """
-    dtype = dtype_of(recipe.training.precision)
+    config = recipe.training
     forget_masks(torch.device("meta"))  # masks of an earlier call would not be counted
-    with torch.device("meta"):
-        model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes).to(dtype)
-        for parameter in model.parameters():
-            parameter.grad = torch.empty_like(parameter)
+    with shapes_only():
+        model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
+        freeze(model, config.freeze)
+        weights = FlatWeights(model, dtype_of(config.precision))
+        optimizer = Optimizer(weights, config, recipe.model.d_model)
         batch = batch.to(torch.device("meta"))
         live = LiveBytes()
         with live:
             loss, _ = smoothed_cross_entropy(
-                model(batch),
-                model.output_projection,
-                batch.targets,
-                recipe.training.label_smoothing,
+                model(batch), model.output_projection, batch.targets, config.label_smoothing
             )
             loss.backward()  # type: ignore[no-untyped-call]
-    return live.most
-
-
-def held_bytes(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> dict[str, int]:
-    """Return the memory of weights, gradient and optimiser, by name."""
-    return optimizer_without_values(recipe, vocabulary_sizes).held_bytes()
-
-
-def optimizer_without_values(recipe: Recipe, vocabulary_sizes: tuple[int, int]) -> Optimizer:
-    """Return the optimiser with all vectors of training, with sizes but without content."""
-    with shapes_only():
-        model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
-        weights = FlatWeights(model, dtype_of(recipe.training.precision))
-        return Optimizer(weights, recipe.training, recipe.model.d_model)
+    return optimizer.held_bytes() | {"micro-batch": live.most}
 
 
 class LiveBytes(TorchDispatchMode):
@@ -196,7 +183,8 @@ def fitting_tokens(
             return runner.fits(batch)
         if config.micro_batch_tokens:  # we trust the user's value
             return True
-        return micro_batch_bytes(recipe, sizes, batch) < available_bytes() / ranks.local_world_size
+        need = memory_needs(recipe, sizes, batch)["micro-batch"]
+        return need < available_bytes() / ranks.local_world_size
 
     while ranks.any(not fits()):
         if tokens == longest:

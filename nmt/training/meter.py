@@ -179,6 +179,13 @@ class Window:
         self.waited += time.monotonic() - asked
         return update
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the time of a block out of the window's."""
+        paused = time.monotonic()
+        yield
+        self.started += time.monotonic() - paused
+
     def count(self, update: Update, outcome: Outcome) -> None:
         """Add an update that is done."""
         bad = outcome.bad

@@ -68,33 +68,19 @@ class Guard:
             good = torch.where(doubled, torch.zeros_like(good), good)
         self.state.copy_(torch.stack((scale, good, (in_a_row + 1) * bad)))
 
-    @property
-    def limit(self) -> int:
-        """How many bad updates in a row are too many; fp16 needs some to find its scale."""
-        return 30 if self.fp16 else 5
+    def bad_in_a_row(self, *, last: bool = False) -> int:
+        """Return how many updates in a row were bad, if those are too many; else 0.
 
-    def forgive(self) -> None:
-        """Reset the count of bad updates."""
-        self.state[2] = 0.0
-        self._copies.clear()
-
-    def has_diverged(self) -> bool:
-        """Tell whether too many updates in a row were bad."""
-        return self.bad_in_a_row() >= self.limit
-
-    def ends_badly(self) -> bool:
-        """Tell whether the last two updates of a run that is over were bad: no later one will.
-
-        In fp16 that may be the search for a scale.
+        Five are too many, or 30 in fp16, which needs some to find its scale. At the end of a run
+        two are, except in fp16, because no good update follows.
         """
-        return not self.fp16 and int(self.state[2]) > 1
+        count = self._count(wait=last)
+        limit = 30 if self.fp16 else 2 if last else 5
+        return count if count >= limit else 0
 
-    def bad_in_a_row(self) -> int:
-        """Return how many updates in a row had a bad gradient.
-
-        On a GPU this leaves out the last update, so that we need not wait for it.
-        """
-        if not self.state.is_cuda:
+    def _count(self, *, wait: bool) -> int:
+        """Count bad updates in a row; on a GPU without the last one, unless we `wait` for it."""
+        if wait or not self.state.is_cuda:
             return int(self.state[2])
         copy = torch.empty(3, pin_memory=True).copy_(self.state, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -105,6 +91,10 @@ class Guard:
         copy, event = self._copies.pop(0)
         event.synchronize()
         return int(copy[2])
+
+    def forget(self) -> None:
+        """Forget the updates before, after `state` has been loaded."""
+        self._copies.clear()
 
 
 class Optimizer:
@@ -130,6 +120,12 @@ class Optimizer:
     def kept_parameters(self) -> dict[str, Tensor]:
         """The same by the parameters' names, each in its shape."""
         return self.weights.named(self.kept_weights)
+
+    def loaded(self, *, learning_rate_factor: float) -> None:
+        """Continue with what has been loaded into `vectors`."""
+        self.learning_rate_factor = learning_rate_factor
+        self.weights.refresh()
+        self.guard.forget()
 
     def learning_rate(self, update: int) -> float:
         """Return the learning rate of update number `update`, counted from 1."""

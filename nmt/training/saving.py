@@ -3,7 +3,7 @@
 If a file cannot be written during training, earlier files stay, the log and status.json report it,
 and the next save tries again. At the end of a run, when nothing would try again, it is an error.
 
-`check_space` refuses a disk that is too small before the first update.
+`Need` refuses a disk that is too small before the first update.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nmt.errors import NMTError
 from nmt.files import link_or_copy, megabytes
 from nmt.models.model_file import ModelCard, write_model
 from nmt.runs import checkpoint
-from nmt.runs.checkpoint import STATES_KEPT, Progress
+from nmt.runs.checkpoint import BEST, CHECKPOINT, STATES_KEPT, RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.optimizer import Optimizer
 
@@ -35,14 +35,8 @@ class Need:
     model_bytes: int  # of one model file
 
     @classmethod
-    def of(cls, config: TrainingConfig, optimizer: Optimizer, *, vocabulary_bytes: int) -> Need:
-        """Return the need of a run with these settings and vectors.
-
-        Args:
-            config: how often it saves, and how much it keeps.
-            optimizer: the vectors of a training state; they may be on the meta device.
-            vocabulary_bytes: size of the SentencePiece models in each model file.
-        """
+    def of(cls, config: TrainingConfig, optimizer: Optimizer, card: ModelCard) -> Need:
+        """Return the need of a run with these settings, vectors and vocabularies."""
         # A new file is written before an old one is removed. Until the next state is written, the
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or
         # copies if the disk has no links.
@@ -52,7 +46,7 @@ class Need:
             states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,
-            model_bytes=optimizer.weights.master.nbytes + vocabulary_bytes,
+            model_bytes=optimizer.weights.master.nbytes + card.vocabulary_bytes,
         )
 
     @property
@@ -60,57 +54,45 @@ class Need:
         """The total."""
         return self.states * self.state_bytes + self.models * self.model_bytes
 
+    def check(self, run: RunFolder) -> None:
+        """Refuse a disk without that much room; the run's checkpoints count as free.
 
-def check_space(run: RunFolder, need: Need) -> None:
-    """Refuse a disk without room for the run's checkpoints; existing ones count as free.
-
-    Raises:
-        NMTError: with the space that is needed and free.
-    """
-    missing = need.bytes - _size_of_checkpoints(run)
-    free = shutil.disk_usage(run.checkpoints).free
-    if free < missing:
-        raise NMTError(
-            f"{run.path}: the disk has {megabytes(free)} free, but the run needs "
-            f"{megabytes(missing)} for {need.states} training states of "
-            f"{megabytes(need.state_bytes)} and {need.models} models of "
-            f"{megabytes(need.model_bytes)}; make room, lower keep_last or keep_best, or choose "
-            "another --out"
-        )
-
-
-def _size_of_checkpoints(run: RunFolder) -> int:
-    """Return the bytes of all checkpoints, counting links once."""
-    files = [
-        path.stat()
-        for folder in (run.path, run.checkpoints)
-        for path in folder.iterdir()
-        if path.suffix in (".safetensors", ".state")
-    ]
-    return sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())
+        Raises:
+            NMTError: with the space that is needed and free.
+        """
+        files = [
+            path.stat()
+            for folder in (run.path, run.checkpoints)
+            for path in folder.iterdir()
+            if path.suffix in (".safetensors", ".state")
+        ]
+        written = {(file.st_dev, file.st_ino): file.st_size for file in files}  # links once
+        missing = self.bytes - sum(written.values())
+        free = shutil.disk_usage(run.checkpoints).free
+        if free < missing:
+            raise NMTError(
+                f"{run.path}: the disk has {megabytes(free)} free, but the run needs "
+                f"{megabytes(missing)} for {self.states} training states of "
+                f"{megabytes(self.state_bytes)} and {self.models} models of "
+                f"{megabytes(self.model_bytes)}; make room, lower keep_last or keep_best, or "
+                "choose another --out"
+            )
 
 
 class Saver:
     """Writes a run's weights and state; rank 0 writes, and all ranks learn the result."""
 
     def __init__(
-        self,
-        run: RunFolder,
-        ranks: Ranks,
-        config: TrainingConfig,
-        optimizer: Optimizer,
-        progress: Progress,
+        self, run: RunFolder, ranks: Ranks, config: TrainingConfig, optimizer: Optimizer
     ) -> None:
-        self.saved = progress.update  # the update of the last written state
-        self._outdated = False
+        self.saved: RunState | None = None
+        """The newest state in the run folder."""
         self._run = run
         self._ranks = ranks
         self._config = config
         self._optimizer = optimizer
-        self._progress = progress
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()
-        self._best_of_state = self._best()  # the best models that the newest state refers to
         self._failed = False
 
     def is_overdue(self) -> bool:
@@ -118,96 +100,84 @@ class Saver:
         waited = time.monotonic() - self._tried_at
         return self._ranks.is_first and waited > 60 * self._config.save_minutes
 
-    def outdate(self) -> None:
-        """Mark the state of the present update as out of date, for example after a validation."""
-        self._outdated = True
-
-    def is_current(self) -> bool:
-        """Return whether there is nothing to save."""
-        return self.saved == self._progress.update and not self._outdated
-
-    def save_checkpoint(self, card: ModelCard) -> None:
+    def save_checkpoint(self, state: RunState, card: ModelCard) -> None:
         """Write a checkpoint for averaging, and the training state."""
 
         def write() -> None:
-            path = checkpoint.update_path(self._run, self._progress.update)
+            path = checkpoint.path_of(self._run, CHECKPOINT, state.update)
             write_model(path, card, self._optimizer.kept_parameters)
             link_or_copy(path, self._last)
-            self._write_state()
+            self._write_state(state)
 
-        self._save(write)
+        self._save(state, write)
 
-    def save_state(self) -> None:
+    def save_state(self, state: RunState) -> None:
         """Write the training state, from which a stopped run resumes."""
-        self._save(self._write_state)
+        self._save(state, lambda: self._write_state(state))
 
-    def save_best(self, card: ModelCard, *, is_best: bool) -> bool:
+    def save_best(self, state: RunState, card: ModelCard) -> bool:
         """Write the present weights among the best, and as best.safetensors if they are the best.
 
         Returns:
             Whether they could be written.
         """
+        best = state.best_updates
 
         def write() -> None:
-            path = checkpoint.best_path(self._run, self._progress.update)
+            path = checkpoint.path_of(self._run, BEST, state.update)
             write_model(path, card, self._optimizer.kept_parameters)
-            if is_best:
+            if best[0] == state.update:
                 link_or_copy(path, self._run.path / "best.safetensors")
-            checkpoint.prune_best(self._run, self._best() | self._best_of_state)
+            # A run that is killed now resumes from the saved state, which refers to its own.
+            kept = self.saved.best_updates if self.saved else []
+            checkpoint.keep_only(self._run, BEST, best + kept)
 
-        return self._attempt(write)
+        return self._attempt(state, write)
 
-    def save_at_the_end(self, card: ModelCard) -> None:
+    def save_at_the_end(self, state: RunState, card: ModelCard) -> None:
         """Write the training state and the last model, unless they are already there.
 
         Raises:
             NMTError: if they cannot be written.
         """
-        update = self._progress.update
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
-                if not self.is_current():
-                    self._write_state()
-                if checkpoint.update_behind(self._last) != update:
+                if self.saved != state:
+                    self._write_state(state)
+                if checkpoint.update_behind(self._last) != state.update:
                     write_model(self._last, card, self._optimizer.kept_parameters)
-        self.saved, self._outdated = update, False
+        self.saved = state
 
-    def _best(self) -> set[int]:
-        return {update for _, update in self._progress.best}
-
-    def _write_state(self) -> None:
-        checkpoint.write_state(self._run, self._progress, self._optimizer.vectors())
+    def _write_state(self, state: RunState) -> None:
+        checkpoint.write_state(self._run, state, self._optimizer.vectors())
         # After a bad update we remove nothing: it might be the only sound state to go back to.
         if not self._optimizer.guard.state[2]:
-            checkpoint.prune(self._run, self._progress, keep_last=self._config.keep_last)
-        self._best_of_state = self._best()
+            checkpoint.prune(self._run, state, keep_last=self._config.keep_last)
 
-    def _save(self, write: Callable[[], None]) -> None:
-        if self._attempt(write):
-            self.saved, self._outdated = self._progress.update, False
+    def _save(self, state: RunState, write: Callable[[], None]) -> None:
+        if self._attempt(state, write):
+            self.saved = state
             if self._failed:
-                self._tell("")
+                self._tell(state, "")
         self._tried_at = time.monotonic()
 
-    def _attempt(self, write: Callable[[], None]) -> bool:
+    def _attempt(self, state: RunState, write: Callable[[], None]) -> bool:
         """Write on rank 0; if that fails, warn and let training continue."""
         try:
             with self._ranks.together():
                 if self._ranks.is_first:
                     write()
         except NMTError as error:
-            self._tell(f"not saved at update {self._progress.update:,}: {error}")
+            self._tell(state, f"not saved at update {state.update:,}: {error}")
             return False
         return True
 
-    def _tell(self, problem: str) -> None:
+    def _tell(self, state: RunState, problem: str) -> None:
         self._failed = bool(problem)
         if not self._ranks.is_first:
             return
         if problem:
             self._run.warn(f"{problem}; training continues, and the next save tries again")
-            self._run.record(
-                {"kind": "event", "update": self._progress.update, "not_saved": problem}
-            )
+            self._run.record({"kind": "event", "update": state.update, "not_saved": problem})
         with contextlib.suppress(OSError):  # the disk may have no room for this either
-            self._run.write_status("running", self._progress.update, problem)
+            self._run.write_status("running", state.update, problem)

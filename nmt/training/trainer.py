@@ -1,9 +1,9 @@
 """The training loop.
 
 For each update: take its batches from the stream, run forward and backward over this rank's
-micro-batches, sum the gradients over ranks, and step Adam once (`UpdateRunner.run`). Logging,
-validation and saving are due every so many updates. A run that is stopped and resumed gives the
-same result as one that was never stopped.
+micro-batches, sum the gradients over ranks, and step Adam once (`UpdateRunner.run`). Then see to
+what went wrong, and log, validate and save if that is due. A run that is stopped and resumed gives
+the same result as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nmt.config import Recipe, TrainingConfig
+from nmt.config import Recipe
 from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
@@ -29,10 +28,10 @@ from nmt.errors import NMTError, Stopped
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
-from nmt.runs.checkpoint import Progress
-from nmt.runs.report import Report, ValidationResult
+from nmt.runs.checkpoint import RunState
+from nmt.runs.report import Report
 from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training.first_weights import begin_again, card_of, first_weights
+from nmt.training.first_weights import card_of, first_weights
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer
@@ -46,112 +45,50 @@ _UPDATES_AHEAD = 4
 _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
-def updates_of_run(
-    data: DataFolder, config: TrainingConfig, progress: Progress, cut: Cut
-) -> Iterator[Update]:
-    """Return the next updates of a run, which a thread prepares.
+@dataclass(frozen=True)
+class Setup:
+    """What a run is made of; `launch.set_up` makes it."""
 
-    Raises:
-        UsageError: if a single pair exceeds the budget of an update.
-    """
-    check_budget(config.batch_tokens, longest_pair(data))
-    dropouts = None
-    if config.subword_dropout:
-        src, tgt = (
-            SubwordDropout(vocabulary, config.subword_dropout)
-            for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
-        )
-        dropouts = src, tgt
-    updates = updates_from(
-        progress.position,
-        data.train,
-        cut,
-        batch_tokens=config.batch_tokens,
-        seed=config.seed,
-        dropouts=dropouts,
-    )
-    return prefetched(updates, ahead=_UPDATES_AHEAD)
-
-
-def updates_an_epoch(data: DataFolder, config: TrainingConfig) -> int:
-    """Return about how many updates an epoch has, from its tokens."""
-    train = data.info.train
-    tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-    visits = Epochs(data.train.shares, seed=config.seed).visits
-    return round(tokens / train.pairs * visits / config.batch_tokens) or 1
+    recipe: Recipe
+    data: DataFolder
+    run: RunFolder
+    initial: InitialModel
+    ranks: Ranks
+    device: torch.device
 
 
 class Trainer:
     """One process of a training run."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        data: DataFolder,
-        run: RunFolder,
-        initial: InitialModel,
-        ranks: Ranks,
-        device: torch.device,
-        stop: StopRequest,
-    ) -> None:
-        """Build the model with its initial weights; `restore` loads the run's progress."""
-        self.recipe = recipe
+    def __init__(self, setup: Setup, stop: StopRequest) -> None:
+        """Build the model with its initial weights; `restore` loads the run's state."""
+        self.recipe = recipe = setup.recipe
         self.config = recipe.training
-        self.data = data
-        self.run = run
-        self.ranks = ranks
-        self.device = device
+        self.data = data = setup.data
+        self.run = run = setup.run
+        self.ranks = ranks = setup.ranks
+        self.device = device = setup.device
         self.stop = stop
-        self.initial = initial
         self.card = card_of(recipe, data)
         # A resumed run loads its weights from its state.
-        warm_from = Path(initial.path) if initial.path and not checkpoint.has_state(run) else None
+        warm = setup.initial.path and not checkpoint.updates_of(run, checkpoint.STATE)
         self.model, self.weights, self.remarks = first_weights(
-            self.card, self.config, ranks, device, warm_from=warm_from
+            self.card,
+            self.config,
+            ranks,
+            device,
+            warm_from=Path(setup.initial.path) if warm else None,
         )
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, self.config, device, stop)
-        self.validator = Validator(
-            data,
-            ranks,
-            device,
-            label_smoothing=self.config.label_smoothing,
-            micro_batch_tokens=self.config.micro_batch_tokens,
-            with_bleu=self.config.validate_bleu,
-            sample_translations=self.config.sample_translations,
-        )
+        self.validator = Validator(data, ranks, device, self.config)
+        self.saver = Saver(run, ranks, self.config, self.optimizer)
         self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
-        self.progress = checkpoint.Progress()
+        self.state = RunState()
         self.valid: dict[str, float] = {}  # validation metrics of the present weights
-        self.saver = Saver(run, ranks, self.config, self.optimizer, self.progress)
+        self.window = Window.empty(device)
 
-    def restore(self, update: int | None = None) -> None:
-        """Load the run folder's newest state; without one, stay at the start.
-
-        Args:
-            update: load this update's state instead; only for `replay`.
-        """
-        found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
-        self.optimizer.weights.refresh()
-        self.progress.become(found)
-        self.optimizer.learning_rate_factor = self.progress.learning_rate_factor
-        self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, self.progress)
-        self.settle_micro_batch()
-        self.report = Report(self.run, self.config, self.progress)
-
-    def settle_micro_batch(self) -> None:
-        """Choose the size of micro-batches, unless it is known, and start the stream of updates."""
-        progress = self.progress
-        wanted = (
-            f"{self.config.micro_batch_tokens} on {self.device.type}, {self.ranks.world_size} x "
-            f"{self.ranks.local_world_size}"
-        )
-        if progress.micro_batch_for != wanted:
-            progress.micro_batch_for = wanted
-            progress.micro_batch_tokens = fitting_tokens(
-                self.recipe, self.data, self.runner, self.ranks, self.device
-            )
-        self._begin_stream()
+    # --- the loop
 
     def train(self) -> None:
         """Train until max_updates or the end of patience.
@@ -160,120 +97,157 @@ class Trainer:
             Stopped: if asked to stop, with everything saved.
             NMTError: if training diverges for good, or memory is too small for a single pair.
         """
-        config, progress = self.config, self.progress
-        save_is_due, first = False, True
+        self.report = Report(self.run, self.config, self.state.update)
         with self.report:
             self._begin()
-            window = Window.empty(self.device)
-            while True:
-                update = progress.update
-                if update and update % config.log_every == 0 and window.has_metrics():
-                    self._log(window)
-                    window = Window.empty(self.device)
-                paused = time.monotonic()
-                if (
-                    self._is_due(config.validate_every)
-                    and progress.validated != update
-                    and not self._validate()
-                ):
-                    window = Window.empty(self.device)
-                    continue
-                if self._is_due(config.save_every) and not self.saver.is_current():
-                    self.saver.save_checkpoint(self._present_card())
-                elif save_is_due:
-                    self.saver.save_state()
-                window.started += time.monotonic() - paused
-                if self._is_finished():
-                    if self.ranks.any(self.stop()):  # a stop may have cut a validation short
-                        self._stop(window)
-                    if not self.optimizer.guard.ends_badly():
-                        break
-                    self._go_back("no finite gradient in the last updates")
-                    window = Window.empty(self.device)
-                    continue
-                # The first update may take minutes to compile the layers, and nothing needs saving.
-                with self.stop.at_once() if first and config.compile else nullcontext():
-                    outcome = self.train_update(
-                        window.take(self.updates), window, save=self.saver.is_overdue()
-                    )
-                first = False
-                save_is_due = outcome.save
-                if outcome.stop:
-                    self._stop(window)
-                elif outcome.out_of_memory:
-                    self._halve_micro_batch()
-                elif self.optimizer.guard.has_diverged():
-                    self._go_back(
-                        f"no finite gradient in {self.optimizer.guard.limit} updates in a row, up "
-                        f"to update {progress.update:,}"
-                    )
-                    window = Window.empty(self.device)
-                else:
-                    self.report.advance()
-            self._finish(window)
+            self._do_what_is_due(save=False)  # a stop may have cut it short
+            while not self._is_finished():
+                update = self.window.take(self.updates)
+                outcome = self.train_update(update, save=self.saver.is_overdue())
+                self._after(outcome)
+                self._do_what_is_due(save=outcome.save)
+            self._finish()
 
-    def _is_due(self, every: int) -> bool:
-        return self.progress.update > 0 and self.progress.update % every == 0
-
-    def _is_finished(self) -> bool:
-        out_of_patience = 0 < self.config.patience <= self.progress.bad_validations
-        return out_of_patience or self.progress.update >= self.config.max_updates
-
-    def flops(self, lengths: LengthSums) -> float:
-        """Return the FLOPs of training on pairs of these lengths."""
-        recipe, types = self.recipe, len(self.data.tgt_vocabulary)
-        return training_flops(recipe.architecture, recipe.model, types, lengths)
-
-    def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
+    def train_update(self, update: Update, *, save: bool = False) -> Outcome:
         """Run one update and count it, unless it is dropped; `save`: ask for a safety save."""
-        progress = self.progress
-        outcome = self.runner.run(update, progress.update + 1, save=save)
+        number = self.state.update + 1
+        outcome = self.runner.run(update, number, save=save)
         if outcome.done:
-            window.count(update, outcome)
-            progress.update += 1
-            progress.position = update.following
+            self.window.count(update, outcome)
+            self.state = dataclasses.replace(self.state, update=number, position=update.following)
             self.valid = {}
         return outcome
 
-    def _begin_stream(self) -> None:
-        """Start the stream at the next update, with micro-batches of the present size."""
-        tokens = self.progress.micro_batch_tokens
+    def _after(self, outcome: Outcome) -> None:
+        """See to what went wrong in an update, if anything did."""
+        update, last = self.state.update, self._is_finished()
+        if outcome.stop:
+            self._stop()
+        elif outcome.out_of_memory:
+            self._halve_micro_batch()
+        elif bad := self.optimizer.guard.bad_in_a_row(last=last):
+            self._go_back(f"no finite gradient in {bad} updates in a row, up to update {update:,}")
+        else:
+            self.report.advance(update)
+
+    def _do_what_is_due(self, *, save: bool) -> None:
+        """Log, validate and save, if the present update calls for it or a safety save is due."""
+        update, config = self.state.update, self.config
+        if update and update % config.log_every == 0:
+            self._log()
+        with self.window.paused():
+            if update and update % config.validate_every == 0 and self.state.validated != update:
+                self._validate()
+            if update and update % config.save_every == 0 and self.saver.saved != self.state:
+                self.saver.save_checkpoint(self.state, self._present_card())
+            elif save:
+                self.saver.save_state(self.state)
+
+    def _is_finished(self) -> bool:
+        out_of_patience = 0 < self.config.patience <= self.state.bad_validations
+        return out_of_patience or self.state.update >= self.config.max_updates
+
+    # --- the start
+
+    def restore(self, update: int | None = None) -> None:
+        """Load the run folder's newest state; without one, stay at the start.
+
+        Args:
+            update: load this update's state instead, to repeat what followed.
+        """
+        found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
+        self._go_on_from(found or RunState())
+        self.saver.saved = self.state if found else None
+
+    def _go_on_from(self, state: RunState) -> None:
+        """Continue from a state whose vectors have been loaded."""
+        self.state = state
+        self.optimizer.loaded(learning_rate_factor=state.learning_rate_factor)
+        self.valid = {}
+        self.window = Window.empty(self.device)
+        self.settle_micro_batch()
+
+    def settle_micro_batch(self) -> None:
+        """Choose the size of micro-batches, unless it is known, and start the stream of updates."""
+        wanted = (
+            f"{self.config.micro_batch_tokens} on {self.device.type}, {self.ranks.world_size} x "
+            f"{self.ranks.local_world_size}"
+        )
+        if self.state.micro_batch_for != wanted:
+            tokens = fitting_tokens(self.recipe, self.data, self.runner, self.ranks, self.device)
+            self.state = dataclasses.replace(
+                self.state, micro_batch_tokens=tokens, micro_batch_for=wanted
+            )
+        self.start_stream(self.ranks.rank, self.ranks.world_size)
+
+    def start_stream(self, rank: int, world_size: int) -> None:
+        """Let a thread prepare the next updates, in micro-batches of the present size.
+
+        Raises:
+            UsageError: if a single pair exceeds the budget of an update.
+        """
+        data, config, tokens = self.data, self.config, self.state.micro_batch_tokens
+        longest = longest_pair(data)
+        check_budget(config.batch_tokens, longest)
         self.validator.micro_batch_tokens = tokens
         self.cut = Cut(
             tokens,
-            self.ranks.rank,
-            self.ranks.world_size,
+            rank,
+            world_size,
             padded_layout=not self.model.is_padding_free,
-            shape=self.runner.shape(tokens, longest_pair(self.data)),
+            shape=self.runner.shape(tokens, longest),
         )
-        self.updates = updates_of_run(self.data, self.config, self.progress, self.cut)
+        dropouts = None
+        if config.subword_dropout:
+            src, tgt = (
+                SubwordDropout(vocabulary, config.subword_dropout)
+                for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
+            )
+            dropouts = src, tgt
+        updates = updates_from(
+            self.state.position,
+            data.train,
+            self.cut,
+            batch_tokens=config.batch_tokens,
+            seed=config.seed,
+            dropouts=dropouts,
+        )
+        self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 
     def _begin(self) -> None:
         self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
         if warning and self.ranks.is_first:
             self.run.warn(warning)
+        state = self.state
         with self.ranks.together():
             if self.ranks.is_first:
-                self.run.cut_metrics(self.progress.update, self.progress.validated)
-                self.run.write_status("running", self.progress.update)
-        if not self.ranks.is_first:
-            return
-        count, epoch = len(self.weights.master), updates_an_epoch(self.data, self.config)
-        self.report.started(
-            f"{self.recipe.preset}, {count:,} parameters, {self.config.precision} on "
-            f"{self.device.type}, {self.ranks.world_size} x {self.config.threads} threads; "
-            f"{len(self.data.train):,} pairs, about {epoch:,} updates an epoch; "
-            f"matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
-        )
-        if self._is_finished():  # a finished run leaves its metrics as they are
-            return
-        self.run.record(
-            {"kind": "start", "update": self.progress.update}
-            | self.surroundings()
-            | {"matrix_product_flops_per_second": self.machine_rate}
-        )
-        for remark in self.remarks:
-            self.run.log(remark)
+                self.run.cut_metrics(state.update, state.validated)
+                self.run.write_status("running", state.update)
+        if self.ranks.is_first:
+            self.report.started(
+                state,
+                f"{self.recipe.preset}, {len(self.weights.master):,} parameters, "
+                f"{self.config.precision} on {self.device.type}, {self.ranks.world_size} x "
+                f"{self.config.threads} threads; {len(self.data.train):,} pairs, about "
+                f"{self.updates_an_epoch():,} updates an epoch; matrix products at "
+                f"{self.machine_rate / 1e9:,.0f} GFLOP/s",
+            )
+            if not self._is_finished():  # a finished run leaves its metrics as they are
+                rate = {"matrix_product_flops_per_second": self.machine_rate}
+                facts = {"kind": "start", "update": state.update} | self.surroundings()
+                self.run.record(facts | rate)
+                for remark in self.remarks:
+                    self.run.log(remark)
+        if self.saver.saved is None:  # a run that diverges early goes back to the beginning
+            self.saver.save_state(state)
+        self.window = Window.empty(self.device)  # whose time begins now
+
+    def updates_an_epoch(self) -> int:
+        """Return about how many updates an epoch has, from its tokens."""
+        train = self.data.info.train
+        tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
+        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
+        return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     def surroundings(self) -> dict[str, object]:
         """Return the facts and choices of this machine that decide a run's bits."""
@@ -282,162 +256,135 @@ class Trainer:
             "matmul": self.config.matmul,
             "ranks": self.ranks.world_size,
             "threads": self.config.threads,
-            "micro_batch_tokens": self.progress.micro_batch_tokens,
+            "micro_batch_tokens": self.state.micro_batch_tokens,
             "torch": torch.__version__,
         }
 
-    def replay(self, update: int) -> dict[str, Any]:
-        """Train up to an update and return its line of metrics.jsonl, without writing it."""
-        window = Window.empty(self.device)
-        while self.progress.update < update:
-            if not self.train_update(window.take(self.updates), window).done:
-                raise NMTError("the replay stopped: out of memory, or on request; run it again")
-        return self._metrics(window)
+    # --- what is due
 
-    def _metrics(self, window: Window) -> dict[str, Any]:
-        """Sum the window over ranks; its time ends now."""
-        progress = self.progress
-        metrics = window.metrics(self.ranks, self.flops, self.machine_rate)
-        progress.seconds += metrics.seconds
-        place: dict[str, object] = {"kind": "train", "update": progress.update}
-        return (
-            place
-            | dataclasses.asdict(metrics)
-            | {
-                "learning_rate": self.optimizer.learning_rate(progress.update),
-                "seconds": progress.seconds,
-                "checksum": checksum_of_all(self.weights.master, self.ranks),
-            }
-        )
-
-    def _log(self, window: Window) -> None:
-        """Report the metrics of the window."""
-        metrics = self._metrics(window)
+    def _log(self) -> None:
+        """Report the metrics of the window, and begin another one."""
+        if not self.window.has_metrics():
+            return
+        metrics = self.metrics()
         if self.ranks.is_first:
-            self.report.trained(metrics)
+            self.report.trained(self.state, metrics)
+        self.window = Window.empty(self.device)
 
-    def _validate(self) -> bool:
-        """Validate the weights, and write them if they are among the best.
+    def metrics(self) -> dict[str, Any]:
+        """Sum the window over ranks, as a line of metrics.jsonl; its time ends now."""
+        metrics = self.window.metrics(self.ranks, self.flops, self.machine_rate)
+        seconds = self.state.seconds + metrics.seconds
+        self.state = dataclasses.replace(self.state, seconds=seconds)
+        update = self.state.update
+        place: dict[str, object] = {"kind": "train", "update": update}
+        more: dict[str, object] = {
+            "learning_rate": self.optimizer.learning_rate(update),
+            "seconds": seconds,
+            "checksum": checksum_of_all(self.weights.master, self.ranks),
+        }
+        return place | dataclasses.asdict(metrics) | more
 
-        Returns:
-            False if the run has diverged and gone back to an earlier state.
-        """
-        progress, started = self.progress, time.monotonic()
+    def flops(self, lengths: LengthSums) -> float:
+        """Return the FLOPs of training on pairs of these lengths."""
+        recipe, types = self.recipe, len(self.data.tgt_vocabulary)
+        return training_flops(recipe.architecture, recipe.model, types, lengths)
+
+    def _validate(self) -> None:
+        """Validate the weights, and write them if they are among the best."""
+        started = time.monotonic()
         with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
             result = self.validator.measure(self.model, self.stop)
-        if result is None:  # asked to stop: this validation is done again on resuming
-            return True
-        if not math.isfinite(result.loss):
-            self._go_back(f"valid loss {result.loss} at update {progress.update:,}")
-            return False
-        self.valid = result.metrics()
-        progress.validated = progress.update
-        best_before = progress.best
-        improved = self._enter_among_best(result)
-        progress.bad_validations = 0 if improved else progress.bad_validations + 1
-        if self.ranks.is_first:
-            self.report.validated(result, improved, time.monotonic() - started)
-        is_among_best = progress.update in [update for _, update in progress.best]
-        if is_among_best and not self.saver.save_best(self._present_card(), is_best=improved):
-            progress.best = best_before
-        self.saver.outdate()
-        return True
-
-    def _enter_among_best(self, result: ValidationResult) -> bool:
-        """Add a result to the best ones; return whether it is the best."""
-        by_bleu = self.config.best_metric == "bleu"
-        metric = -(result.bleu or 0.0) if by_bleu else result.loss  # lower is better
-        best = sorted([*self.progress.best, (metric, self.progress.update)])
-        self.progress.best = best[: self.config.keep_best]
-        return best[0][1] == self.progress.update
+        if result is None:  # this validation is done again on resuming
+            self._stop()
+        elif not math.isfinite(result.loss):
+            self._go_back(f"valid loss {result.loss} at update {self.state.update:,}")
+        else:
+            self.valid = result.metrics()
+            by_bleu = self.config.best_metric == "bleu"
+            metric = -(result.bleu or 0.0) if by_bleu else result.loss
+            state = self.state.validated_as(metric, keep_best=self.config.keep_best)
+            if self.ranks.is_first:
+                self.report.validated(state, result, time.monotonic() - started)
+            is_among_best = state.update in state.best_updates
+            if is_among_best and not self.saver.save_best(state, self._present_card()):
+                state = dataclasses.replace(state, best=self.state.best)
+            self.state = state
 
     def _present_card(self) -> ModelCard:
-        return dataclasses.replace(self.card, update=self.progress.update, valid=self.valid)
+        return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
+
+    # --- what went wrong
 
     def _halve_micro_batch(self) -> None:
         """Halve the micro-batches after memory ran out; the update comes again."""
-        progress, longest = self.progress, longest_pair(self.data)
-        if progress.micro_batch_tokens <= longest:
+        state, longest = self.state, longest_pair(self.data)
+        if state.micro_batch_tokens <= longest:
             raise NMTError(
                 f"out of memory: not even one pair of {longest} tokens fits; train a smaller model "
                 "or prepare with a smaller --max-length"
             )
-        progress.micro_batch_tokens = max(longest, progress.micro_batch_tokens // 2)
-        self._begin_stream()
+        size = max(longest, state.micro_batch_tokens // 2)
+        self.state = dataclasses.replace(state, micro_batch_tokens=size)
+        self.start_stream(self.ranks.rank, self.ranks.world_size)
         if self.ranks.is_first:
-            size = progress.micro_batch_tokens
             self.run.warn(
-                f"out of memory in update {progress.update + 1:,}: micro-batches now have at most "
+                f"out of memory in update {state.update + 1:,}: micro-batches now have at most "
                 f"{size:,} tokens; updates stay the same"
             )
-            self.run.record(
-                {"kind": "event", "update": progress.update, "micro_batch_tokens": size}
-            )
-        self.saver.save_state()  # the run's bits depend on the split
+            self.run.record({"kind": "event", "update": state.update, "micro_batch_tokens": size})
+        self.saver.save_state(self.state)  # the run's bits depend on the split
 
     def _go_back(self, found: str) -> None:
-        """Go back once to the newest sound state or to the beginning, with a lower learning rate.
+        """Go back once to the newest state before the divergence, with a lower learning rate.
 
         Args:
             found: what has been seen of the divergence.
 
         Raises:
-            NMTError: if the run has gone back before.
+            NMTError: if the run has gone back before, or has no such state.
         """
-        progress, sound = self.progress, None
-        if progress.learning_rate_factor < 1:
-            raise NMTError(
-                f"{self.run.path}: diverged: {found}, as after going back once; lower "
-                "learning_rate, raise warmup_updates or set clip_norm, and start in a new folder"
-            )
-        with self.ranks.together():
-            if self.ranks.is_first:
-                sound = checkpoint.newest_sound(self.run, before=progress.update)
-        sound = self.ranks.gather(sound)[0]
+        found_before = self.state.learning_rate_factor < 1
+        sound = None
+        if not found_before:
+            vectors, update = self.optimizer.vectors(), self.state.update
+            sound = checkpoint.restore(self.run, vectors, self.ranks, before=update)
         if sound is None:
-            begin_again(self.optimizer, self.card, self.initial, self.ranks, self.device)
-        target = sound or 0
-        vectors = self.optimizer.vectors()
-        progress.become(checkpoint.restore(self.run, vectors, self.ranks, newest=target))
-        progress.learning_rate_factor = _FACTOR_AFTER_DIVERGING
-        self.optimizer.learning_rate_factor = _FACTOR_AFTER_DIVERGING
-        self.optimizer.weights.refresh()
-        self.optimizer.guard.forgive()
-        self.settle_micro_batch()
-        self.saver = Saver(self.run, self.ranks, self.config, self.optimizer, progress)
-        self.saver.save_state()  # or a run that is killed now would forget that it went back
+            why = "as after going back once" if found_before else "with no state to go back to"
+            raise NMTError(
+                f"{self.run.path}: diverged: {found}, {why}; lower learning_rate, raise "
+                "warmup_updates or set clip_norm, and start in a new folder"
+            )
+        factor = _FACTOR_AFTER_DIVERGING
+        self._go_on_from(dataclasses.replace(sound, learning_rate_factor=factor))
+        self.saver.save_state(self.state)  # or a run that is killed now would forget the factor
         if self.ranks.is_first:
             with self.run.dispensable(self.run.path / "metrics.jsonl"):
-                self.run.cut_metrics(target, progress.validated)
-            self.report.went_back(
-                f"{found}: back at update {target:,}, with {_FACTOR_AFTER_DIVERGING:g} times the "
-                "learning rate"
-            )
+                self.run.cut_metrics(sound.update, sound.validated)
+            at = f"back at update {sound.update:,}, with {factor:g} times the learning rate"
+            self.report.went_back(self.state, f"{found}: {at}")
 
-    def _stop(self, window: Window) -> None:
-        if window.has_metrics():
-            self._log(window)
-            self.saver.outdate()  # the state of this update lacks the time of the window
-        self.saver.save_at_the_end(self._present_card())
+    # --- the end
+
+    def _stop(self) -> None:
+        self._log()
+        self.saver.save_at_the_end(self.state, self._present_card())
+        update = self.state.update
         reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
             with self.run.dispensable(self.run.path / "status.json"):
-                self.run.write_status("stopped", self.progress.update, reason)
+                self.run.write_status("stopped", update, reason)
         raise Stopped(
-            f"stopped at update {self.progress.update:,} ({reason}), everything saved; run the "
-            "same command again to resume"
+            f"stopped at update {update:,} ({reason}), everything saved; run the same command "
+            "again to resume"
         )
 
-    def _finish(self, window: Window) -> None:
-        if window.has_metrics():
-            self._log(window)
-        self.saver.save_at_the_end(self._present_card())
-        if not self.ranks.is_first:
-            return
-        progress = self.progress
-        full = progress.update >= self.config.max_updates
-        reason = (
-            "max_updates" if full else f"no better result in {self.config.patience} validations"
-        )
-        self.run.write_status("finished", progress.update, reason)
-        self.report.finished(reason)
+    def _finish(self) -> None:
+        self._log()
+        self.saver.save_at_the_end(self.state, self._present_card())
+        full = self.state.update >= self.config.max_updates
+        patience = f"no better result in {self.config.patience} validations"
+        reason = "max_updates" if full else patience
+        if self.ranks.is_first:
+            self.run.write_status("finished", self.state.update, reason)
+            self.report.finished(self.state, reason)

@@ -31,8 +31,6 @@ from nmt.training.stop import StopRequest
 class Outcome:
     """The outcome of an update: the same on all ranks, except for the sums."""
 
-    done: bool
-    """Whether the step was taken; otherwise nothing has changed."""
     stop: bool
     """Whether any rank was asked to stop."""
     out_of_memory: bool
@@ -43,6 +41,11 @@ class Outcome:
     loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
     nll: Tensor
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the step was taken; otherwise nothing has changed."""
+        return not (self.stop or self.out_of_memory)
 
 
 class UpdateRunner:
@@ -66,48 +69,87 @@ class UpdateRunner:
         # Subword dropout makes sentences longer than the longest one in the data.
         self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
         self._shape: FixedShape | None = None
+        self._to_compile = config.compile
         if config.compile:
             for block in model.blocks:  # for one number of tokens, or for any
                 block.compile(dynamic=None if self._fixed else True)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
-    def run(self, update: Update, number: int, *, save: bool) -> Outcome:
+    def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
         """Run update number `number`, counted from 1; `save`: whether to ask for a safety save."""
         loss, nll = torch.zeros(2, device=self.device)
-        stopped = out_of_memory = False
+        stop = out_of_memory = False
         for index, batch in enumerate(update.batches):
-            stopped = self.stop()
-            if stopped:
+            stop = self.stop()
+            if stop:
                 break
             self._seed_dropout(number, index)
             self._gradient_sum.begin(first=index == 0, last=index == len(update.batches) - 1)
             try:
-                with memory_errors():
-                    batch_loss, batch_nll = self._backward(batch.to(self.device), update.tgt_tokens)
+                with memory_errors(), self._compiling():
+                    batch_loss, batch_nll = self._forward(batch.to(self.device))
+                    self._backward(batch_loss, update.tgt_tokens)
             except MemoryError:
                 out_of_memory = True
                 break
-            loss += batch_loss
+            loss += batch_loss.detach()
             nll += batch_nll
-        self._gradient_sum.finish()
-        stopped, out_of_memory, save = self.ranks.any_of(stopped, out_of_memory, save)
-        weights = self.optimizer.weights
-        if stopped or out_of_memory:
-            weights.clear_gradient()
+            del batch_loss  # and the graph that it holds
+        self._to_compile = False
+        self._gradient_sum.finish()  # over ranks
+        stop, out_of_memory, save = self.ranks.any_of(stop, out_of_memory, save)
+        if stop or out_of_memory:
+            self.optimizer.weights.clear_gradient()
             norm = bad = torch.zeros((), device=self.device)
         else:
             norm = self.optimizer.step(number)
             bad = (~norm.isfinite()).float()
-        return Outcome(
-            done=not (stopped or out_of_memory),
-            stop=stopped,
-            out_of_memory=out_of_memory,
-            save=save,
-            norm=norm,
-            loss=loss.masked_fill(bad > 0, 0.0),
-            nll=nll.masked_fill(bad > 0, 0.0),
-            bad=bad,
+        loss, nll = (total.masked_fill(bad > 0, 0.0) for total in (loss, nll))
+        return Outcome(stop, out_of_memory, save, norm=norm, loss=loss, nll=nll, bad=bad)
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the smoothed loss and the nll of a micro-batch, summed over target tokens."""
+        if self._fixed:  # everything except the number of sentences
+            for side in (batch.src, batch.tgt_in):
+                torch._dynamo.mark_dynamic(side.starts, 0)
+        return smoothed_cross_entropy(
+            self.model(batch),
+            self.model.output_projection,
+            batch.targets,
+            self.config.label_smoothing,
+            compiled=self.config.compile,
         )
+
+    def _backward(self, loss: Tensor, num_tokens: int) -> None:
+        """Add a micro-batch's share of the update's mean gradient.
+
+        Every rank knows the number of the update's tokens in advance, so gradients are only summed.
+        """
+        # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
+        # skipped.
+        share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
+        scaled: Tensor = loss * share
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def _seed_dropout(self, number: int, micro_batch: int) -> None:
+        """Make dropout a function of seed, update, rank and micro-batch.
+
+        So resuming needs no state of random generators.
+        """
+        key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
+        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+
+    def fits(self, batch: Batch) -> bool:
+        """Return whether a batch fits into memory; nothing changes."""
+        try:
+            with memory_errors():
+                loss, _ = self._forward(batch.to(self.device))
+                self._backward(loss, batch.num_tokens)
+        except MemoryError:
+            return False
+        finally:
+            self.optimizer.weights.clear_gradient()
+        return True
 
     def shape(self, micro_batch_tokens: int, longest: int) -> FixedShape | None:
         """Return the fixed shape of batches; None if they may have any.
@@ -124,47 +166,13 @@ class UpdateRunner:
             self._shape = shape
         return shape
 
+    def _compiling(self) -> AbstractContextManager[object]:
+        """Let a stop end the process at once in the first update, in which layers are compiled.
+
+        That may take minutes, and nothing needs saving yet.
+        """
+        return self.stop.at_once() if self._to_compile else nullcontext()
+
     def eager(self) -> AbstractContextManager[object]:
         """Let the model run uncompiled, for batches of other shapes than in updates."""
         return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
-
-    def fits(self, batch: Batch) -> bool:
-        """Return whether a batch fits into memory; nothing changes."""
-        try:
-            with memory_errors():
-                self._backward(batch.to(self.device), batch.num_tokens)
-        except MemoryError:
-            return False
-        finally:
-            self.optimizer.weights.clear_gradient()
-        return True
-
-    def _backward(self, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
-        """Add a micro-batch's share of the update's mean gradient; return its loss and nll.
-
-        Every rank knows the number of the update's tokens in advance, so gradients are only summed.
-        """
-        if self._fixed:  # everything except the number of sentences
-            for side in (batch.src, batch.tgt_in):
-                torch._dynamo.mark_dynamic(side.starts, 0)
-        loss, nll = smoothed_cross_entropy(
-            self.model(batch),
-            self.model.output_projection,
-            batch.targets,
-            self.config.label_smoothing,
-            compiled=self.config.compile,
-        )
-        # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
-        # skipped.
-        share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
-        scaled: Tensor = loss * share
-        scaled.backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), nll
-
-    def _seed_dropout(self, number: int, micro_batch: int) -> None:
-        """Make dropout a function of seed, update, rank and micro-batch.
-
-        So resuming needs no state of random generators.
-        """
-        key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
-        seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
@@ -35,89 +36,49 @@ class Validator:
     """Measures a model on a data folder's valid split."""
 
     def __init__(
-        self,
-        data: DataFolder,
-        ranks: Ranks,
-        device: torch.device,
-        *,
-        label_smoothing: float,
-        micro_batch_tokens: int,
-        with_bleu: bool,
-        sample_translations: int = 0,
+        self, data: DataFolder, ranks: Ranks, device: torch.device, config: TrainingConfig
     ) -> None:
         self.data = data
         self.ranks = ranks
         self.device = device
-        self.label_smoothing = label_smoothing
-        self.micro_batch_tokens = micro_batch_tokens
-        self.with_bleu = with_bleu
-        self.sample_translations = sample_translations
+        self.config = config
+        self.micro_batch_tokens = config.micro_batch_tokens
+        self._sources, self._references = (
+            path.read_bytes().decode().split("\n")[:-1] for path in data.valid_text
+        )
+        self._shown = spread(config.sample_translations, len(self._sources))  # lines of samples
 
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
     ) -> ValidationResult | None:
         """Measure the model; return None if any rank was asked to stop before the end."""
+
+        def check_stop() -> None:
+            if stop_requested():
+                raise Stopped("in validation")
+
         model.eval()
         try:
-            loss, nll = self._losses(model, stop_requested)
+            loss, nll = self._losses(model, check_stop)
             if not math.isfinite(loss):
                 return ValidationResult(loss, nll, None, None)
-            bleu, signature, samples = self._translations(model, stop_requested)
+            bleu, signature, samples = self._translations(model, check_stop)
         except Stopped:
             return None
         finally:
             model.train()
         return ValidationResult(loss, nll, bleu, signature, samples)
 
-    def estimated_seconds(self, model: TranslationModel) -> float:
-        """Estimate from a part how long this process would take to `measure` a model by itself.
-
-        The translations are no longer than their sources, because an untrained model does not end
-        them.
-        """
-        model.eval()
-        try:
-            seconds = self._seconds_of_losses(model)
-            sources = self.data.valid_text[0].read_bytes().decode().split("\n")[:-1]
-            count = len(sources) if self.with_bleu else min(self.sample_translations, len(sources))
-            if count:
-                shown = spread(min(count, _LINES_TRIED), len(sources))
-                tried = [sources[line] for line in shown]
-                translator = self._translator(model, SearchOptions(max_extra_tokens=0))
-                started = time.monotonic()
-                translator.translate(tried)
-                seconds += (time.monotonic() - started) * count / len(tried)
-        finally:
-            model.train()
-        return seconds
-
-    @torch.inference_mode()
-    def _seconds_of_losses(self, model: TranslationModel) -> float:
-        valid = self.data.valid
-        src, tgt = valid.lengths(np.arange(len(valid)))
-        tokens = src + tgt + 2  # (pairs,)
-        parts = parts_by_length(valid, self.micro_batch_tokens)
-        done, started = 0, time.monotonic()
-        for index in spread(_PARTS_TRIED, len(parts)):
-            self._sums(model, parts[index])
-            done += int(tokens[parts[index]].sum())
-            if time.monotonic() - started > _TRIAL_SECONDS:
-                break
-        return (time.monotonic() - started) * int(tokens.sum()) / done
-
     @torch.inference_mode()
     def _losses(
-        self, model: TranslationModel, stop_requested: Callable[[], bool]
+        self, model: TranslationModel, check_stop: Callable[[], None]
     ) -> tuple[float, float]:
         sums = torch.zeros(3, dtype=torch.float64)  # loss, nll, tokens
-        stopped = False
         parts = parts_by_length(self.data.valid, self.micro_batch_tokens)
-        for part in parts[self.ranks.rank :: self.ranks.world_size]:
-            stopped = stop_requested()
-            if stopped:
-                break
-            sums += torch.tensor(self._sums(model, part), dtype=torch.float64)
-        self._agree(stopped)
+        with self.ranks.together():  # a stop on one rank ends it on all
+            for part in parts[self.ranks.rank :: self.ranks.world_size]:
+                check_stop()
+                sums += torch.tensor(self._sums(model, part), dtype=torch.float64)
         loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()
         return loss_sum / tokens, nll_sum / tokens
 
@@ -127,7 +88,10 @@ class Validator:
             with memory_errors():
                 batch = collate(*self.data.valid.rows(part)).to(self.device)
                 loss, nll = smoothed_cross_entropy(
-                    model(batch), model.output_projection, batch.targets, self.label_smoothing
+                    model(batch),
+                    model.output_projection,
+                    batch.targets,
+                    self.config.label_smoothing,
                 )
                 return [loss.item(), nll.item(), batch.num_tokens]
         except MemoryError:
@@ -137,44 +101,36 @@ class Validator:
         return [sum(both) for both in zip(*halves, strict=True)]
 
     def _translations(
-        self, model: TranslationModel, stop_requested: Callable[[], bool]
+        self, model: TranslationModel, check_stop: Callable[[], None]
     ) -> tuple[float | None, str | None, tuple[Sample, ...]]:
         """Translate the raw valid text; return BLEU, its signature and the samples.
 
         BLEU needs all lines. Without BLEU only the samples are translated.
         """
-        if not (self.with_bleu or self.sample_translations):
-            return None, None, ()
-        sources, references = (
-            path.read_bytes().decode().split("\n")[:-1] for path in self.data.valid_text
-        )
-        shown = spread(self.sample_translations, len(sources))
-        lines = range(len(sources)) if self.with_bleu else shown
-        texts = self._translate(model, [sources[line] for line in lines], stop_requested)
+        with_bleu = self.config.validate_bleu
+        lines = range(len(self._sources)) if with_bleu else self._shown
+        texts = self._translate(model, [self._sources[line] for line in lines], check_stop)
         found = dict(zip(lines, texts, strict=True))
         samples = tuple(
-            Sample(line + 1, sources[line], references[line], found[line]) for line in shown
+            Sample(line + 1, self._sources[line], self._references[line], found[line])
+            for line in self._shown
         )
-        if not self.with_bleu:
+        if not with_bleu:
             return None, None, samples
-        result = score(texts, [references], metrics=("bleu",))["bleu"]
+        result = score(texts, [self._references], metrics=("bleu",))["bleu"]
         return result.score, result.signature, samples
 
     def _translate(
-        self, model: TranslationModel, sources: list[str], stop_requested: Callable[[], bool]
+        self, model: TranslationModel, sources: list[str], check_stop: Callable[[], None]
     ) -> list[str]:
         """Translate lines by beam search, in the precision of training; each rank does a share."""
-        translator = self._translator(model)
-
-        def stop() -> None:
-            if stop_requested():
-                raise Stopped("in validation")
-
+        if not sources:
+            return []
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
         with self.ranks.together():  # a stop or failure on one rank ends it on all
-            for found in translator.translate(mine, on_step=stop):
+            for found in self._translator(model).translate(mine, on_step=check_stop):
                 if found.error:
                     raise NMTError(f"a valid line was not translated: {found.error}")
                 texts.append(found.text)
@@ -196,9 +152,39 @@ class Validator:
             max_src_tokens=self.data.info.max_length,
         )
 
-    def _agree(self, stopped: bool) -> None:
-        if self.ranks.any(stopped):
-            raise Stopped("in validation")
+    def estimated_seconds(self, model: TranslationModel) -> float:
+        """Estimate from a part how long this process would take to `measure` a model by itself.
+
+        The translations are no longer than their sources, because an untrained model does not end
+        them.
+        """
+        model.eval()
+        try:
+            seconds = self._seconds_of_losses(model)
+            count = len(self._sources if self.config.validate_bleu else self._shown)
+            tried = [self._sources[i] for i in spread(min(count, _LINES_TRIED), len(self._sources))]
+            if tried:
+                translator = self._translator(model, SearchOptions(max_extra_tokens=0))
+                started = time.monotonic()
+                translator.translate(tried)
+                seconds += (time.monotonic() - started) * count / len(tried)
+        finally:
+            model.train()
+        return seconds
+
+    @torch.inference_mode()
+    def _seconds_of_losses(self, model: TranslationModel) -> float:
+        valid = self.data.valid
+        src, tgt = valid.lengths(np.arange(len(valid)))
+        tokens = src + tgt + 2  # (pairs,)
+        parts = parts_by_length(valid, self.micro_batch_tokens)
+        done, started = 0, time.monotonic()
+        for index in spread(_PARTS_TRIED, len(parts)):
+            self._sums(model, parts[index])
+            done += int(tokens[parts[index]].sum())
+            if time.monotonic() - started > _TRIAL_SECONDS:
+                break
+        return (time.monotonic() - started) * int(tokens.sum()) / done
 
 
 def spread(count: int, total: int) -> Sequence[int]:

@@ -26,7 +26,6 @@ from nmt.config import parse_overrides, resolve_recipe
 from nmt.data.stream import Update
 from nmt.models.presets import find_preset, preset_values
 from nmt.training import launch
-from nmt.training.meter import Window
 from nmt.training.trainer import Trainer
 from nmt.training.update import Outcome
 
@@ -51,13 +50,13 @@ class ProfiledTrainer(Trainer):
 
     profiler: profile
 
-    def train_update(self, update: Update, window: Window, *, save: bool = False) -> Outcome:
-        outcome = super().train_update(update, window, save=save)
+    def train_update(self, update: Update, *, save: bool = False) -> Outcome:
+        outcome = super().train_update(update, save=save)
         self.profiler.step()
         return outcome
 
-    def _begin_stream(self) -> None:
-        super()._begin_stream()
+    def start_stream(self, rank: int, world_size: int) -> None:
+        super().start_stream(rank, world_size)
         self.updates = watched(self.updates)
 
 

@@ -15,7 +15,7 @@ from nmt.config import Recipe, format_toml, read_toml, resolve_recipe
 from nmt.files import megabytes
 from nmt.models.presets import FAMILIES, PRESETS, body_parameters, preset_values
 from nmt.models.registry import ARCHITECTURES, count_parameters
-from nmt.training.memory import micro_batch_bytes
+from nmt.training.memory import memory_needs
 
 Nmt = Callable[..., Any]
 
@@ -123,7 +123,7 @@ def test_the_costs_of_a_preset_by_hand(nmt: Nmt) -> None:
     in_training = 2 * (6 * square + 2 * wide + 2 * (9 + 9) * 128) + logits
     in_decoding = 2 * (6 * square + 2 * wide + 2 * (5 + 9) * 128) + logits  # reads the fifth
     batch = batch_of([[4] * 8] * 3, [[4] * 8] * 3)  # 27 of 30 tokens
-    activations = micro_batch_bytes(resolved("transformer_tiny"), (1_000, 1_000), batch)
+    activations = memory_needs(resolved("transformer_tiny"), (1_000, 1_000), batch)["micro-batch"]
     expected = {
         "parameters, joint vocabulary of 1,000": count,
         "parameters: encoder": encoder,

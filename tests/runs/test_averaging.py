@@ -100,15 +100,15 @@ def updates(paths: list[Path]) -> list[int]:
 
 
 def test_the_last_are_the_newest(learnt: Path) -> None:
-    assert updates(select_checkpoints(learnt, "update", 2)) == [200, 250]
-    assert updates(select_checkpoints(learnt, "update", 3)) == [150, 200, 250]
+    assert updates(select_checkpoints(learnt, 2, best=False)) == [200, 250]
+    assert updates(select_checkpoints(learnt, 3, best=False)) == [150, 200, 250]
 
 
 def test_the_best_are_best_by_the_run_s_metric(learnt: Path, tmp_path: Path) -> None:
     by_loss = sorted(metrics(learnt, "valid"), key=lambda record: record["loss"])
     expected = [record["update"] for record in by_loss]
     for count in (1, 2, 3):
-        assert updates(select_checkpoints(learnt, "best", count)) == expected[:count]
+        assert updates(select_checkpoints(learnt, count, best=True)) == expected[:count]
     # The same files of a run whose metric is BLEU, the higher the better.
     other = tmp_path / "run"
     other.mkdir()
@@ -116,7 +116,7 @@ def test_the_best_are_best_by_the_run_s_metric(learnt: Path, tmp_path: Path) -> 
     text = (learnt / "config.toml").read_text()
     (other / "config.toml").write_text(text.replace('best_metric = "loss"', 'best_metric = "bleu"'))
     by_bleu = sorted(by_loss[:3], key=lambda record: -record["bleu"])
-    found = select_checkpoints(other, "best", 3)
+    found = select_checkpoints(other, 3, best=True)
     assert updates(found) == [record["update"] for record in by_bleu]
 
 

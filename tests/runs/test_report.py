@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,19 +14,20 @@ from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 from toy_training import metrics, nmt, nmt_command, recipe, settings_of, train
 
-from nmt.runs.checkpoint import Progress
-from nmt.runs.report import Report, Sample, ValidationResult
+from nmt.runs.checkpoint import RunState
+from nmt.runs.report import Report, Sample, ValidationResult, rows, sparkline
 from nmt.runs.run_folder import RunFolder
 from nmt.values import Value
 
 SAMPLES = (Sample(4, "one two", "zwei eins", "zwei\u2028zwei"), Sample(9, "a\x1b[2Jb", "b", ""))
+RESULT = ValidationResult(1.5, 0.0, None, None)
 
 
 class Clock:
     """A clock that goes when it is told to."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -40,9 +42,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def report(tmp_path: Path, clock: Clock) -> Iterator[Report]:
-    clock.now = 1000.0
-    with Report(RunFolder(tmp_path), recipe().training, Progress()) as report:
-        report.started("a model")
+    assert clock.now  # which stands still
+    with Report(RunFolder(tmp_path), recipe().training, 0) as report:
+        report.started(RunState(), "a model")
         yield report
 
 
@@ -64,35 +66,38 @@ def figures(update: int, skipped: int = 0) -> dict[str, Any]:
     }
 
 
+def trained(report: Report, update: int) -> None:
+    report.trained(RunState(update), figures(update))
+
+
 def log_of(folder: Path) -> list[str]:
     """The lines of train.log without their times."""
     lines = (folder / "train.log").read_text(encoding="utf-8").split("\n")[:-1]
     return [line.split(" ", 2)[2] for line in lines]
 
 
+# --- records and log
+
+
 def test_training_figures_go_to_metrics_and_log(
     report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report.trained(figures(1_200))
-    assert metrics(tmp_path) == [figures(1_200)]
+    report.trained(RunState(1_200), figures(1_200, skipped=2))
+    assert metrics(tmp_path) == [figures(1_200, skipped=2)]
     line = (
-        "update 1,200 epoch 0.50: nll 4.250, perplexity 70.10 (smoothed loss 4.500), learning rate "
-        "0.001, gradient 2.000; 12,346 tokens/s, mfu 62%, data wait 0.1%, padding 3.0%"
+        "update 1,200 epoch 0.50: nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate "
+        "0.001, gradient 2.000; 12,346 tokens/s, mfu 62.5%, padding 3.0%, data wait 0.1%, skipped "
+        "updates 2"
     )
     assert log_of(tmp_path) == ["starting: a model", line]
     assert capsys.readouterr().err.splitlines() == [f"nmt: {line}"]
 
 
-def test_the_log_tells_of_updates_that_were_passed_over(report: Report, tmp_path: Path) -> None:
-    report.trained(figures(1_300, skipped=2))
-    assert log_of(tmp_path)[-1].endswith("; 2 updates skipped (gradient not finite)")
-
-
 def test_a_validation_is_on_record_with_its_samples(
     report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report.progress.update = 2_000
-    report.validated(ValidationResult(1.5, 0.0, 33.3, "nrefs:1", SAMPLES), True, seconds=2.5)
+    state = RunState(2_000, best=((1.5, 2_000),))
+    report.validated(state, ValidationResult(1.5, 0.0, 33.3, "nrefs:1", SAMPLES), seconds=2.5)
     (record,) = metrics(tmp_path)
     assert record == {
         "kind": "valid",
@@ -113,7 +118,7 @@ def test_a_validation_is_on_record_with_its_samples(
         ],
     }
     assert log_of(tmp_path)[1:] == [
-        "update 2,000 valid: nll 0.0000, perplexity 1.000 (smoothed loss 1.5000), BLEU 33.30 "
+        "update 2,000 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000, BLEU 33.30 "
         "(nrefs:1), the best so far; 2.5 s",
         "valid line 4 source: one two",
         "valid line 4 reference: zwei eins",
@@ -126,34 +131,31 @@ def test_a_validation_is_on_record_with_its_samples(
 
 
 def test_without_samples_nothing_is_said_of_them(report: Report, tmp_path: Path) -> None:
-    report.validated(ValidationResult(1.5, 0.0, None, None), False, seconds=0.1)
+    report.validated(RunState(8, best=((1.4, 4),)), RESULT, seconds=0.1)
     assert metrics(tmp_path)[0].keys() == {"kind", "update", "loss", "nll", "perplexity"}
     assert log_of(tmp_path)[1:] == [
-        "update 0 valid: nll 0.0000, perplexity 1.000 (smoothed loss 1.5000); 0.1 s"
+        "update 8 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000; 0.1 s"
     ]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        # The first update waits for its data; the others take 2.5 seconds. 30 is the last.
+        ([6.0, 2.5, 2.5, 2.5], "3: 2.5 s per update, so 27 more will take about 68 seconds"),
+        ([600], "1: 600 s per update, so 29 more will take about 4.8 hours"),
+    ],
+)
 def test_the_log_soon_tells_how_long_the_run_will_take(
-    report: Report, tmp_path: Path, clock: Clock
+    report: Report, tmp_path: Path, clock: Clock, seconds: list[float], said: str
 ) -> None:
-    # The first update waits for its data; the others take 2.5 seconds. 30 is the last.
-    for seconds in (6.0, 2.5, 2.5, 2.5):
-        clock.now += seconds
-        report.progress.update += 1
-        report.advance()
-    assert log_of(tmp_path)[1:] == [
-        "update 3: 2.5 s per update, so 27 more will take about 68 seconds, plus validation "
-        "and saving"
-    ]
+    for update, taken in enumerate(seconds, start=1):
+        clock.now += taken
+        report.advance(update)
+    assert log_of(tmp_path)[1:] == [f"update {said}, plus validation and saving"]
 
 
-def test_the_first_update_tells_it_where_it_takes_long(
-    report: Report, tmp_path: Path, clock: Clock
-) -> None:
-    clock.now += 600
-    report.progress.update += 1
-    report.advance()
-    assert "update 1: 600 s per update, so 29 more will take about 4.8 hours" in log_of(tmp_path)[1]
+# --- curves
 
 
 def points(folder: Path) -> int:
@@ -166,14 +168,14 @@ def test_curves_are_drawn_once_a_minute(report: Report, tmp_path: Path, clock: C
     drawn = []
     for update in range(1, 8):
         clock.now += 25
-        report.trained(figures(update))
+        trained(report, update)
         drawn.append(points(tmp_path))
     assert drawn == [0, 0, 3, 3, 3, 6, 6]
 
 
 def test_curves_are_drawn_at_each_validation(report: Report, tmp_path: Path) -> None:
-    report.trained(figures(1))
-    report.validated(ValidationResult(1.5, 0.0, None, None), False, seconds=0.1)
+    trained(report, 1)
+    report.validated(RunState(1), RESULT, seconds=0.1)
     assert points(tmp_path) == 1
 
 
@@ -190,9 +192,53 @@ def test_slow_drawing_takes_a_hundredth_of_the_time(
     drawn = []
     for update in range(1, 7):
         clock.now += 99
-        report.trained(figures(update))
+        trained(report, update)
         drawn.append(points(tmp_path))
     assert drawn == [1, 1, 1, 1, 5, 5]
+
+
+# --- the live view
+
+
+def valid(update: int, nll: float, **more: Any) -> dict[str, Any]:
+    return {"update": update, "loss": nll + 1, "nll": nll, "perplexity": math.exp(nll), **more}
+
+
+def test_the_view_shows_the_figures_that_the_records_have() -> None:
+    assert rows({}, [], None) == []
+    train = figures(1_200) | {"nonsense": 7}
+    del train["mfu"]
+    assert rows(train, [], None) == [
+        (
+            "training",
+            "nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate 0.001, gradient 2.000",
+        ),
+        ("speed", "12,346 tokens/s, padding 3.0%, data wait 0.1%, skipped updates 0"),
+    ]
+
+
+def test_the_view_shows_the_last_validation_the_best_and_the_history() -> None:
+    sample = {"line": 2, "source": "one", "reference": "eins", "translation": "zwei"}
+    old = [sample | {"source": "old"}]
+    records = [valid(1000, 4.0), valid(2000, 3.0, samples=old)]
+    records.append(valid(3000, 3.5, bleu=20.5, samples=[sample]))
+    assert rows({}, records, 2000) == [
+        (
+            "last valid",
+            "update 3,000: nll 3.5000, perplexity 33.115, smoothed loss 4.5000, BLEU 20.50",
+        ),
+        ("best valid", "update 2,000: nll 3.0000, perplexity 20.086, smoothed loss 4.0000"),
+        ("valid nll", "█▁▅ 4 to 3.5"),
+        ("source", "one"),
+        ("reference", "eins"),
+        ("translation", "zwei"),
+    ]
+
+
+def test_a_sparkline_reaches_from_the_lowest_to_the_highest_value() -> None:
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5.0, 5.0]) == "▁▁"
+    assert sparkline([1.0, math.nan, 2.0, math.inf]) == "▁ █ "
 
 
 def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
@@ -200,8 +246,8 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     run.record({"kind": "train"} | figures(5))
     run.record({"kind": "valid", "update": 7, "loss": 2.0, "nll": 1.5, "perplexity": 4.5})
     run.record({"kind": "valid", "update": 14, "loss": 3.0, "nll": 2.5, "perplexity": 12.2})
-    report = Report(run, recipe().training, Progress(update=20, best=[(2.0, 7)]))
-    report.started("a model")
+    report = Report(run, recipe().training, 20)
+    report.started(RunState(update=20, best=((2.0, 7),)), "a model")
     assert log_of(tmp_path) == ["resuming at update 20: a model"]
     assert report._view.rows == [
         ("last valid", "update 14: nll 2.5000, perplexity 12.200, smoothed loss 3.0000"),
@@ -217,17 +263,14 @@ SHOWN: dict[str, Value] = {"sample_translations": 2}
 
 def test_samples_of_a_run_are_always_of_the_same_lines(data: Path, tmp_path: Path) -> None:
     out = train(data, tmp_path / "run", **SHOWN)
-    valid = [line.split("\n")[:-1] for line in _valid_text(data)]
+    texts = [(data / f"valid.{lang}").read_text(encoding="utf-8") for lang in ("en", "de")]
+    sources, references = (text.split("\n")[:-1] for text in texts)
     for record in metrics(out, "valid"):
         # The middle of each half of 20 lines.
         assert [sample["line"] for sample in record["samples"]] == [6, 16]
         for sample in record["samples"]:
-            text = sample["source"], sample["reference"]
-            assert text == (valid[0][sample["line"] - 1], valid[1][sample["line"] - 1])
-
-
-def _valid_text(data: Path) -> list[str]:
-    return [(data / f"valid.{lang}").read_text(encoding="utf-8") for lang in ("en", "de")]
+            line = sample["line"] - 1
+            assert (sample["source"], sample["reference"]) == (sources[line], references[line])
 
 
 def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) -> None:
@@ -254,24 +297,23 @@ def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) ->
     assert "".join(terminal.screen).replace(" ", "") == said.replace(" ", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_leaves_the_terminal_clean(data: Path, tmp_path: Path, number: int) -> None:
-    settings = settings_of(max_updates=100_000)
-    terminal = OnTerminal(nmt_command("train", data, "--out", tmp_path / "run", *settings))
-    terminal.read_until("last valid")
-    terminal.process.send_signal(number)
-    assert terminal.finish() == 75
-    assert_clean(terminal, "stopped at update")
-
-
-def test_a_failure_leaves_the_terminal_clean(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(learning_rate=1e30)
-    terminal = OnTerminal(nmt_command("train", data, "--out", tmp_path / "run", *settings))
-    assert terminal.finish() == 1
-    assert_clean(terminal, "diverged: no finite gradient")
-
-
-def assert_clean(terminal: OnTerminal, last: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "number", "exit_status", "last"),
+    [
+        ({"max_updates": 100_000}, signal.SIGTERM, 75, "stopped at update"),
+        ({"max_updates": 100_000}, signal.SIGINT, 75, "stopped at update"),
+        ({"learning_rate": 1e30}, 0, 1, "diverged: no finite gradient"),
+    ],
+)
+def test_a_stop_or_a_failure_leaves_the_terminal_clean(
+    data: Path, tmp_path: Path, values: dict[str, Value], number: int, exit_status: int, last: str
+) -> None:
+    command = nmt_command("train", data, "--out", tmp_path / "run", *settings_of(**values))
+    terminal = OnTerminal(command)
+    if number:
+        terminal.read_until("last valid")
+        terminal.process.send_signal(number)
+    assert terminal.finish() == exit_status
     assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
     *_, message = "".join(terminal.screen).split("nmt: ")
     assert last.replace(" ", "") in message.replace(" ", "")  # which the terminal has wrapped

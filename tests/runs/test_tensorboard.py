@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from mishaps import spoil_gradients
 from torch.utils.tensorboard import SummaryWriter
-from toy_training import metrics, spoil_gradients, status, train
+from toy_training import metrics, status, train
 
 from nmt.errors import UsageError
 

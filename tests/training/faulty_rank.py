@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 
+import pytest
 from torch import Tensor
 from toy_training import settings_of
 
@@ -24,36 +25,34 @@ from nmt.training.update import Outcome, UpdateRunner
 
 
 def main(data: str, out: str, fault: str, rank: str) -> None:
-    backward, left = UpdateRunner._backward, [12]
-    run, seen = UpdateRunner.run, set()
+    patch = pytest.MonkeyPatch()
+    run, forward, left, seen = UpdateRunner.run, UpdateRunner._forward, [12], set[int]()
 
-    def poison(self: UpdateRunner, update: Update, number: int, *, save: bool) -> Outcome:
-        if fault == "nan" and number in range(10, 15) and number not in seen:
+    def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
+        if number in range(10, 15) and number not in seen:
             seen.add(number)
-            if self.ranks.rank == int(rank):
-                self.optimizer.weights.gradient[0] = math.nan
+            self.optimizer.weights.gradient[0] = math.nan  # which the sum over ranks spreads
         return run(self, update, number, save=save)
 
-    def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
+    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, Tensor]:
         left[0] -= 1
-        if left[0] == 0 and self.ranks.rank == int(rank) and fault not in ("nan", "early"):
+        if left[0] == 0:
             if fault == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if fault == "interrupt":
                 for _ in range(2):
                     os.kill(os.getpid(), signal.SIGINT)
             raise MemoryError if fault == "memory" else ValueError("a fault of the program")
-        return backward(self, batch, num_tokens)
+        return forward(self, batch)
 
-    def die(*_: object) -> None:
-        if os.environ["RANK"] == rank:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    if fault == "early":
-        launch.use_library = die  # type: ignore[attr-defined,assignment]
-    stop._SAME_CTRL_C = -1.0  # torchrun passes none on here
-    UpdateRunner._backward = fail  # type: ignore[method-assign]
-    UpdateRunner.run = poison  # type: ignore[method-assign]
+    patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
+    if os.environ["RANK"] == rank:
+        if fault == "early":
+            patch.setattr(launch, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        elif fault == "nan":
+            patch.setattr(UpdateRunner, "run", poison)
+        else:
+            patch.setattr(UpdateRunner, "_forward", fail)
     sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, save_every=2)]
     nmt()
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mishaps import at_updates, fill_up, free_bytes, full_at
 from toy_training import (
     FP32,
-    around_steps,
     assert_same_run,
     content,
     environment,
@@ -34,28 +31,6 @@ from nmt.runs.run_folder import RunFolder
 from nmt.values import Value
 
 LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40
-
-
-def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-
-
-def full_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let the disk be full whenever a file of that name is to be written."""
-    replace = os.replace
-
-    def replace_or_fail(source: Path, target: Path) -> None:
-        if Path(target).name == name:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", replace_or_fail)
-
-
-def at_updates(monkeypatch: pytest.MonkeyPatch, actions: dict[int, Callable[[], object]]) -> None:
-    """Do something right after an update's optimiser step."""
-    around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
-
 
 # --- before the start
 
@@ -77,23 +52,16 @@ def test_a_disk_too_small_for_the_run_is_told_before_the_start(
     assert f"{tmp_path / 'run'}: the disk has" in str(told.value)
     assert "make room, lower keep_last or keep_best" in str(told.value)
     assert not (tmp_path / "run/config.toml").exists()
+    # What a run has written already counts when it goes on.
+    train(data, tmp_path / "fits", **FP32 | {"max_updates": 30})
 
 
-def test_what_a_run_has_written_counts_when_it_goes_on(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values: dict[str, Value] = {**FP32, "max_updates": 16}
-    run = train(data, tmp_path / "run", **values)
-    there = {
-        path.stat().st_ino: path.stat().st_size for path in run.rglob("*.s*") if path.is_file()
-    }
-    state = newest_state(run)[1]
-    needed = sum(vector.nbytes for vector in state.values())
-    free_bytes(monkeypatch, 3 * needed)
-    train(data, run, **values)
-    with pytest.raises(NMTError, match="the disk has"):
-        train(data, tmp_path / "another", **values)
-    assert sum(there.values()) > 3 * needed
+def test_a_full_disk_at_the_start_is_told_in_one_line(data: Path, small_disk: Path) -> None:
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
+    done = nmt("train", data, "--out", small_disk / "run", *settings_of())
+    assert (done.returncode, done.stdout) == (1, "")
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"nmt: error: {small_disk / 'run'}: the disk has 1.0 MB free")
 
 
 # --- at work
@@ -128,8 +96,7 @@ def test_a_save_that_fails_costs_that_save_alone(
     assert saved <= after.keys()
     assert all(after[one] == before[one] for one in saved)
     assert not [one for one in after if one.endswith(".partial")]
-    assert (after_status["status"], after_status["update"]) == ("running", 16)
-    assert after_status["reason"] == warned
+    assert after_status == {"status": "running", "update": 16, "reason": warned}
     # The next save has gone well, and the run ends as if nothing had been.
     assert seen[25][0] == {"status": "running", "update": 24, "reason": ""}
     assert_same_run(run, undisturbed(**LONG))
@@ -188,6 +155,24 @@ def test_a_save_is_not_begun_where_it_has_no_room(
     assert_same_run(run, undisturbed(**LONG))
 
 
+def test_a_run_outlives_a_disk_that_is_really_full(
+    data: Path,
+    small_disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    undisturbed: Callable[..., Path],
+) -> None:
+    run, ballast = small_disk / "run", small_disk / "ballast"
+    with monkeypatch.context() as patch:
+        free_bytes(patch, 10**9)  # whoever asks is told of room; only writing finds out
+        at_updates(patch, {15: lambda: fill_up(ballast), 17: ballast.unlink})
+        train(data, run, **LONG)
+    assert "not saved at update 16: " in capsys.readouterr().err
+    for path in run.rglob("*.safetensors"):
+        load_model(path)
+    assert_same_run(run, undisturbed(**LONG))
+
+
 @pytest.mark.slow
 def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -> None:
     # What is needed is there at the start; then somebody else takes it, until a save has failed.
@@ -210,48 +195,6 @@ def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -
     assert started.returncode == 0, said
     assert "not saved at update" in said
     assert status(run)["status"] == "finished"
-
-
-# --- really full
-
-
-def test_a_run_outlives_a_full_disk(
-    data: Path,
-    small_disk: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    undisturbed: Callable[..., Path],
-) -> None:
-    run, ballast = small_disk / "run", small_disk / "ballast"
-
-    def fill() -> None:
-        with ballast.open("wb", buffering=0) as file:
-            while file.write(bytes(1 << 16)) == 1 << 16:
-                pass
-
-    def fill_up() -> None:
-        try:
-            fill()
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
-
-    with monkeypatch.context() as patch:
-        # Whoever asks is told of room; only writing finds out.
-        free_bytes(patch, 10**9)
-        at_updates(patch, {15: fill_up, 17: ballast.unlink})
-        train(data, run, **LONG)
-    assert "not saved at update 16: " in capsys.readouterr().err
-    for path in run.rglob("*.safetensors"):
-        load_model(path)
-    assert_same_run(run, undisturbed(**LONG))
-
-
-def test_a_full_disk_at_the_start_is_told_in_one_line(data: Path, small_disk: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
-    done = nmt("train", data, "--out", small_disk / "run", *settings_of())
-    assert (done.returncode, done.stdout) == (1, "")
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"nmt: error: {small_disk / 'run'}: the disk has 1.0 MB free")
 
 
 # --- logs

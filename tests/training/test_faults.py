@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from toy_training import (
     newest_state,
     nmt,
     nmt_command,
+    python_command,
     run_command,
     settings_of,
     status,
@@ -28,42 +28,10 @@ from toy_training import (
 from nmt.errors import DataError
 from nmt.models.model_file import load_model
 from nmt.runs import checkpoint
-from nmt.values import Value
+
+KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
 
 # --- killed
-
-
-# One process imports torch, and a child of it is killed at each instant: file, which time it is
-# written, and whether before or after it gets its name.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import nmt.training.launch
-from nmt.cli import main
-
-replace = os.replace
-
-def die_at(name, times, when):
-    def replace_and_die(source, target):
-        nonlocal times
-        times -= Path(target).name == name
-        if times or when == "after":
-            replace(source, target)
-        if not times:
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.replace = replace_and_die
-
-while len(sys.argv) > 1 and sys.argv[1] != "train":
-    _, name, times, when, *arguments = sys.argv
-    child = os.fork()
-    if not child:
-        die_at(name, int(times), when)
-        sys.argv[1:] = arguments[arguments.index("train"):]
-        main()
-    status = os.waitpid(child, 0)[1]
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, (name, status)
-    sys.argv[1:] = arguments
-"""
 
 
 def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
@@ -71,20 +39,18 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
 ) -> None:
     run = tmp_path / "run"
     instants = [
-        *("config.toml", "1", "before"),  # before it is a run
-        *("best-00000007.safetensors", "1", "after"),  # before there is any state
-        *("update-00000008.state", "1", "before"),  # with a model written whose state is not
-        *("last.safetensors", "2", "before"),  # at update 16, between model and state
-        *("update-00000024.state", "1", "after"),  # before older ones are removed
-        *("status.json", "2", "before"),  # when all is done but to say so
+        "config.toml:1:before",  # before it is a run
+        "update-00000000.state:1:before",  # before there is any state
+        "best-00000007.safetensors:1:after",  # which the newest state does not know
+        "update-00000008.state:1:before",  # with a model written whose state is not
+        "last.safetensors:2:before",  # at update 16, between model and state
+        "update-00000024.state:1:after",  # before older ones are removed
+        "status.json:2:before",  # when all is done but to say so
     ]
-    arguments = ["train", str(data), "--out", str(run), *settings_of(**FP32)]
-    done = run_command(
-        [sys.executable, "-c", KILLED, *instants, *arguments],
-    )
+    command: list[str | Path] = ["train", data, "--out", run, *settings_of(**FP32)]
+    done = run_command(python_command(KILLED_RUNS, *instants, *command))
     assert done.returncode == 0, done.stderr
     assert "resuming at update 24" in done.stderr
-    train(data, run, **FP32)
     assert_same_run(run, undisturbed(**FP32))
 
 
@@ -100,50 +66,9 @@ def test_a_killed_run_is_not_taken_for_a_running_one(
         assert started.poll() is None
         started.kill()
         started.communicate()
-    state = newest_state(run)[0]["progress"]["update"]
-    end = state + 9
+    end = newest_state(run)[0]["progress"]["update"] + 9
     train(data, run, **FP32 | {"max_updates": end})
     assert_same_state(run, undisturbed(**FP32 | {"max_updates": end}))
-
-
-# One process imports torch; children of it are runs of the command, each killed after a time drawn
-# uniformly from that of the whole run, and started again. What is finished makes room for the next.
-RANDOMLY_KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-import nmt.training.launch
-from nmt.cli import main
-
-seed, kills, folder, *arguments = sys.argv[1:]
-draw, kills, finished = random.Random(int(seed)), int(kills), 0
-
-def start(name):
-    child = os.fork()
-    if not child:
-        sys.argv[1:] = [*arguments, "--out", str(Path(folder) / name)]
-        main()
-    return child
-
-def wait(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-began = time.monotonic()
-assert wait(start("undisturbed")) == 0
-whole = time.monotonic() - began
-while True:
-    child = start(f"killed-{finished}")
-    if kills:
-        time.sleep(draw.uniform(0, whole))
-        os.kill(child, signal.SIGKILL)
-    status = wait(child)
-    assert status == 0 or (kills and status == -signal.SIGKILL), status
-    if status:
-        kills -= 1
-        continue
-    finished += 1
-    if not kills:
-        break
-"""
 
 
 @pytest.mark.parametrize(
@@ -158,17 +83,10 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     data: Path, tmp_path: Path, kills: int, seed: int, ema_decay: float
 ) -> None:
     # Records are of whole windows also after a save, so that all their figures can be compared.
-    values: dict[str, Value] = {
-        **FP32,
-        "ema_decay": ema_decay,
-        "validate_bleu": True,
-        "log_every": 4,
-        "max_updates": 60,
-    }
-    arguments = [str(seed), str(kills), str(tmp_path), "train", str(data), *settings_of(**values)]
-    done = run_command(
-        [sys.executable, "-c", RANDOMLY_KILLED, *arguments],
-    )
+    values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": 60}
+    settings = settings_of(**values, validate_bleu=True)
+    command: list[str | Path] = ["train", data, *settings, "--out", tmp_path]
+    done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *command))
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     runs = sorted(tmp_path.glob("killed-*"))
     assert runs
@@ -177,45 +95,6 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
             assert_same_run(run, tmp_path / "undisturbed")
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, {run.name}: {error}\n{done.stderr}") from error
-
-
-# --- stopped inside validation
-
-
-SIGTERM_AT_STEP = """
-import os, signal, sys
-from nmt.cli import main
-from nmt.search import beam_search as decode
-
-left, best_extensions = int(sys.argv.pop(1)), decode.top_tokens
-
-def signal_and_go_on(*arguments, **options):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert left >= 0, "searches on"
-    return best_extensions(*arguments, **options)
-
-decode.top_tokens = signal_and_go_on
-main()
-"""
-
-
-def test_sigterm_in_the_beam_search_of_validation_saves_and_exits_75(
-    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
-) -> None:
-    values: dict[str, Value] = {**FP32, "validate_bleu": True}
-    run = tmp_path / "run"
-    arguments = ["10", "train", str(data), "--out", str(run), *settings_of(**values)]
-    done = run_command(
-        [sys.executable, "-c", SIGTERM_AT_STEP, *arguments],
-    )
-    assert done.returncode == 75, done.stderr
-    assert status(run) == {"status": "stopped", "update": 7, "reason": "SIGTERM"}
-    assert metrics(run, "valid") == []
-    train(data, run, **values)
-    assert_same_run(run, undisturbed(**values))
 
 
 # --- damaged
@@ -286,9 +165,7 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
     for path in run.glob("checkpoints/*.state"):
         flip_byte(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
-    with pytest.raises(
-        DataError, match=r"all training states are damaged .*; choose another --out"
-    ):
+    with pytest.raises(DataError, match=r"all training states are damaged .*choose another --out"):
         train(data, run, **FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
     after = content(run)

@@ -1,8 +1,7 @@
-"""The objective against its formula in NumPy, torch's own loss, and finite differences."""
+"""The objective against its formula in NumPy, and loss and gradients against torch's own loss."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,13 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, eps: float) -> tuple
     return projected_cross_entropy(logits, identity, targets, eps)
 
 
+def gradient(logits: Tensor, targets: Tensor, eps: float) -> Tensor:
+    leaf = logits.clone().requires_grad_()
+    smoothed_cross_entropy(leaf, targets, eps)[0].backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    return leaf.grad
+
+
 def formula(
     logits: NDArray[np.float64], targets: NDArray[np.int64], eps: float
 ) -> tuple[float, float]:
@@ -45,13 +51,6 @@ def formula(
     return loss, nll
 
 
-def gradient(logits: Tensor, targets: Tensor, eps: float) -> Tensor:
-    leaf = logits.clone().requires_grad_()
-    smoothed_cross_entropy(leaf, targets, eps)[0].backward()  # type: ignore[no-untyped-call]
-    assert leaf.grad is not None
-    return leaf.grad
-
-
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.5])
 def test_loss_and_nll_are_the_formulas(eps: float) -> None:
     logits, targets = example()
@@ -60,49 +59,29 @@ def test_loss_and_nll_are_the_formulas(eps: float) -> None:
     assert (loss.item(), nll.item()) == pytest.approx(expected, rel=1e-6)
 
 
-def test_uniform_logits_cost_the_logarithm_of_the_vocabulary() -> None:
-    # Every type has p = 1 / V, so loss and nll are log V a token whatever eps is.
-    for value in smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 3, 7]), 0.1):
-        assert value.item() == pytest.approx(3 * math.log(8))
-
-
-def test_without_smoothing_it_is_cross_entropy() -> None:
-    logits, targets = example(1)
-    loss, nll = smoothed_cross_entropy(logits, targets, 0.0)
-    expected = F.cross_entropy(logits, targets, reduction="sum")
-    torch.testing.assert_close((loss, nll), (expected, expected))
-
-
-@pytest.mark.parametrize("eps", [0.1, 0.9])
-def test_it_is_the_smoothed_loss_of_torch(eps: float) -> None:
-    logits, targets = example(2)
-    loss, _ = smoothed_cross_entropy(logits, targets, eps)
-    expected = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
-    torch.testing.assert_close(loss, expected)
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.1])
-def test_the_gradient_is_that_of_the_formula(eps: float) -> None:
-    logits, targets = example(3)
-    exact = logits.double().requires_grad_()
-    log_probs = exact.log_softmax(-1)
-    nll = -log_probs[torch.arange(TOKENS), targets]
-    ((1 - eps) * nll - eps * log_probs.mean(-1)).sum().backward()  # type: ignore[no-untyped-call]
-    assert exact.grad is not None
-    torch.testing.assert_close(gradient(logits, targets, eps), exact.grad.float())
-
-
-def test_the_gradient_is_the_slope_of_the_formula() -> None:
-    logits, targets = example(4)
-    exact, width = logits.double().numpy(), 1e-5
-    slopes = np.zeros_like(exact)
-    for place in np.ndindex(*exact.shape):
-        step = np.zeros_like(exact)
-        step[place] = width
-        above, below = (formula(exact + s, targets.numpy(), 0.1)[0] for s in (step, -step))
-        slopes[place] = (above - below) / (2 * width)
-    # The gradient is rounded to fp32, and the slope is good to about 1e-9.
-    np.testing.assert_allclose(gradient(logits, targets, 0.1).numpy(), slopes, atol=1e-6)
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in three chunks
+def test_loss_and_gradients_are_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
+) -> None:
+    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
+    random = torch.Generator().manual_seed(8)
+    states = torch.randn(tokens, 5, generator=random, dtype=torch.float64)
+    projection = torch.randn(TYPES, 5, generator=random, dtype=torch.float64)
+    targets = torch.randint(TYPES, (tokens,), generator=random)
+    found = [x.float().requires_grad_() for x in (states, projection)]
+    loss, nll = projected_cross_entropy(found[0], found[1], targets, eps)
+    (3 * loss).backward()  # type: ignore[no-untyped-call]
+    assert not nll.requires_grad
+    expected = [x.requires_grad_() for x in (states, projection)]
+    logits = states @ projection.T
+    whole = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
+    (3 * whole).backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(loss, whole.detach().float())
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum").float())
+    for one, other in zip(found, expected, strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -132,30 +111,6 @@ def test_states_beyond_the_targets_are_padding() -> None:
     assert not for_longer[TOKENS:].any()
 
 
-def test_the_gradient_is_scaled_by_what_the_loss_is_scaled_by() -> None:
-    logits, targets = example(5)
-    leaf = logits.clone().requires_grad_()
-    (smoothed_cross_entropy(leaf, targets, 0.1)[0] * 0.25).backward()  # type: ignore[no-untyped-call]
-    assert leaf.grad is not None
-    torch.testing.assert_close(leaf.grad, 0.25 * gradient(logits, targets, 0.1))
-
-
-def test_each_token_adds_its_own_loss() -> None:
-    logits, targets = example(6)
-    parts = [smoothed_cross_entropy(logits[i : i + 1], targets[i : i + 1], 0.1) for i in range(7)]
-    for whole, sums in zip(
-        smoothed_cross_entropy(logits, targets, 0.1), zip(*parts, strict=True), strict=True
-    ):
-        torch.testing.assert_close(whole, torch.stack(sums).sum())
-
-
-def test_only_the_loss_carries_a_gradient() -> None:
-    logits, targets = example()
-    for eps in (0.0, 0.1):
-        loss, nll = smoothed_cross_entropy(logits.clone().requires_grad_(), targets, eps)
-        assert (loss.requires_grad, nll.requires_grad) == (True, False)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision_logits_lose_only_their_own_rounding(dtype: torch.dtype) -> None:
     logits, targets = example(7)
@@ -179,57 +134,17 @@ def test_extreme_logits_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_logits_of_all_tokens_never_exist_at_once(
+def test_all_logits_never_exist_at_once_nor_an_unwanted_gradient(
     monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
     monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 300 * TYPES)
-    shapes, of_chunk = [], loss_module._of_chunk
+    chunks, of_chunk = [], loss_module._of_chunk
 
     def note(logits: Tensor, *rest: Any) -> Any:
-        shapes.append(tuple(logits.shape))
+        chunks.append((len(logits), rest[-1]))
         return of_chunk(logits, *rest)
 
     monkeypatch.setattr(loss_module, "_of_chunk", note)
     states = torch.randn(700, 5, requires_grad=wanted)
     projected_cross_entropy(states, torch.randn(TYPES, 5), torch.zeros(700).long(), 0.1)
-    assert shapes == [(234, TYPES), (234, TYPES), (232, TYPES)]
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.1])
-@pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in three chunks
-def test_states_and_projection_get_the_gradient_of_torch(
-    monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
-) -> None:
-    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
-    random = torch.Generator().manual_seed(8)
-    states = torch.randn(tokens, 5, generator=random, dtype=torch.float64)
-    projection = torch.randn(TYPES, 5, generator=random, dtype=torch.float64)
-    targets = torch.randint(TYPES, (tokens,), generator=random)
-    found = [x.float().requires_grad_() for x in (states, projection)]
-    loss, nll = projected_cross_entropy(found[0], found[1], targets, eps)
-    (3 * loss).backward()  # type: ignore[no-untyped-call]
-    expected = [x.requires_grad_() for x in (states, projection)]
-    logits = states @ projection.T
-    whole = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
-    (3 * whole).backward()  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(loss, whole.detach().float())
-    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum").float())
-    for one, other in zip(found, expected, strict=True):
-        assert one.grad is not None and other.grad is not None
-        torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_no_gradient_is_computed_where_none_is_wanted(
-    monkeypatch: pytest.MonkeyPatch, wanted: bool
-) -> None:
-    asked, of_chunk = [], loss_module._of_chunk
-
-    def note(*arguments: Any) -> Any:
-        asked.append(arguments[-1])
-        return of_chunk(*arguments)
-
-    monkeypatch.setattr(loss_module, "_of_chunk", note)
-    logits, targets = example(9)
-    smoothed_cross_entropy(logits.requires_grad_(wanted), targets, 0.1)
-    assert asked == [wanted]
+    assert chunks == [(234, wanted), (234, wanted), (232, wanted)]

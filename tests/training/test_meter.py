@@ -1,4 +1,4 @@
-"""The metrics of a `train` record: each counted by hand from what happened."""
+"""The metrics of a `train` record, counted by hand, and the rate of matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from toy_training import ALONE
 from nmt.data.batches import FixedShape, LengthSums, collate
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Position, Update
-from nmt.training.meter import Metrics, Window
+from nmt.training import meter
+from nmt.training.meter import Metrics, Window, matrix_product_rate
 from nmt.training.update import Outcome
 
 CPU = torch.device("cpu")
@@ -58,7 +59,6 @@ def outcome(
 ) -> Outcome:
     """What became of an update that was done."""
     return Outcome(
-        done=True,
         stop=False,
         out_of_memory=False,
         save=False,
@@ -140,7 +140,40 @@ def test_updates_without_a_finite_gradient_count_for_no_mean() -> None:
     assert (found.updates, found.skipped_updates) == (3, 2)
 
 
-def test_an_update_that_was_dropped_is_not_counted() -> None:
-    window = Window.empty(CPU)
-    window.take(iter([update((2, 3))]))
-    assert (window.updates, window.lengths) == (0, LengthSums())
+# --- the rate of matrix products
+
+
+@pytest.fixture(autouse=True)
+def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "_CPU_SIZE", 64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_precision_has_a_rate(dtype: torch.dtype) -> None:
+    assert matrix_product_rate(CPU, dtype) > 0
+
+
+def test_it_is_the_quickest_of_several_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each product takes 2 seconds by this clock but one, which takes half a second.
+    clock = iter([0.0, 2.0, 2.5, 4.5, *range(1000, 2000, 2)])
+    monkeypatch.setattr(meter, "_SECONDS", 4.0)
+    monkeypatch.setattr("nmt.training.meter.time.perf_counter", lambda: float(next(clock)))
+    assert matrix_product_rate(CPU, torch.float32) == 2 * 64**3 / 0.5
+
+
+def test_a_way_of_multiplying_that_the_processor_lacks_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise RuntimeError("could not create a primitive descriptor")
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", unsupported)
+    assert matrix_product_rate(CPU, torch.float32) > 0
+
+
+def test_random_numbers_and_results_are_left_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    matrix_product_rate(CPU, torch.float32)
+    assert torch.equal(torch.rand(3), expected)

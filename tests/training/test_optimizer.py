@@ -1,4 +1,4 @@
-"""The flat weights, Adam, clipping and the moving average, against torch and hand."""
+"""The flat weights, Adam, clipping, freezing and the moving average, against torch and hand."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
+from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Guard, Optimizer, learning_rate
@@ -59,28 +60,29 @@ def optimizer_of(config: TrainingConfig, count: int = 4) -> Optimizer:
 
 
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
-def test_parameters_become_views_and_tied_ones_stand_once(tie_embeddings: str) -> None:
+@pytest.mark.parametrize("frozen", ["", "tgt_embedding.*,encoder.*"])
+def test_parameters_become_views_and_tied_ones_stand_once(tie_embeddings: str, frozen: str) -> None:
     model = build(tie_embeddings=tie_embeddings)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    computed = model(batch(0))
+    freeze(model, frozen)
     weights = FlatWeights(model, torch.float32)
+    assert torch.equal(model(batch(0)), computed)
     assert len(weights.master) == sum(value.numel() for value in before.values())
     named = weights.named(weights.master)
+    gradients = {parameter: weights.gradient[place] for parameter, place in weights.trained}
     assert named.keys() == before.keys()
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name])
         assert torch.equal(named[name], before[name])
         assert parameter.data_ptr() == named[name].data_ptr()
-        assert parameter.grad is not None
-        assert parameter.grad.data_ptr() == weights.named(weights.gradient)[name].data_ptr()
+        if parameter.requires_grad:
+            assert parameter.grad is not None
+            assert parameter.grad.data_ptr() == gradients[parameter].data_ptr()
+        else:
+            assert parameter.grad is None
     weights.master.fill_(0.5)
     assert all(bool((parameter == 0.5).all()) for parameter in model.parameters())
-
-
-def test_the_model_computes_as_before() -> None:
-    model = build()
-    expected = model(batch(0))
-    FlatWeights(model, torch.float32)
-    assert torch.equal(model(batch(0)), expected)
 
 
 def test_low_precision_keeps_an_fp32_master() -> None:
@@ -110,34 +112,21 @@ def test_replaced_weights_come_back_exactly(dtype: torch.dtype) -> None:
         assert torch.equal(parameter, before)
 
 
-def test_gradients_of_micro_batches_add_up() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_micro_batches_add_up_in_fp32(dtype: torch.dtype) -> None:
     model = build()
-    alone = copy.deepcopy(model)
-    weights = FlatWeights(model, torch.float32)
-    for seed in range(3):
-        backward(model, seed)
-        weights.collect_gradient()
-        backward(alone, seed)
-    named = weights.named(weights.gradient)
-    for name, parameter in alone.named_parameters():
-        torch.testing.assert_close(named[name], parameter.grad)
-
-
-def test_bf16_gradients_add_up_in_fp32() -> None:
-    model = build()
-    weights = FlatWeights(model, torch.bfloat16)
+    weights = FlatWeights(model, dtype)
     expected = torch.zeros_like(weights.gradient)
     for seed in range(4):
-        alone = copy.deepcopy(model)  # in bf16, with a gradient of its own
+        alone = copy.deepcopy(model)  # with a gradient of its own
         for parameter in alone.parameters():
             parameter.grad = None
         backward(alone, seed)
-        expected += torch.cat(
-            [p.grad.float().flatten() for p in alone.parameters() if p.grad is not None]
-        )
+        gradients = [p.grad.float().flatten() for p in alone.parameters() if p.grad is not None]
+        expected += torch.cat(gradients)
         backward(model, seed)
         weights.collect_gradient()
-    torch.testing.assert_close(weights.gradient, expected, rtol=0, atol=0)
+    torch.testing.assert_close(weights.gradient, expected, rtol=1e-6, atol=1e-7)
 
 
 # --- Adam
@@ -164,20 +153,24 @@ def test_the_first_step_by_hand() -> None:
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5])
-def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float) -> None:
+@pytest.mark.parametrize("frozen", ["", "encoder.0.*,tgt_embedding.*,output_projection"])
+def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float, frozen: str) -> None:
     config = TrainingConfig(
         warmup_updates=3, learning_rate=0.01, clip_norm=clip_norm, adam_epsilon=1e-6
     )
-    model = build()
+    model = build(tie_embeddings="none")
     alone = copy.deepcopy(model)
+    kept = freeze(model, frozen)
     optimizer = Optimizer(FlatWeights(model, torch.float32), config, MODEL.d_model)
-    adam = torch.optim.Adam(alone.parameters(), betas=(0.9, 0.98), eps=1e-6)
+    # As if the parameters that are trained were all there is.
+    trained = [parameter for name, parameter in alone.named_parameters() if name not in kept]
+    adam = torch.optim.Adam(trained, betas=(0.9, 0.98), eps=1e-6)
     for update in range(1, 9):
         backward(model, update)
         norm = optimizer.step(update)
-        adam.zero_grad()
+        alone.zero_grad()
         backward(alone, update)
-        expected_norm = torch.nn.utils.clip_grad_norm_(alone.parameters(), clip_norm or math.inf)
+        expected_norm = torch.nn.utils.clip_grad_norm_(trained, clip_norm or math.inf)
         adam.param_groups[0]["lr"] = learning_rate(config, MODEL.d_model, update)
         adam.step()
         torch.testing.assert_close(norm, expected_norm)
@@ -207,12 +200,6 @@ def test_the_moving_average_by_hand() -> None:
         average = decay * average + (1 - decay) * optimizer.weights.master.double()
         torch.testing.assert_close(optimizer.kept_weights, average.float())
     assert not torch.allclose(optimizer.kept_weights, optimizer.weights.master)
-
-
-def test_without_a_moving_average_the_weights_themselves_are_kept() -> None:
-    optimizer = optimizer_of(TrainingConfig())
-    assert optimizer.kept_weights is optimizer.weights.master
-    assert "ema" not in optimizer.vectors()
 
 
 def test_vectors_loaded_into_another_optimizer_go_on_the_same() -> None:
@@ -257,23 +244,17 @@ def test_the_scale_halves_at_once_and_doubles_after_2000_good_updates() -> None:
     assert guard.scale == start / 2
 
 
-@pytest.mark.parametrize("fp16", [False, True])
-def test_bad_updates_are_counted_as_long_as_they_follow_each_other(fp16: bool) -> None:
-    guard = Guard(fp16, torch.device("cpu"))
-    counts = []
-    for update in (BAD, BAD, GOOD, BAD, BAD, BAD):
-        guard.note(update)
-        counts.append(guard.bad_in_a_row())
-    assert counts == [1, 2, 0, 1, 2, 3]
-    guard.forgive()
-    assert guard.bad_in_a_row() == 0
-
-
-def test_without_fp16_the_scale_stays_1() -> None:
-    guard = Guard(fp16=False, device=torch.device("cpu"))
-    for update in (BAD, *[GOOD] * 2_001):
-        guard.note(update)
-    assert guard.scale == 1
+@pytest.mark.parametrize(("fp16", "many", "many_at_the_end"), [(False, 5, 2), (True, 30, 30)])
+def test_bad_updates_in_a_row_are_counted_once_they_are_too_many(
+    fp16: bool, many: int, many_at_the_end: int
+) -> None:
+    for last, limit in ((False, many), (True, many_at_the_end)):
+        guard = Guard(fp16, torch.device("cpu"))
+        for bad in (*[BAD] * (limit - 1), GOOD, *[BAD] * (limit - 1)):
+            guard.note(bad)
+            assert guard.bad_in_a_row(last=last) == 0
+        guard.note(BAD)
+        assert guard.bad_in_a_row(last=last) == limit
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -286,7 +267,7 @@ def test_a_gradient_that_is_not_finite_leaves_everything_but_the_guard(
     optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
     assert not optimizer.step(1).isfinite()
     assert optimizer.guard.scale == (2.0**14 if precision == "fp16" else 1.0)
-    assert optimizer.guard.bad_in_a_row() == 1
+    assert optimizer.guard.state[2] == 1
     assert not optimizer.weights.gradient.any()
     for name, vector in optimizer.vectors().items():
         assert name == "guard" or torch.equal(vector, before[name]), name

@@ -6,12 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
+from mishaps import signal_after
 from toy_training import (
     FP32,
     TINY,
     assert_same_run,
     metrics,
-    signal_after,
 )
 
 import nmt

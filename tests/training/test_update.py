@@ -6,16 +6,15 @@ import itertools
 import math
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from mishaps import around_steps, fail_at, spoil_gradients, spoil_weights, stopped_after
 from torch import Tensor
 from toy_training import (
     ALONE,
-    around_steps,
     assert_same_state,
     flat,
     metrics,
@@ -25,9 +24,7 @@ from toy_training import (
     recipe,
     run_command,
     settings_of,
-    spoil_gradients,
     status,
-    stopped_after,
     train,
 )
 
@@ -35,7 +32,6 @@ from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.training import memory
-from nmt.training import memory as micro_batch
 from nmt.training import update as update_module
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
@@ -44,34 +40,19 @@ from nmt.values import Value
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
 
-
-def fail_at(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int, times: int = 1
-) -> None:
-    """Let the backward pass fail for micro-batches above so many tokens, or so many times."""
-    backward, left = UpdateRunner._backward, [times]
-
-    def fail(self: UpdateRunner, batch: Batch, num_tokens: int) -> tuple[Tensor, Tensor]:
-        result = backward(self, batch, num_tokens)
-        if batch.num_tokens > tokens and left[0] > 0:
-            left[0] -= 1
-            raise error
-        return result
-
-    monkeypatch.setattr(UpdateRunner, "_backward", fail)
-
-
 # --- out of memory
 
-MEMORY_ERRORS = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
-    MemoryError(),
-]
 
-
-@pytest.mark.parametrize("error", MEMORY_ERRORS, ids=lambda error: type(error).__name__)
-def test_without_memory_the_micro_batch_is_halved_and_the_update_comes_again(
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_without_memory_the_micro_batch_is_halved_for_the_same_update(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     expected = train(data, tmp_path / "expected", **PLAIN)
@@ -117,6 +98,19 @@ def test_another_error_is_not_taken_for_lack_of_memory(
         train(data, tmp_path / "run")
 
 
+def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(Optimizer, "step", fail)
+    with pytest.raises(MemoryError):  # which the command line has a line for
+        train(data, tmp_path / "run")
+    assert status(tmp_path / "run")["status"] == "failed"
+    assert "Tried to allocate" in status(tmp_path / "run")["reason"]
+
+
 def test_a_batch_that_is_tried_leaves_nothing_behind(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,82 +131,70 @@ def test_a_batch_that_is_tried_leaves_nothing_behind(
     assert torch.equal(flat(tried / "last.safetensors"), flat(expected / "last.safetensors"))
 
 
+class Runner:
+    """A GPU with room for so many tokens."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.tried: list[int] = []
+
+    def shape(self, *_: int) -> None:
+        return None
+
+    def fits(self, batch: Batch) -> bool:
+        assert batch.src.longest == batch.tgt_in.longest == 31
+        self.tried.append(batch.num_tokens)
+        return batch.num_tokens <= self.room
+
+
 @pytest.mark.parametrize(("room", "tokens"), [(10**6, 200), (150, 100), (40, 50)])
 def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, tokens: int) -> None:
-    tried: list[int] = []
-
-    class Runner:
-        def shape(self, *_: int) -> None:
-            return None
-
-        def fits(self, batch: Batch) -> bool:
-            tried.append(batch.num_tokens)
-            assert batch.src.longest == batch.tgt_in.longest == 31
-            return batch.num_tokens <= room
-
-    arguments = DataFolder.open(data), Runner(), ALONE, torch.device("cuda")
-    found = micro_batch.fitting_tokens(recipe(micro_batch_tokens=0), *arguments)  # type: ignore[arg-type]
-    assert (found, tried[0]) == (tokens, 186)  # of 200 for an update, six of the longest sentences
+    runner = Runner(room)
+    arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
+    assert memory.fitting_tokens(recipe(micro_batch_tokens=0), *arguments) == tokens
+    assert runner.tried[0] == 186  # of 200 for an update, six of the longest sentences
 
 
 def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
-    class Runner:
-        def shape(self, *_: int) -> None:
-            return None
-
-        def fits(self, _: Batch) -> bool:
-            return False
-
-    arguments = DataFolder.open(data), Runner(), ALONE, torch.device("cuda")
+    arguments: Any = DataFolder.open(data), Runner(0), ALONE, torch.device("cuda")
     with pytest.raises(NMTError, match="not enough memory to train this model on one pair of 31"):
-        micro_batch.fitting_tokens(recipe(), *arguments)  # type: ignore[arg-type]
-
-
-def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    monkeypatch.setattr(Optimizer, "step", fail)
-    with pytest.raises(MemoryError):  # which the command line has a line for
-        train(data, tmp_path / "run")
-    assert status(tmp_path / "run")["status"] == "failed"
-    assert "Tried to allocate" in status(tmp_path / "run")["reason"]
+        memory.fitting_tokens(recipe(), *arguments)
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
 def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, tries: int
 ) -> None:
-    monkeypatch.setattr(micro_batch, "available_bytes", lambda: room)
-    need: list[int] = []
-    measured = memory.micro_batch_bytes
+    monkeypatch.setattr(memory, "available_bytes", lambda: room)
+    needs: list[int] = []
+    computed = memory.memory_needs
 
-    def note(*arguments: Any) -> int:
-        need.append(measured(*arguments))
-        return need[-1]
+    def note(*arguments: Any) -> dict[str, int]:
+        found = computed(*arguments)
+        needs.append(found["micro-batch"])
+        return found
 
-    monkeypatch.setattr(micro_batch, "micro_batch_bytes", note)
+    monkeypatch.setattr(memory, "memory_needs", note)
     run = train(data, tmp_path / "run", micro_batch_tokens=0, max_updates=1)
     (record,) = metrics(run, "start")
-    assert need[-1] < room and all(size >= room for size in need[:-1])
-    assert len(need) == tries
+    assert needs[-1] < room and all(size >= room for size in needs[:-1])
+    assert len(needs) == tries
     assert record["micro_batch_tokens"] == 2_048 >> (tries - 1)
 
 
+@pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
+def test_the_command_takes_a_size_or_auto(
+    data: Path, tmp_path: Path, given: str, asked: int, used: int
+) -> None:
+    run, settings = tmp_path / "run", settings_of(max_updates=1)
+    settings = [one for one in settings if "micro_batch_tokens" not in one]
+    done = nmt("train", data, "--out", run, "--micro-batch-tokens", given, *settings)
+    assert done.returncode == 0, done.stderr
+    assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
+    assert metrics(run, "start")[0]["micro_batch_tokens"] == used
+
+
 # --- gradients that are not finite
-
-
-def spoil_weights(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], bool]) -> None:
-    """Let weights be no numbers after some updates, as if by a gradient that was finite."""
-
-    def spoil(optimizer: Optimizer, update: int) -> None:
-        if at(update):
-            optimizer.weights.master.fill_(math.nan)
-            optimizer.weights.refresh()
-
-    around_steps(monkeypatch, after=spoil)
 
 
 def test_an_update_without_a_finite_gradient_is_skipped_and_counted(
@@ -236,6 +218,22 @@ def test_the_other_updates_are_as_if_it_had_not_been(
     assert torch.equal(flat(after / "last.safetensors"), flat(before / "last.safetensors"))
 
 
+def test_an_update_of_infinite_loss_is_skipped(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, calls = smoothed_cross_entropy, itertools.count(1)
+
+    def overflow(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        loss, nll = plain(*arguments, **options)
+        return (loss + math.inf, nll) if next(calls) == 3 else (loss, nll)
+
+    monkeypatch.setattr(update_module, "smoothed_cross_entropy", overflow)
+    run = train(data, tmp_path / "run", max_updates=5, batch_tokens=100)
+    (record,) = metrics(run, "train")
+    assert record["skipped_updates"] == 1
+    assert math.isfinite(record["loss"])
+
+
 def back_at(run: Path) -> list[int]:
     """Return the updates that a run has gone back to."""
     return [record["update"] for record in metrics(run) if "went_back" in record]
@@ -256,7 +254,7 @@ def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(
     assert rates == {update: rate * (1 if update <= 8 else 0.5) for update, rate in before.items()}
 
 
-def test_a_run_that_diverges_before_its_first_save_begins_again(
+def test_a_run_that_diverges_before_its_first_checkpoint_begins_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Saved amid the bad updates, too; these states are not sound, and are not come back to.
@@ -268,43 +266,15 @@ def test_a_run_that_diverges_before_its_first_save_begins_again(
     assert torch.equal(flat(slower / "last.safetensors"), flat(run / "last.safetensors"))
 
 
-def test_a_fine_tuned_run_begins_again_from_the_model_that_it_began_with(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = train(data, tmp_path / "given", max_updates=8) / "last.safetensors"
-    spoil_gradients(monkeypatch, range(1, 6))  # all of which leave the weights as they are
-    train(data, tmp_path / "run", given, max_updates=6, save_every=100)
-    first = metrics(tmp_path / "run", "train")[0]
-    fresh = train(data, tmp_path / "fresh", max_updates=6, save_every=100)
-    assert first["loss"] < metrics(fresh, "train")[0]["loss"]
-
-
 def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = itertools.count()
-    spoil_weights(monkeypatch, lambda update: update == 14 and next(times) == 0)
+    spoil_weights(monkeypatch, 14)
     run = train(data, tmp_path / "run")  # validates at 14, and has saved at 8
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 8
     assert "valid loss nan at update 14" in event["went_back"]
     assert status(run)["status"] == "finished"
-
-
-def test_an_update_of_infinite_loss_is_skipped_even_if_its_gradient_is_finite(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, calls = smoothed_cross_entropy, itertools.count(1)
-
-    def overflow(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
-        loss, nll = plain(*arguments, **options)
-        return (loss + math.inf, nll) if next(calls) == 3 else (loss, nll)
-
-    monkeypatch.setattr(update_module, "smoothed_cross_entropy", overflow)
-    run = train(data, tmp_path / "run", max_updates=5, batch_tokens=100)
-    (record,) = metrics(run, "train")
-    assert record["skipped_updates"] == 1
-    assert math.isfinite(record["loss"])
 
 
 @pytest.mark.parametrize("stopped", [13, 17])
@@ -338,6 +308,23 @@ def test_a_run_that_diverges_again_after_going_back_fails(
         assert status(run)["status"] == "failed"
     # What was saved before is still there.
     assert (run / "checkpoints" / "update-00000008.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({}, "no finite gradient in 5 updates in a row, up to update 6"),
+        ({"validate_every": 3}, "valid loss nan at update 3"),
+        ({"max_updates": 4}, "no finite gradient in 3 updates in a row, up to update 4"),
+    ],
+)
+def test_divergence_is_seen_wherever_it_would_be_kept(
+    data: Path, tmp_path: Path, values: dict[str, Value], found: str
+) -> None:
+    with pytest.raises(NMTError, match=f"diverged: {found}, as after going back once"):
+        train(data, tmp_path / "run", learning_rate=1e30, **values)
+    assert status(tmp_path / "run")["status"] == "failed"
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 # --- two processes, in one of which something goes wrong
@@ -374,8 +361,7 @@ def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
     done = train_with_fault(data, run, "nan")
     assert done.returncode == 0, done.stderr
     # States were saved after updates 10, 12 and 14, too, but none of them is sound.
-    (event,) = [record for record in metrics(run) if "went_back" in record]
-    assert event["update"] == 8
+    assert back_at(run) == [8]
     assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
     assert len(list(run.glob("checkpoints/*.state"))) == 2
     assert status(run)["status"] == "finished"
@@ -424,18 +410,3 @@ def test_a_rank_that_is_stopped_at_once_stops_the_other(data: Path, tmp_path: Pa
     assert "nmt: warning: rank 1 was stopped (SIGINT)" in done.stderr
     assert status(tmp_path / "run")["status"] == "stopped"
     assert not [line for line in done.stderr.splitlines() if re.match(r"nmt: .*error", line)]
-
-
-@pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
-def test_the_command_takes_a_size_or_auto(
-    data: Path, tmp_path: Path, given: str, asked: int, used: int
-) -> None:
-    run, settings = tmp_path / "run", settings_of(max_updates=1)
-    settings = [one for one in settings if "micro_batch_tokens" not in one]
-    done = nmt("train", data, "--out", run, "--micro-batch-tokens", given, *settings)
-    assert done.returncode == 0, done.stderr
-    assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
-    assert metrics(run, "start")[0]["micro_batch_tokens"] == used
-    wrong = nmt("train", data, "--out", run, "--micro-batch-tokens", "many", *settings)
-    assert wrong.returncode == 2
-    assert 'micro_batch_tokens = "many": must be a whole number' in wrong.stderr

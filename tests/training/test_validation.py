@@ -34,6 +34,7 @@ from nmt.training.validation import Validator, spread
 from nmt.translate.output import Translation
 from nmt.translate.rescoring import Likelihood, Scorer
 from nmt.translate.translator import Translator
+from nmt.values import Value
 
 EPS = 0.1
 
@@ -43,31 +44,20 @@ def model(learnt: Path) -> TranslationModel:
     return load_model(learnt / "best.safetensors")[0]
 
 
-def measure(
-    data: Path,
-    model: TranslationModel,
-    *,
-    micro_batch_tokens: int = 60,
-    with_bleu: bool = False,
-    sample_translations: int = 0,
-) -> ValidationResult:
-    validator = Validator(
-        DataFolder.open(data),
-        ALONE,
-        torch.device("cpu"),
-        label_smoothing=EPS,
-        micro_batch_tokens=micro_batch_tokens,
-        with_bleu=with_bleu,
-        sample_translations=sample_translations,
-    )
-    result = validator.measure(model, lambda: False)
+def validator(data: Path, **values: Value) -> Validator:
+    config = recipe(**{"label_smoothing": EPS, "micro_batch_tokens": 60, **values}).training
+    return Validator(DataFolder.open(data), ALONE, torch.device("cpu"), config)
+
+
+def measure(data: Path, model: TranslationModel, **values: Value) -> ValidationResult:
+    result = validator(data, **values).measure(model, lambda: False)
     assert result is not None
     return result
 
 
 @pytest.fixture(scope="module")
 def result(data: Path, model: TranslationModel) -> ValidationResult:
-    return measure(data, model, with_bleu=True)
+    return measure(data, model, validate_bleu=True)
 
 
 def test_loss_and_nll_are_those_of_a_loop_over_single_pairs(
@@ -152,7 +142,7 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
         return translate(self, lines, **options)
 
     monkeypatch.setattr(Translator, "translate", record)
-    samples = measure(data, model, with_bleu=with_bleu, sample_translations=3).samples
+    samples = measure(data, model, validate_bleu=with_bleu, sample_translations=3).samples
     assert samples == tuple(
         Sample(line, *text[line - 1], translation)
         for line, translation in zip(lines, expected, strict=True)
@@ -189,7 +179,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
 
     monkeypatch.setattr(validation, "smoothed_cross_entropy", loss_of_few)
     monkeypatch.setattr("nmt.translate.torch_engine.decode", search_few)
-    found = measure(data, model, with_bleu=True)
+    found = measure(data, model, validate_bleu=True)
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
     assert sizes == [4096 >> halvings for halvings in range(7)]
 
@@ -202,39 +192,19 @@ def test_spread(count: int, total: int, lines: list[int]) -> None:
     assert spread(count, total) == lines
 
 
-def test_a_stop_ends_it_before_samples(data: Path, model: TranslationModel) -> None:
-    batches = len(parts_by_length(DataFolder.open(data).valid, 60))
-    answers = iter([*[False] * batches, True])
-    validator = Validator(
-        DataFolder.open(data),
-        ALONE,
-        torch.device("cpu"),
-        label_smoothing=EPS,
-        micro_batch_tokens=60,
-        with_bleu=False,
-        sample_translations=3,
-    )
-    assert validator.measure(model, lambda: next(answers)) is None
-    assert list(answers) == []
-
-
-@pytest.mark.parametrize("batches", [0, 1])
-def test_a_stop_ends_it_between_batches(data: Path, model: TranslationModel, batches: int) -> None:
+@pytest.mark.parametrize("batches", [0, 1, None])
+def test_a_stop_is_answered_between_batches_and_before_samples(
+    data: Path, model: TranslationModel, batches: int | None
+) -> None:
+    if batches is None:
+        batches = len(parts_by_length(DataFolder.open(data).valid, 60))
     asked: list[bool] = []
 
     def stop_requested() -> bool:
         asked.append(len(asked) == batches)
         return asked[-1]
 
-    validator = Validator(
-        DataFolder.open(data),
-        ALONE,
-        torch.device("cpu"),
-        label_smoothing=EPS,
-        micro_batch_tokens=30,
-        with_bleu=True,
-    )
-    assert validator.measure(model, stop_requested) is None
+    assert validator(data, sample_translations=3).measure(model, stop_requested) is None
     assert asked == [False] * batches + [True]
     assert model.training  # training goes on with dropout, whatever the end
 
@@ -245,12 +215,6 @@ def test_validation_does_not_disturb_training(data: Path, tmp_path: Path) -> Non
     found, expected = (weights(run / "last.safetensors") for run in (often, never))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
-
-
-def test_without_bleu_there_is_none(data: Path, model: TranslationModel) -> None:
-    result = measure(data, model)
-    assert (result.bleu, result.bleu_signature) == (None, None)
-    assert result.metrics().keys() == {"loss", "nll", "perplexity"}
 
 
 def test_a_hopeless_model_has_a_finite_perplexity() -> None:

@@ -9,19 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy_training import (
-    FP32,
-    content,
-    metrics,
-    nmt,
-    recipe,
-    settings_of,
-    stopped_after,
-    train,
-)
+from mishaps import stopped_after
+from toy_training import FP32, content, metrics, nmt, recipe, settings_of, train
 
 from nmt.errors import NMTError, UsageError
-from nmt.training import meter as checksum_module
+from nmt.training import meter, verify
 from nmt.training.launch import launch
 from nmt.training.meter import checksum
 from nmt.training.trainer import Trainer
@@ -45,30 +37,22 @@ def vector() -> torch.Tensor:
 def test_the_checksum_is_its_formula_whatever_the_chunks(
     monkeypatch: pytest.MonkeyPatch, vector: torch.Tensor, chunk: int
 ) -> None:
-    monkeypatch.setattr(checksum_module, "_CHUNK", chunk)
+    monkeypatch.setattr(meter, "_CHUNK", chunk)
     vector[3], vector[4] = float("nan"), -0.0
     assert checksum(vector) == by_hand(vector)
 
 
-def test_the_checksum_notices_every_flipped_bit(vector: torch.Tensor) -> None:
+def test_the_checksum_notices_every_flipped_bit_and_a_swap(vector: torch.Tensor) -> None:
     before = checksum(vector)
     for index in (0, 1, 512, 999):
-        for bit in range(32):
+        for bit in range(32):  # the last is the sign, also of zero
             flipped = vector.clone()
             flipped.view(torch.int32)[index] ^= -(2**31) if bit == 31 else 1 << bit
             assert checksum(flipped) != before, (index, bit)
-
-
-def test_the_checksum_notices_a_swap(vector: torch.Tensor) -> None:
-    before = checksum(vector)
     for one, other in ((0, 1), (0, 999), (511, 512), (17, 273)):
         swapped = vector.clone()
         swapped[[one, other]] = vector[[other, one]]
         assert checksum(swapped) != before, (one, other)
-
-
-def test_the_checksum_tells_zero_from_minus_zero() -> None:
-    assert checksum(torch.tensor([0.0])) != checksum(torch.tensor([-0.0]))
 
 
 # --- the command
@@ -81,7 +65,13 @@ def stopped(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return stopped_after(patch, 22, data, tmp_path_factory.mktemp("verify") / "run", **FP32)
 
 
-def verify(data: Path, run: Path, **values: Value) -> None:
+@pytest.fixture
+def copy(stopped: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def verify_run(data: Path, run: Path, **values: Value) -> None:
     launch(recipe(**values), data, run, verify_resume=True)
 
 
@@ -104,7 +94,7 @@ def test_a_run_is_verified_by_its_records_and_its_newest_state(
     run = stopped_after(monkeypatch, 22, data, tmp_path / "run", **values)
     before = content(run)
     capsys.readouterr()
-    verify(data, run, **values)
+    verify_run(data, run, **values)
     assert notices(capsys, run) == [
         "update 20: equal bit for bit",
         "update 22: equal bit for bit",
@@ -115,14 +105,13 @@ def test_a_run_is_verified_by_its_records_and_its_newest_state(
 
 
 def test_a_killed_run_is_verified_from_its_newest_state(
-    data: Path, tmp_path: Path, stopped: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(stopped, tmp_path / "run")
-    train(data, run, **FP32)  # records of 25 and 30
-    (run / "checkpoints/update-00000030.state").unlink()
+    train(data, copy, **FP32)  # records of 25 and 30
+    (copy / "checkpoints/update-00000030.state").unlink()
     capsys.readouterr()
-    verify(data, run, **FP32)
-    assert notices(capsys, run) == [
+    verify_run(data, copy, **FP32)
+    assert notices(capsys, copy) == [
         "update 25: equal bit for bit",
         "update 30: equal bit for bit",
         "replayed from update 24 to 30, equal bit for bit",
@@ -130,12 +119,11 @@ def test_a_killed_run_is_verified_from_its_newest_state(
 
 
 def test_without_records_the_newest_state_is_what_there_is_to_compare(
-    data: Path, tmp_path: Path, stopped: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(stopped, tmp_path / "run")
-    (run / "metrics.jsonl").unlink()
-    verify(data, run, **FP32)
-    assert notices(capsys, run)[0] == "update 22: the training state is equal bit for bit"
+    (copy / "metrics.jsonl").unlink()
+    verify_run(data, copy, **FP32)
+    assert notices(capsys, copy)[0] == "update 22: the training state is equal bit for bit"
 
 
 @pytest.mark.parametrize("name", ["checksum", "grad_norm", "loss"])
@@ -148,9 +136,8 @@ def test_a_record_that_differs_is_named(data: Path, tmp_path: Path, name: str) -
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     first_found = f"update 28 is the first that differs: {name} was {records[-1][name]} and is "
     with pytest.raises(NMTError, match=re.escape(first_found)) as told:
-        verify(data, run, **values)
+        verify_run(data, run, **values)
     assert told.value.exit_status == 1
-    assert "\n" not in str(told.value)
     assert "the reason may be" in str(told.value)
 
 
@@ -164,69 +151,58 @@ def test_arithmetic_that_differs_is_found(
 
     monkeypatch.setattr(UpdateRunner, "_seed_dropout", seed_otherwise)
     with pytest.raises(NMTError, match="update 20 is the first that differs: checksum was"):
-        verify(data, stopped, **FP32)
+        verify_run(data, stopped, **FP32)
 
 
 def test_a_state_that_differs_is_found_though_its_weights_are_equal(
-    data: Path, tmp_path: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = shutil.copytree(stopped, tmp_path / "run")
-    with monkeypatch.context() as patch:
-        replay = Trainer.replay
+    replay = verify._replay
 
-        def replay_and_drift(self: Trainer, update: int) -> object:
-            figures = replay(self, update)
-            self.optimizer.vectors()["adam_mean_square"][7] += 1e-3
-            return figures
+    def replay_and_drift(trainer: Trainer, update: int) -> None:
+        replay(trainer, update)
+        trainer.optimizer.vectors()["adam_mean_square"][7] += 1e-3
 
-        patch.setattr(Trainer, "replay", replay_and_drift)
-        (run / "metrics.jsonl").unlink()
-        with pytest.raises(NMTError, match=r"update 22 .* the training state's adam_mean_square"):
-            verify(data, run, **FP32)
+    monkeypatch.setattr(verify, "_replay", replay_and_drift)
+    (copy / "metrics.jsonl").unlink()
+    with pytest.raises(NMTError, match=r"update 22 .* the training state's adam_mean_square"):
+        verify_run(data, copy, **FP32)
 
 
-def test_another_torch_is_named_as_the_reason(data: Path, tmp_path: Path, stopped: Path) -> None:
-    run = shutil.copytree(stopped, tmp_path / "run")
-    lines = (run / "metrics.jsonl").read_text()
+def test_another_torch_is_named_as_the_reason(data: Path, copy: Path) -> None:
+    lines = (copy / "metrics.jsonl").read_text()
     lines = re.sub(r'"torch": "[^"]*"', '"torch": "1.0"', lines)
-    (run / "metrics.jsonl").write_text(lines)
-    verify(data, run, **FP32)  # equal all the same
-    (run / "metrics.jsonl").write_text(re.sub(r'"checksum": "\w+"', '"checksum": "0"', lines))
+    (copy / "metrics.jsonl").write_text(lines)
+    verify_run(data, copy, **FP32)  # equal all the same
+    (copy / "metrics.jsonl").write_text(re.sub(r'"checksum": "\w+"', '"checksum": "0"', lines))
     with pytest.raises(NMTError, match=rf"\(torch was 1.0 and is {re.escape(torch.__version__)}\)"):
-        verify(data, run, **FP32)
+        verify_run(data, copy, **FP32)
 
 
 def test_a_damaged_state_is_passed_over(
-    data: Path, tmp_path: Path, stopped: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(stopped, tmp_path / "run")
-    damaged = run / "checkpoints/update-00000022.state"
+    damaged = copy / "checkpoints/update-00000022.state"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    verify(data, run, **FP32)
-    told = notices(capsys, run)
+    verify_run(data, copy, **FP32)
+    told = notices(capsys, copy)
     assert "update-00000022.state: damaged" in told[0]
-    assert told[1:] == [
-        "update 20: equal bit for bit",
-        "update 22: equal bit for bit",
-        "replayed from update 16 to 22, equal bit for bit",
-    ]
+    assert told[-1] == "replayed from update 16 to 22, equal bit for bit"
     assert damaged.exists()
 
 
 def test_where_there_is_nothing_to_compare_it_says_so(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, stopped: Path
 ) -> None:
     with pytest.raises(UsageError, match="not a run folder; train first"):
-        verify(data, tmp_path / "none")
+        verify_run(data, tmp_path / "none")
     assert not (tmp_path / "none").exists()
-    run = stopped_after(monkeypatch, 3, data, tmp_path / "run")
+    run = train(data, tmp_path / "run", max_updates=3)
+    (run / "checkpoints/update-00000000.state").unlink()
     with pytest.raises(NMTError, match="nothing to verify yet"):
-        verify(data, run)
-
-
-def test_another_recipe_is_refused(data: Path, stopped: Path) -> None:
+        verify_run(data, run, max_updates=3)
     with pytest.raises(UsageError, match="seed was 1 and is now 2"):
-        verify(data, stopped, **FP32 | {"seed": 2})
+        verify_run(data, stopped, **FP32 | {"seed": 2})
 
 
 @pytest.mark.slow

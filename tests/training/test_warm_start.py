@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mishaps import stopped_after
 from safetensors import safe_open
 from torch import Tensor
 from toy_training import (
@@ -18,7 +19,6 @@ from toy_training import (
     newest_state,
     nmt,
     settings_of,
-    stopped_after,
     train,
 )
 
@@ -77,26 +77,18 @@ def expected_rows(
 # --- what is taken
 
 
-def test_a_run_starts_with_the_loss_of_the_model_that_it_is_given(
-    data: Path, tmp_path: Path, learnt: Path
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("", "fp32"), ("checkpoints/update-00000200.safetensors", "fp32"), ("", "bf16")],
+)
+def test_a_run_starts_with_the_weights_that_it_is_given(
+    data: Path, tmp_path: Path, learnt: Path, name: str, precision: str
 ) -> None:
-    run = train(data, tmp_path / "run", learnt, **LEARNT, **STILL)
-    best = ModelReader(learnt / "best.safetensors")
-    assert metrics(run, "valid")[0]["loss"] == best.card.valid["loss"]
-    assert torch.equal(flat(run / "last.safetensors"), flat(best.path))
-
-
-def test_a_model_file_may_be_given_too(data: Path, tmp_path: Path, learnt: Path) -> None:
-    path = learnt / "checkpoints/update-00000200.safetensors"
-    run = train(data, tmp_path / "run", path, **LEARNT, **STILL)
-    assert torch.equal(flat(run / "last.safetensors"), flat(path))
-
-
-def test_low_precision_keeps_what_was_given_in_fp32(
-    data: Path, tmp_path: Path, learnt: Path
-) -> None:
-    run = train(data, tmp_path / "run", learnt, precision="bf16", **LEARNT, **STILL)
-    assert torch.equal(flat(run / "last.safetensors"), flat(learnt / "best.safetensors"))
+    run = train(data, tmp_path / "run", learnt / name, precision=precision, **LEARNT, **STILL)
+    given = ModelReader(learnt / (name or "best.safetensors"))
+    assert torch.equal(flat(run / "last.safetensors"), flat(given.path))
+    if not name and precision == "fp32":
+        assert metrics(run, "valid")[0]["loss"] == given.card.valid["loss"]
 
 
 def test_the_optimiser_starts_fresh(data: Path, tmp_path: Path, learnt: Path) -> None:
@@ -231,15 +223,6 @@ def test_the_report_tells_what_was_taken_and_what_differs(
     ]
 
 
-def test_the_report_of_the_same_model_is_two_lines(card: ModelCard, tmp_path: Path) -> None:
-    given = written(tmp_path / "m", card, seed=1)
-    assert warm_start(build(card, seed=2), card, tmp_path / "m") == [
-        f"initial weights from {tmp_path / 'm'} (update 7): {len(given)} of {len(given)} weights "
-        "taken",
-        "output_projection: 330 of 330 pieces found (100.0%)",
-    ]
-
-
 def test_the_report_stands_on_stderr_and_in_the_log(
     data: Path, tmp_path: Path, learnt: Path
 ) -> None:
@@ -301,16 +284,6 @@ def start(tmp_path: Path, learnt: Path) -> Path:
     return Path(shutil.copy(learnt / "best.safetensors", tmp_path / "start.safetensors"))
 
 
-def test_the_configuration_tells_which_model_it_was(
-    data: Path, tmp_path: Path, start: Path
-) -> None:
-    run = train(data, tmp_path / "run", start, **LEARNT, **STILL)
-    noted = tomllib.loads((run / "config.toml").read_text())["run"]
-    with safe_open(start, framework="pt") as file:
-        assert noted["init_from_checksum"] == file.metadata()["sha256"]
-    assert noted["init_from"] == str(start)
-
-
 def test_a_stopped_run_goes_on_bit_for_bit_without_its_model(
     data: Path, tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +303,10 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
     data: Path, tmp_path: Path, start: Path, learnt: Path
 ) -> None:
     run = train(data, tmp_path / "run", start, **LEARNT, **STILL)
+    noted = tomllib.loads((run / "config.toml").read_text())["run"]
+    with safe_open(start, framework="pt") as file:
+        assert noted["init_from_checksum"] == file.metadata()["sha256"]
+    assert noted["init_from"] == str(start)
     train(data, run, start.rename(tmp_path / "moved.safetensors"), **LEARNT, **STILL)
     another = learnt / "checkpoints/update-00000150.safetensors"
     with pytest.raises(
@@ -337,18 +314,11 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
         match=r"has a run with other values: init_from_checksum was '\w+' and is now '\w",
     ):
         train(data, run, another, **LEARNT, **STILL)
-    with pytest.raises(
-        UsageError, match=r"has a run with other values: init_from_checksum was '\w+' and is now ''"
-    ):
+    with pytest.raises(UsageError, match=r"init_from_checksum was '\w+' and is now ''"):
         train(data, run, **LEARNT, **STILL)
-
-
-def test_a_run_that_started_without_is_not_given_one(
-    data: Path, tmp_path: Path, learnt: Path
-) -> None:
-    run = train(data, tmp_path / "run", **LEARNT, **STILL)
+    without = train(data, tmp_path / "without", **LEARNT, **STILL)
     with pytest.raises(UsageError, match=r"init_from_checksum was '' and is now '\w+'"):
-        train(data, run, learnt, **LEARNT, **STILL)
+        train(data, without, learnt, **LEARNT, **STILL)
 
 
 def test_a_run_without_a_state_starts_from_its_model_again(

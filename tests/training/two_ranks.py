@@ -14,6 +14,7 @@ from unittest import mock
 import torch
 from pairs import batch_of
 from torch import nn
+from toy_training import recipe
 
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
@@ -106,16 +107,12 @@ def main(data: str, model_file: str, out: str) -> None:
     model, _ = load_model(Path(model_file))
     folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
     plain, sampler, validator = (
-        Validator(
-            folder,
-            ranks,
-            cpu,
-            label_smoothing=0.1,
-            micro_batch_tokens=60,
-            with_bleu=with_bleu,
-            sample_translations=samples,
+        Validator(folder, ranks, cpu, recipe(micro_batch_tokens=60, **values).training)
+        for values in (
+            {},
+            {"sample_translations": 1},
+            {"validate_bleu": True, "sample_translations": 3},
         )
-        for with_bleu, samples in ((False, 0), (False, 1), (True, 3))
     )
     answers = iter([False] * 1_000)  # asked once a batch whether to stop
     plain.measure(model, lambda: next(answers))

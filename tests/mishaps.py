@@ -1,0 +1,152 @@
+"""What goes wrong in a run on purpose: signals, kills, full disks, no memory, bad gradients.
+
+Each function patches nmt for the rest of a test. Programs that are killed, and ranks that fail, are
+`training/killed_runs.py` and `training/faulty_rank.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torch import Tensor
+from toy_training import train
+
+from nmt.data.batches import Batch
+from nmt.errors import Stopped
+from nmt.training.optimizer import Optimizer
+from nmt.training.update import UpdateRunner
+from nmt.values import Value
+
+Action = Callable[[Optimizer, int], object]
+
+
+def around_steps(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: Action = lambda *_: None,
+    after: Action = lambda *_: None,
+) -> None:
+    """Do something right before or after every step of the optimiser, which is told its update."""
+    step = Optimizer.step
+
+    def step_and_act(self: Optimizer, update: int) -> Tensor:
+        before(self, update)
+        norm = step(self, update)
+        after(self, update)
+        return norm
+
+    monkeypatch.setattr(Optimizer, "step", step_and_act)
+
+
+def at_updates(
+    monkeypatch: pytest.MonkeyPatch, actions: Mapping[int, Callable[[], object]]
+) -> None:
+    """Do something right after some updates' optimiser steps."""
+    around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
+
+
+# --- signals
+
+
+def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
+    """Send this process a signal right after an update's optimiser step."""
+    at_updates(monkeypatch, {update: lambda: os.kill(os.getpid(), number)})
+
+
+def stopped_after(
+    monkeypatch: pytest.MonkeyPatch,
+    update: int,
+    data: Path,
+    out: Path,
+    init_from: Path | None = None,
+    /,
+    **values: Value,
+) -> Path:
+    """Train until SIGTERM stops the run after an update."""
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        signal_after(patch, update, signal.SIGTERM)
+        train(data, out, init_from, **values)
+    return out
+
+
+# --- gradients and memory
+
+
+def spoil_gradients(monkeypatch: pytest.MonkeyPatch, updates: Iterable[int]) -> None:
+    """Let the gradients of some updates be no numbers, the first time that they are done."""
+    left = set(updates)
+
+    def spoil(optimizer: Optimizer, update: int) -> None:
+        if update in left:
+            left.remove(update)
+            optimizer.weights.gradient[0] = math.nan
+
+    around_steps(monkeypatch, before=spoil)
+
+
+def spoil_weights(monkeypatch: pytest.MonkeyPatch, update: int) -> None:
+    """Let weights be no numbers the first time after an update, as if by a finite gradient."""
+    left = {update}
+
+    def spoil(optimizer: Optimizer, update: int) -> None:
+        if update in left:
+            left.remove(update)
+            optimizer.weights.master.fill_(math.nan)
+            optimizer.weights.refresh()
+
+    around_steps(monkeypatch, after=spoil)
+
+
+def fail_at(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, tokens: int, times: int = 1
+) -> None:
+    """Let the forward pass fail for micro-batches above so many tokens, or so many times."""
+    forward, left = UpdateRunner._forward, [times]
+
+    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, Tensor]:
+        result = forward(self, batch)
+        if batch.num_tokens > tokens and left[0] > 0:
+            left[0] -= 1
+            result[0].backward()  # type: ignore[no-untyped-call]  # a part of the gradient is there
+            raise error
+        return result
+
+    monkeypatch.setattr(UpdateRunner, "_forward", fail)
+
+
+# --- disks
+
+
+def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """Let whoever asks be told of so much room."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+
+
+def full_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the disk be full whenever a file of that name is to be written."""
+    replace = os.replace
+
+    def replace_or_fail(source: Path, target: Path) -> None:
+        if Path(target).name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_fail)
+
+
+def fill_up(ballast: Path) -> None:
+    """Really fill a small disk."""
+    try:
+        with ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 16)) == 1 << 16:
+                pass
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
