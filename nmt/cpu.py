@@ -15,30 +15,28 @@ WAITING = {
     "GOMP_SPINCOUNT": "20000",  # libgomp: some tenths of a millisecond
     "KMP_BLOCKTIME": "1",  # milliseconds, of the libraries of Intel and LLVM
 }
-"""What the environment says to OpenMP's libraries of how long threads spin before they sleep.
+"""Environment variables that tell OpenMP libraries how long waiting threads spin before they sleep.
 
 Waking a thread takes 50 microseconds on a virtual machine, and training waits some thousand times
-a second: threads that sleep at once cost an idle machine up to a quarter of its speed.
+a second. So on an idle machine, threads that sleep at once cost up to a quarter of the speed.
 """
 
 _LOOK_SECONDS = 0.5
-_CROWDED = 0.15  # threads of this process that wait for a core, on average; 0.02 when it is alone
-_CALM_LOOKS = 10  # without a crowd, after which threads spin again
+_CROWDED = 0.15  # mean threads of this process that wait for a core; 0.02 if it is alone
+_CALM_LOOKS = 10  # looks without a crowd, after which threads spin again
 
-# On any machine, so that a script that runs on a large one runs on a small one, too.
+# Allowed on any machine, so that a script for a large one also runs on a small one.
 _WORKERS_EVERYWHERE = 8
 
 
 def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let OpenMP's threads sleep after a short while, unless the user has said how they wait.
+    """Let OpenMP's threads sleep after a short wait, unless the user has chosen how they wait.
 
-    By default a thread that waits for the others spins: for some milliseconds in libgomp, which
-    torch and CTranslate2 bring along, for 200 in the libraries of Intel and LLVM. If the
-    thread that is waited for has lost its core to another process, all of them lose that time.
-    See also `give_way`.
+    By default, waiting threads spin: for some milliseconds in libgomp, which torch and CTranslate2
+    use, and for 200 in the libraries of Intel and LLVM. If the thread that they wait for has lost
+    its core to another process, all of them lose that time. See also `give_way`.
 
-    The libraries read the environment when they are loaded, so call this before torch is imported.
-    Processes that this one starts inherit it.
+    The libraries read the environment when they are loaded, so call this before importing torch.
     """
     if not WAITING.keys() & environment.keys():
         environment.update(WAITING)
@@ -48,8 +46,8 @@ def let_waiting_threads_sleep(environment: MutableMapping[str, str] = os.environ
 def give_way() -> None:
     """From now on, let torch's threads hardly spin while other processes want the cores.
 
-    Call it once torch has its number of threads, in each process that computes with several. What
-    the user has said of waiting is left alone.
+    Call it after setting torch's number of threads. It does nothing if the user has chosen how
+    threads wait.
     """
     if not WAITING.items() <= os.environ.items():
         return
@@ -66,10 +64,10 @@ def _give_way() -> None:
 
 
 class Crowd:
-    """Lets libgomp's threads sleep at once as long as threads wait for cores.
+    """Lets libgomp's threads sleep at once while threads of this process wait for cores.
 
-    libgomp spins a hundred times only, if a process has more of its threads than cores. So during a
-    crowd further teams of threads are held, which do nothing but sleep.
+    libgomp spins only a hundred times if a process has more OpenMP threads than cores. So during a
+    crowd we hold more teams of threads, which only sleep.
     """
 
     def __init__(self) -> None:
@@ -77,7 +75,7 @@ class Crowd:
         self._over: threading.Event | None = None  # of a crowd
 
     def look(self, waiting: float) -> None:
-        """Take note of how many threads have waited for a core lately, on average."""
+        """Note the mean number of threads that waited for a core since the last look."""
         self._calm_looks = 0 if waiting > _CROWDED else self._calm_looks + 1
         if self._over is None and not self._calm_looks:
             self._over = self._hold_threads()
@@ -95,7 +93,7 @@ class Crowd:
             torch.zeros(threads << 16).add_(1)  # large enough for all threads of a team
             over.wait()
 
-        # A team adds all its threads but the one that holds it, which is Python's.
+        # A team adds all its threads except the one that holds it, which is Python's.
         missing = len(os.sched_getaffinity(0)) - threads
         for _ in range(missing // (threads - 1) + 1 if threads > 1 else 0):
             threading.Thread(target=hold, name="team of a crowd", daemon=True).start()
@@ -103,8 +101,8 @@ class Crowd:
 
 
 def _seconds_waited() -> float:
-    """Return for how long threads of this process could have run, but had no core."""
-    # Nanoseconds of running and of waiting; a system may keep no such account.
+    """Return how long threads of this process were ready to run but had no core."""
+    # Nanoseconds of running and of waiting, if the system counts them.
     accounts = [_read(task / "schedstat").split() for task in Path("/proc/self/task").iterdir()]
     return sum(int(account[1]) for account in accounts if len(account) > 1) / 1e9
 
@@ -112,8 +110,7 @@ def _seconds_waited() -> float:
 def cores(system: Path = Path("/")) -> int:
     """Return the number of cores that this process may use, by its affinity and its cgroups' quota.
 
-    Args:
-        system: the folder that holds proc and sys.
+    system: the folder that holds proc and sys.
     """
     allowed = len(os.sched_getaffinity(0))
     # With a quota of one core and a half, a second thread can run half of the time.
@@ -123,8 +120,8 @@ def cores(system: Path = Path("/")) -> int:
 def default_threads(processes: int = 1) -> int:
     """Return the threads of each of some processes that share the cores: at most OMP_NUM_THREADS.
 
-    torchrun sets it to 1 for each of several processes if the user has not set it, and its 1 cannot
-    be told from the user's. There a 1 counts as not set.
+    torchrun sets it to 1 for each of several processes if the user has not set it. As we cannot
+    tell who set a 1 there, it counts as not set.
     """
     share = max(1, cores() // processes)
     limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # "4,2" where nested

@@ -57,9 +57,9 @@ class Ranks:
     def join(self) -> None:
         """Meet the other processes."""
         if self.world_size > 1:
-            # Its functions take the group that stands at their import for a default. The optimiser
-            # imports them; by then they would hold our group, and keep its threads alive until
-            # Python has ended, where now and then one aborts the process.
+            # Its functions have the group that exists at their import as a default. Imported later,
+            # by the optimiser, they would hold our group and keep its threads alive until Python
+            # ends, where one of them aborts the process now and then.
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
             store, rank, size = next(rendezvous("env://"))
@@ -137,15 +137,15 @@ class Ranks:
         ]
 
     def stopped_at_once(self, reason: str) -> None:
-        """Leave word that this rank stops without waiting for the others, if that can be done."""
+        """Tell the other ranks, if possible, that this one stops without waiting for them."""
         with contextlib.suppress(dist.DistError):
             self._leave_word("stopped", reason)
 
     def lost_by(self, error: Exception) -> RankLost | RankStopped | None:
-        """Tell which rank has been lost, if that is what an error comes from.
+        """Return which rank was lost, if that caused an error; else None.
 
-        A rank that fails for a reason of its own leaves word of it here. Those that are left hear
-        it, or report, so that one that is silent can be named.
+        A rank that fails for its own reason leaves word of it in the store. The others read it. If
+        there is none, they report themselves there, so that a silent rank can be named.
         """
         if self.world_size == 1:
             return None
@@ -198,7 +198,7 @@ _stores: list[Any] = []  # where ranks leave word for each other, once they have
 
 
 def _is_of_the_group(error: Exception) -> bool:
-    """Tell whether an operation between ranks has failed, by what torch says of it."""
+    """Tell whether an operation between ranks has failed, by torch's message."""
     return isinstance(error, dist.DistError) or any(
         word in str(error) for word in ("gloo", "Connection", "NCCL")
     )

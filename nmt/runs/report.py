@@ -146,13 +146,7 @@ class Report:
     """
 
     def __init__(self, run: RunFolder, config: TrainingConfig, update: int) -> None:
-        """Set up.
-
-        Args:
-            run: the run folder to write to.
-            config: decides about TensorBoard and the end of training.
-            update: the updates done before.
-        """
+        """Write to a run folder; `update`: the updates done before."""
         self.run = run
         self.config = config
         self._view = console.Progress(

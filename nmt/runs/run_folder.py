@@ -145,14 +145,9 @@ class RunFolder:
     def settled(self, training: TrainingConfig, ranks: int, cores: int) -> TrainingConfig:
         """Fill in open values as the run in this folder chose them.
 
-        Threads stay open if the number of processes has changed, or if there are too few cores.
+        Threads stay open if the number of processes has changed, or if each has too few cores.
         Otherwise they stay the same, whatever OMP_NUM_THREADS says, because another number of
         threads rounds differently.
-
-        Args:
-            training: the present recipe.
-            ranks: the number of processes.
-            cores: the cores of each process.
         """
         config = self._read_config()
         before, threads = config["training"], int(config["training"]["threads"])
@@ -164,12 +159,9 @@ class RunFolder:
         )
 
     def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:
-        """Check that the present recipe may resume the run in this folder.
+        """Check that a recipe, with all values chosen, may resume the run in this folder.
 
-        Args:
-            recipe: the present recipe, with all values chosen.
-            data: the data folder's fingerprint.
-            initial: the model that the weights start from.
+        data: the data folder's fingerprint.
 
         Raises:
             UsageError: naming the old and new value of everything that must not change.

@@ -96,7 +96,7 @@ def _rows(
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.weights.gradient.nbytes
     times = _Times(
-        update=1 / metrics.updates_per_second,
+        update=1 / metrics["updates_per_second"],
         summing=sent / _SUM_RATE[device.type] if is_estimate else 0.0,
         validation=validation,
         state=disk.state_bytes / _DISK_RATE,
@@ -131,10 +131,10 @@ def _rows(
         ("disk, at most", megabytes(disk.bytes)),
         ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),
-        ("model-FLOPs utilisation", f"{metrics.mfu:.0%}"),
-        ("tokens a second", f"{metrics.tokens_per_second:,.0f}"),
+        ("model-FLOPs utilisation", f"{metrics['mfu']:.0%}"),
+        ("tokens a second", f"{metrics['tokens_per_second']:,.0f}"),
         *times.rows(config),
-        ("how sure", _how_sure(ranks.world_size, processes, metrics.updates, device.type)),
+        ("how sure", _how_sure(ranks.world_size, processes, window.updates, device.type)),
     ]
 
 

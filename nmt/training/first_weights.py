@@ -31,10 +31,8 @@ from nmt.training.flat_weights import FlatWeights
 def freeze(model: TranslationModel, patterns: str) -> list[str]:
     """Freeze the parameters whose names match a pattern.
 
-    Args:
-        model: all of its parameters need gradients.
-        patterns: globs over names, separated by commas; "" freezes nothing. A tied parameter
-            matches by any of its names.
+    patterns: globs over names, separated by commas; "" freezes nothing. A tied parameter matches by
+    any of its names.
 
     Returns:
         The names of the frozen parameters; tied names are joined by ` = `.
@@ -76,12 +74,7 @@ _SIDES = {"src_embedding": "src", "tgt_embedding": "tgt", "output_projection": "
 
 @torch.no_grad()
 def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str]:
-    """Copy the matching weights of another model into a model.
-
-    Args:
-        model: with its own initial weights in fp32, on any device.
-        card: the model's card.
-        path: a model file or a run folder.
+    """Copy the matching weights of another model, at `path`, into a model in fp32.
 
     Returns:
         Lines for the log that list copied and other weights.
@@ -211,12 +204,7 @@ def first_weights(
 ) -> tuple[TranslationModel, FlatWeights, list[str]]:
     """Build the model with its initial weights; all ranks get rank 0's.
 
-    Args:
-        card: describes the model.
-        config: the seed, the precision, and the frozen parameters.
-        ranks: the processes of the run.
-        device: where to compute.
-        warm_from: the model to copy matching weights from; None: all weights are random.
+    warm_from: the model to copy matching weights from; None: all weights are random.
 
     Returns:
         The model, its weights, and remarks on them for the log.

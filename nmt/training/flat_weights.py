@@ -33,12 +33,7 @@ class FlatWeights:
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
-        """Move the model's parameters into one vector and make them views of it.
-
-        Args:
-            model: in fp32, on the device where it computes.
-            dtype: the type in which the model computes.
-        """
+        """Move a model's parameters into one fp32 vector, and let it compute in `dtype`."""
         # named_parameters yields tied parameters once.
         named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
         self.master = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32

@@ -203,13 +203,9 @@ def share_of_update(batch_tokens: int, ranks: int) -> int:
 
 
 def even_batch(tokens: int, length: int, types: int, shape: FixedShape | None = None) -> Batch:
-    """Return a batch of up to `tokens` tokens per side, in sentences of one length.
+    """Return a batch of up to `tokens` tokens per side, in sentences of one length, with eos.
 
-    Args:
-        tokens: of each side, at least `length`.
-        length: of every sentence, including eos.
-        types: size of the smaller vocabulary.
-        shape: the fixed shape of batches, if there is one.
+    types: size of the smaller vocabulary.
     """
     rows = tokens // length
     ids = (np.arange(rows * (length - 1)) % types).astype(np.uint32)

@@ -128,25 +128,6 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-@dataclass(frozen=True)
-class Metrics:
-    """The metrics of a window, with the names of a `train` record."""
-
-    epoch: float  # epochs completed
-    loss: float  # mean over target tokens, nats
-    nll: float
-    perplexity: float
-    grad_norm: float  # of the last update
-    tokens_per_second: float  # source and target, of all ranks, without padding
-    updates_per_second: float
-    mfu: float  # model-FLOPs utilisation: share of the rate of plain matrix products
-    data_wait: float  # share of the time that this rank waited for its next update
-    padding: float  # share of this rank's tokens that are padding
-    skipped_updates: int  # updates whose gradient was not finite
-    updates: int  # all updates of the window
-    seconds: float
-
-
 @dataclass
 class Window:
     """Sums over the updates between two lines of the log; tensors stay on the device until then.
@@ -206,8 +187,8 @@ class Window:
 
     def metrics(
         self, ranks: Ranks, flops: Callable[[LengthSums], float], machine_rate: float
-    ) -> Metrics:
-        """Return the metrics; all ranks take part. This waits for the GPU.
+    ) -> dict[str, float]:
+        """Return the metrics of a `train` record; all ranks take part. This waits for the GPU.
 
         Args:
             ranks: the processes of the run.
@@ -219,18 +200,19 @@ class Window:
         loss, nll = (float(x) / float(self.loss_tokens) for x in (self.loss, self.nll))
         grad_norm = float(self.grad_norm)
         seconds = time.monotonic() - self.started
-        return Metrics(
-            epoch=self.epoch,
-            loss=loss,
-            nll=nll,
-            perplexity=math.exp(min(nll, 700.0)),
-            grad_norm=grad_norm,
-            tokens_per_second=(self.lengths.src + self.lengths.tgt) / seconds,
-            updates_per_second=self.updates / seconds,
-            mfu=flops(self.lengths) / (seconds * machine_rate) if machine_rate else 0.0,
-            data_wait=self.waited / seconds,
-            padding=1 - self.own_tokens / max(1, self.padded_tokens),
-            skipped_updates=int(self.skipped),
-            updates=self.updates,
-            seconds=seconds,
-        )
+        return {
+            "epoch": self.epoch,  # epochs completed
+            "loss": loss,  # mean over target tokens, nats
+            "nll": nll,
+            "perplexity": math.exp(min(nll, 700.0)),
+            "grad_norm": grad_norm,  # of the last update
+            "tokens_per_second": (self.lengths.src + self.lengths.tgt) / seconds,  # of all ranks
+            "updates_per_second": self.updates / seconds,
+            # model-FLOPs utilisation: the share of the rate of plain matrix products
+            "mfu": flops(self.lengths) / (seconds * machine_rate) if machine_rate else 0.0,
+            "data_wait": self.waited / seconds,  # share of the time that this rank waited
+            "padding": 1 - self.own_tokens / max(1, self.padded_tokens),  # share of its tokens
+            "skipped_updates": int(self.skipped),  # updates whose gradient was not finite
+            "updates": self.updates,
+            "seconds": seconds,
+        }

@@ -274,7 +274,7 @@ class Trainer:
     def metrics(self) -> dict[str, Any]:
         """Sum the window over ranks, as a line of metrics.jsonl; its time ends now."""
         metrics = self.window.metrics(self.ranks, self.flops, self.machine_rate)
-        seconds = self.state.seconds + metrics.seconds
+        seconds = self.state.seconds + metrics["seconds"]
         self.state = dataclasses.replace(self.state, seconds=seconds)
         update = self.state.update
         place: dict[str, object] = {"kind": "train", "update": update}
@@ -283,7 +283,7 @@ class Trainer:
             "seconds": seconds,
             "checksum": checksum_of_all(self.weights.master, self.ranks),
         }
-        return place | dataclasses.asdict(metrics) | more
+        return place | metrics | more
 
     def flops(self, lengths: LengthSums) -> float:
         """Return the FLOPs of training on pairs of these lengths."""

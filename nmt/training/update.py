@@ -152,12 +152,7 @@ class UpdateRunner:
         return True
 
     def shape(self, micro_batch_tokens: int, longest: int) -> FixedShape | None:
-        """Return the fixed shape of batches; None if they may have any.
-
-        Args:
-            micro_batch_tokens: real tokens of a batch on either side.
-            longest: tokens of the longest sentence.
-        """
+        """Return the fixed shape of batches of so many tokens a side; None if any will do."""
         if not self._fixed:
             return None
         shape = FixedShape.for_up_to(micro_batch_tokens, longest)

@@ -28,8 +28,7 @@ from nmt.training.loss import smoothed_cross_entropy
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
-_PARTS_TRIED, _LINES_TRIED = 8, 16  # of valid, to estimate the time of all of it
-_TRIAL_SECONDS = 1.0
+_PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 
 class Validator:
@@ -158,11 +157,17 @@ class Validator:
         The translations are no longer than their sources, because an untrained model does not end
         them.
         """
+        lines = len(self._sources)
+        count = lines if self.config.validate_bleu else len(self._shown)
+        tried = [self._sources[line] for line in spread(min(count, _LINES_TRIED), lines)]
+        parts = parts_by_length(self.data.valid, self.micro_batch_tokens)  # about equal
         model.eval()
         try:
-            seconds = self._seconds_of_losses(model)
-            count = len(self._sources if self.config.validate_bleu else self._shown)
-            tried = [self._sources[i] for i in spread(min(count, _LINES_TRIED), len(self._sources))]
+            with torch.inference_mode():
+                started = time.monotonic()
+                for part in spread(_PARTS_TRIED, len(parts)):
+                    self._sums(model, parts[part])
+                seconds = (time.monotonic() - started) * max(1.0, len(parts) / _PARTS_TRIED)
             if tried:
                 translator = self._translator(model, SearchOptions(max_extra_tokens=0))
                 started = time.monotonic()
@@ -171,20 +176,6 @@ class Validator:
         finally:
             model.train()
         return seconds
-
-    @torch.inference_mode()
-    def _seconds_of_losses(self, model: TranslationModel) -> float:
-        valid = self.data.valid
-        src, tgt = valid.lengths(np.arange(len(valid)))
-        tokens = src + tgt + 2  # (pairs,)
-        parts = parts_by_length(valid, self.micro_batch_tokens)
-        done, started = 0, time.monotonic()
-        for index in spread(_PARTS_TRIED, len(parts)):
-            self._sums(model, parts[index])
-            done += int(tokens[parts[index]].sum())
-            if time.monotonic() - started > _TRIAL_SECONDS:
-                break
-        return (time.monotonic() - started) * int(tokens.sum()) / done
 
 
 def spread(count: int, total: int) -> Sequence[int]:
