@@ -42,7 +42,7 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
 def _pairs(config: TransformerConfig, tokens: int, squares: int, *, seen: int) -> int:
     """Return the pairs of query and key that a self-attention computes.
 
-    With a window (see `kernels.padded_attention`) they are `seen` windows a token, if that is less
+    With a window (see `kernels.packed_attention`) they are `seen` windows a token, if that is less
     than the squares. For batches that mix shorter and longer sentences, this is an upper bound.
     """
     window = config.attention_window

@@ -24,8 +24,14 @@ from torch.utils._pytree import tree_leaves
 from nmt.data.batches import Packed
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import CrossAttention, SelfAttention, attend
-from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
-from nmt.models.kernels.padded_attention import saves_work, with_neighbours, without_neighbours
+from nmt.models.kernels.packed_attention import (
+    Sentences,
+    attend_packed,
+    attention_weights,
+    saves_work,
+    with_neighbours,
+    without_neighbours,
+)
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.positions import Relative, rotations, spread_by_distance, sum_by_distance
 

@@ -3,27 +3,30 @@
 On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. In other
 cases they are padded, which costs next to nothing, because heads have to be copied anyway.
 
-Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
-of a head's keys and values, n and m tokens of packed sentences.
+In local attention (section 4) each position sees those at a distance of at most r. If that is less
+work than padded sentences, the n packed tokens are cut into blocks of r, regardless of sentences. A
+query sees keys in its own block, the one before and, unless causal, the one after. So work and
+memory are n * 3r or n * 2r instead of the sum of squared lengths. A mask hides keys that are
+farther away or in another sentence.
+
+Legend: B rows (sentences or blocks), L tokens of the longest (T of queries, S of keys), H heads, K
+and V the widths of a head's keys and values, n and m tokens of packed sentences, k the largest
+relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
-from nmt.models.kernels.padded_attention import (
-    AttentionLayout,
-    attend_padded,
-    padded_weights,
-    saves_work,
-)
 from nmt.models.kernels.padded_layout import PaddedLayout, Projected, in_heads
-from nmt.models.positions import Relative
+from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
 
 
 @dataclass(frozen=True)
@@ -150,3 +153,224 @@ def attention_weights(
     for_keys = None if relative is None else relative[0].to(wide)
     weights = padded_weights(query, key, layout, for_keys)
     return weights.view(len(layout.own.tokens), -1, *weights.shape[1:])
+
+
+@dataclass(frozen=True)
+class AttentionLayout:
+    """Pairs of queries and keys, and which keys are hidden."""
+
+    own: PaddedLayout  # of queries: (B, T)
+    others: PaddedLayout  # of keys and values: (B, S), or the own block
+    hidden: Tensor  # bool, broadcastable to (B, H, T, S), True = must not attend
+    first: int = 0
+    """Position of a row's first query among its keys: r for blocks, whose keys begin one block
+    earlier; else 0."""
+
+    @classmethod
+    def of_sentences(
+        cls, own: PaddedLayout, others: PaddedLayout, *, causal: bool, window: int
+    ) -> AttentionLayout:
+        """Lay out row by row.
+
+        Args:
+            own, others: layouts of queries and keys.
+            causal: whether a token attends only to itself and earlier ones.
+            window: the largest distance of attention; 0: any.
+        """
+        padding = ~others.mask[:, None, None]  # (B, 1, 1, S)
+        if not causal and not window:
+            return cls(own, others, padding)
+        pairs = padding.new_ones(own.tokens.shape[1], others.tokens.shape[1])  # (T, S)
+        hidden = pairs.triu(1 if causal else window + 1)
+        if window:
+            hidden |= pairs.tril(-window - 1)
+        # Padding is at the end, so a causal mask hides it from all real positions.
+        return cls(own, others, hidden if causal else hidden | padding)
+
+    @classmethod
+    def of_blocks(cls, packed: Packed, *, causal: bool, window: int) -> AttentionLayout:
+        """Lay out block by block; see `of_sentences`."""
+        blocks = PaddedLayout.of_blocks(packed, window)
+        hidden = hidden_in_blocks(packed, window, causal=causal)[:, None]  # (B, 1, T, S)
+        return cls(blocks, blocks, hidden, first=window)
+
+    def seen(self, x: Tensor) -> Tensor:
+        """Map the keys or values of rows (B * H, L, K) to those seen (B * H, S, K)."""
+        if not self.first:
+            return x
+        return with_neighbours(x, len(self.hidden), self.hidden.shape[-1] // self.first)
+
+    def summed(self, seen: Tensor) -> Tensor:
+        """Sum gradients of the keys or values that queries see: the adjoint of `seen`."""
+        if not self.first:
+            return seen
+        return without_neighbours(seen, len(self.hidden), self.hidden.shape[-1] // self.first)
+
+
+def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
+    """Tell whether blocks have fewer pairs of query and key than padded sentences.
+
+    Args:
+        packed: the sentences.
+        distance: r.
+        causal: whether a position sees only itself and earlier ones.
+    """
+    in_padded = (len(packed.starts) - 1) * packed.longest**2
+    return in_padded > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
+
+
+def hidden_in_blocks(packed: Packed, distance: int, *, causal: bool) -> Tensor:
+    """Return which of the S keys are hidden from each query of a block: (C, r, S) bool.
+
+    Args:
+        packed: the sentences.
+        distance: r.
+        causal: whether a position sees only itself and earlier ones.
+    """
+    count, device = len(packed.tokens), packed.tokens.device
+    places = torch.arange(-(-count // distance) * distance, device=device)  # (C * r,)
+    sentences = packed.sentences[places.clamp(max=count - 1)]  # (C * r,)
+    first = torch.maximum(packed.starts[sentences], places - distance)  # first key of each query
+    last = places if causal else places + distance
+    last = torch.minimum(packed.starts[sentences + 1] - 1, last)
+    width = (2 if causal else 3) * distance
+    # The keys of block c begin one block earlier, at (c - 1) r.
+    keys = places[::distance, None, None] - distance + torch.arange(width, device=device)
+    first, last = (bound.view(-1, distance, 1) for bound in (first, last))
+    return (keys < first) | (keys > last)  # (C, r, S)
+
+
+def with_neighbours(x: Tensor, count: int, seen: int) -> Tensor:
+    """Return each block with the one before it and, if `seen` is 3, the one after it.
+
+    Args:
+        x: (C * H, r, K), blocks from `PaddedLayout.heads`.
+        count: C.
+        seen: number of blocks that a query sees, 2 or 3.
+
+    Returns:
+        (C * H, S, K), 0 before the first block and after the last.
+    """
+    own = x.view(count, -1, *x.shape[1:])  # (C, H, r, K)
+    wide = own.new_zeros(*own.shape[:2], seen, *own.shape[2:])  # (C, H, seen, r, K)
+    wide[1:, :, 0] = own[:-1]
+    wide[:, :, 1] = own
+    if seen == 3:
+        wide[:-1, :, 2] = own[1:]
+    return wide.view(len(x), -1, x.shape[-1])
+
+
+def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
+    """Sum the copies of each block: the adjoint of `with_neighbours`.
+
+    Args:
+        wide: (C * H, S, K).
+        count: C.
+        seen: number of blocks that a query sees, 2 or 3.
+
+    Returns:
+        (C * H, r, K).
+    """
+    rows, keys, width = wide.shape
+    placed = wide.view(count, -1, seen, keys // seen, width)  # (C, H, seen, r, K)
+    own = placed[:, :, 1].clone()  # (C, H, r, K)
+    own[:-1] += placed[1:, :, 0]
+    if seen == 3:
+        own[1:] += placed[:-1, :, 2]
+    return own.view(rows, -1, width)
+
+
+def attend_padded(
+    projected: Projected, layout: AttentionLayout, relative: Relative | None
+) -> Tensor:
+    """Return softmax(query key^T / sqrt(K)) value (equation 1): (n, H, V).
+
+    Args:
+        projected: queries, keys and values.
+        layout: of these.
+        relative: vectors added to keys and values at each distance.
+    """
+    layouts = [t for padded in (layout.own, layout.others) for t in vars(padded).values()]
+    padded: Tensor = _PaddedAttention.apply(  # type: ignore[no-untyped-call]
+        layout.first, layout.hidden, *layouts, *(relative or (None, None)), *projected
+    )
+    return padded
+
+
+def padded_weights(
+    query: Tensor, key: Tensor, layout: AttentionLayout, for_keys: Tensor | None
+) -> Tensor:
+    """Return softmax(query key^T / sqrt(K)), (B * H, T, S), and 0 at padding.
+
+    Args:
+        query: (B * H, T, K), overwritten.
+        key: (B * H, S, K), the keys that queries see.
+        layout: of these.
+        for_keys: (2k + 1, K), vectors added to keys at each distance.
+    """
+    scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
+    if for_keys is not None:
+        scores += spread_by_distance(query @ for_keys.t(), scores.shape[2], layout.first)
+    real = layout.own.mask  # (B, T)
+    by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
+    by_row.masked_fill_(layout.hidden, -math.inf)
+    weights = scores.softmax(dim=-1)  # (B * H, T, S)
+    # Padding must not send a gradient to the keys.
+    weights.view(by_row.shape).masked_fill_(~real[:, None, :, None], 0.0)
+    return weights
+
+
+class _PaddedAttention(torch.autograd.Function):
+    """Equation 1 product by product, in place if possible. Saves only the inputs and the weights.
+
+    At the lengths of sentences, torch's fused attention takes several times as long for its
+    backward pass on CPUs, most of all in bf16.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, first: int, hidden: Tensor, *tensors: Any) -> Tensor:
+        layouts, (for_keys, for_values), projected = tensors[:8], tensors[8:10], tensors[10:]
+        layout = AttentionLayout(
+            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, first
+        )
+        query, key, value = in_heads(projected, layout.own, layout.others)
+        weights = padded_weights(query, layout.seen(key), layout, for_keys)  # scales query
+        attended = torch.bmm(weights, layout.seen(value))  # (B * H, T, V)
+        by_distance = None
+        if for_values is not None:
+            by_distance = sum_by_distance(weights, len(for_values) // 2, first)
+            attended += by_distance @ for_values
+        ctx.save_for_backward(query, key, value, weights, by_distance, hidden, *tensors[:10])
+        ctx.first, ctx.parts = first, [x.shape[1] for x in projected]
+        return layout.own.packed(attended[None])[:, 0]  # (n, H, V)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, weights, by_distance, hidden, *rest = ctx.saved_tensors
+        *layouts, for_keys, for_values = rest
+        layout = AttentionLayout(
+            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, ctx.first
+        )
+        gradient = layout.own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
+        for_scores = torch.bmm(gradient, layout.seen(value).transpose(1, 2))  # (B * H, T, S)
+        if for_values is not None:
+            by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
+            for_scores += spread_by_distance(by_value, for_scores.shape[2], ctx.first)
+        for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
+        for_query = torch.bmm(for_scores, layout.seen(key))  # (B * H, T, K)
+        for_relative: list[Tensor | None] = [None, None]
+        if for_keys is not None:
+            by_score = sum_by_distance(for_scores, len(for_keys) // 2, ctx.first)
+            for_query += by_score @ for_keys
+            pairs = ((by_score, query), (by_distance, gradient))
+            for_relative = [a.flatten(0, 1).t() @ b.flatten(0, 1) for a, b in pairs]
+        for_query.mul_(query.shape[-1] ** -0.5)
+        for_key = layout.summed(torch.bmm(for_scores.transpose(1, 2), query))
+        for_value = layout.summed(torch.bmm(weights.transpose(1, 2), gradient))
+        parts = iter((for_query, for_key, for_value))
+        for_projected = []
+        for number, count in enumerate(ctx.parts):
+            first, *more = islice(parts, count)
+            laid_out = torch.stack((first, *more)) if more else first[None]
+            for_projected.append((layout.others if number else layout.own).packed(laid_out))
+        return None, None, *(None for _ in layouts), *for_relative, *for_projected
