@@ -57,7 +57,6 @@ def decode(
     Args:
         model: the one that made the groups' states.
         groups: the next one is taken when half of the budget is free.
-        options: of the search.
         budget: the largest sum of the active sentences' costs. A single group may exceed it.
         on_step: called before each step of the decoder. If it raises, the search ends.
 
@@ -249,12 +248,9 @@ class Beams(ActiveHypotheses):
 
 
 def _extended(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """Return histories that are one value longer: (B', W, t + 1).
+    """Extend those of the histories (B, W', t) by values (B', W): (B', W, t + 1).
 
-    Args:
-        history: (B, W', t).
-        parents: (B', W) which of the B * W' histories to extend.
-        values: (B', W) to append.
+    parents: (B', W) which of the B * W' histories.
     """
     batch, width, length = history.shape
     kept = history.reshape(batch * width, length)[parents]  # (B', W, t)

@@ -68,7 +68,6 @@ class Engine(ABC):
         searched at once: with 64 hypotheses, a sixteenth.
 
         Args:
-            options: of the search.
             batch_tokens: source tokens searched at a time, with padding. Halved when memory runs
                 out.
 
@@ -87,15 +86,11 @@ class Engine(ABC):
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[SearchResult]:
-        """Translate sources. Equal sources are searched once.
+        """Return the result of each source. Equal sources are searched once.
 
         Args:
-            sources: in any order.
             on_progress: called with the number of sources just done.
             on_step: called now and then. If it raises, the search ends.
-
-        Returns:
-            The result of each source, in order.
         """
         results: dict[int, SearchResult] = {}
         first: dict[Source, int] = {}

@@ -108,8 +108,7 @@ class ActiveHypotheses(ABC):
     def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done.
 
-        Args:
-            found: the next tokens of these hypotheses. Overwritten.
+        `found` are the next tokens of these hypotheses. It is overwritten.
         """
 
     def advance(self, sentences: Integers, parents: Integers, tokens: Integers) -> None:

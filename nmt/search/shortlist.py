@@ -114,11 +114,7 @@ def learn_shortlist(
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to replace a file that is not a shortlist.
-
-    Raises:
-        UsageError: if it is another file.
-    """
+    """Refuse to replace a file that is not a shortlist (UsageError)."""
     if path.exists():
         try:
             TensorFile(path, kind=_KIND, version=_VERSION)
@@ -146,14 +142,7 @@ class BatchShortlist:
     def __init__(
         self, lists: Sequence[Integers], model: Decoder, barred_ids: Sequence[int], device: Device
     ) -> None:
-        """Join the lists, and prepare the projection onto their tokens.
-
-        Args:
-            lists: of the sentences, ascending.
-            model: computes the logits.
-            barred_ids: tokens that are never taken.
-            device: of the model.
-        """
+        """Join the sentences' lists, each ascending."""
         self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending, `_SPECIAL` first
         self._project = model.projection_onto(torch.from_numpy(self._tokens))
         self._barred = np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist()

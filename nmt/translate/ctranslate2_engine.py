@@ -41,14 +41,7 @@ class CTranslate2Engine(Engine):
         workers: int,
         batch_tokens: int | None = None,
     ) -> None:
-        """Set up the engine.
-
-        Args:
-            model: a ctranslate2.Translator.
-            options: of the search.
-            vocabularies: of source and target.
-            workers: batches that it translates in parallel.
-            batch_tokens: see `Engine`; of each worker.
+        """Take a ctranslate2.Translator that translates `workers` batches in parallel.
 
         Raises:
             UsageError: if it does not support an option.
@@ -93,11 +86,7 @@ class CTranslate2Engine(Engine):
 
         A batch has one length limit, the lowest of its sources'. If all hypotheses of a source
         finish before it, a higher limit would not change them. Otherwise the source is translated
-        again in a batch of sources with the same limit.
-
-        Args:
-            sources, order, budget, on_step: those of `find`.
-            alike: whether to batch only sources of one length, which have the same limit.
+        again in a batch of sources with the same limit: `alike`.
         """
         # A source that fills the budget gets all memory.
         is_tight = bool(order) and 2 * source_cost(sources[order[0]]) > budget
@@ -173,7 +162,7 @@ def _batches(
 ) -> Iterator[list[int]]:
     """Yield batches of sources, longest first, within the budget or of a single source.
 
-    alike: whether to batch only sources of one length and kind, which have the same limit.
+    If `alike`, all sources of a batch have the same length limit.
     """
     batch: list[int] = []
     for number in order:
@@ -219,11 +208,9 @@ def load(
     """Load an export.
 
     Args:
-        setup: the folder written by `nmt export ctranslate2`, and options.
         device: cpu or cuda.
         workers: translations in parallel; one per GPU.
-        threads: of each, on CPUs.
-        batch_tokens: see `Engine`; of each worker.
+        threads, batch_tokens: of each.
 
     Raises:
         UsageError: if CTranslate2 is not installed, or does not support an option or the type.

@@ -135,10 +135,7 @@ class Job:
             return counts
 
     def translate_files(self, files: Sequence[tuple[Path, Path]]) -> tuple[list[Counts], int]:
-        """Translate files one after the other. If one of several fails, the others go on.
-
-        Args:
-            files: pairs of input and output.
+        """Translate pairs of files one after the other. If one of several fails, the others go on.
 
         Returns:
             The counts of the translated files, and the exit status: `EXIT_FAILED` if a file
@@ -169,14 +166,9 @@ class Job:
     def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, or continue where an earlier job stopped.
 
-        Do nothing if the output is already complete, of this input, model and options.
-
-        Args:
-            source: plain or compressed.
-            output: appears when it is complete; compressed if its name says so.
-
-        Returns:
-            The counts of the whole file, including the work of earlier jobs.
+        Do nothing if the output is already complete, of this input, model and options. It appears
+        when it is complete, and is compressed if its name says so. The counts include the work of
+        earlier jobs.
 
         Raises:
             HeldOff: if another job is working on the output.
@@ -310,11 +302,7 @@ def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[
 
 
 def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to replace one shard by another of the same job.
-
-    Raises:
-        UsageError: if the output's journal differs only in its shard.
-    """
+    """Refuse to replace one shard by another: a journal that differs only in its shard."""
     if before and before != now and before | {"shard": None} == now | {"shard": None}:
         raise UsageError(
             f"{output}: holds shard {before['shard']} of this job; give shard {now['shard']} an "
@@ -323,14 +311,7 @@ def _check_shard(output: Path, before: dict[str, Any], now: dict[str, Any]) -> N
 
 
 def converse(job: Job) -> Counts:
-    """Translate lines typed on the terminal until Ctrl-D or Ctrl-C.
-
-    Returns:
-        The counts of the lines.
-
-    Raises:
-        UsageError: if a shard is set.
-    """
+    """Translate lines typed on the terminal until Ctrl-D or Ctrl-C."""
     if job.shard.count > 1:
         raise UsageError("--shard needs --input FILE: typed lines have no shards")
     with contextlib.suppress(ImportError):
@@ -360,11 +341,7 @@ _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
 def seconds_until(text: str, now: datetime.datetime) -> float:
-    """Return the seconds until the next HH:MM.
-
-    Raises:
-        UsageError: if the text is not a time.
-    """
+    """Return the seconds until the next HH:MM; UsageError if it is not a time."""
     match = _CLOCK.fullmatch(text.strip())
     if not match:
         raise UsageError(

@@ -265,7 +265,7 @@ def open_locked(path: Path, output: Path) -> BinaryIO:
 
 
 def _after(chunks: Chunks, count: int, digest: Any) -> Chunks:
-    """Remove `count` bytes from the chunks and add them to the digest; return the rest."""
+    """Move the first `count` bytes of the chunks to the digest; return the rest."""
     for chunk in chunks:
         digest.update(chunk[:count])
         if len(chunk) > count:

@@ -50,9 +50,9 @@ class LineReader:
         """Set up reading.
 
         Args:
-            chunks: bytes of the text, cut anywhere, and a pause if the next may take long.
+            chunks: bytes of the text, cut anywhere, and a pause if the next may take long. They
+                are in UTF-8 if the lines of `encoding` do not end at byte 10.
             name: what to call it in errors.
-            encoding: of the text. Chunks are in UTF-8 if its lines do not end at byte 10.
             strict: raise DataError at the first invalid line.
             prefixes: whether a line's text after its first tab is the prefix of its translation.
             lines_read: lines before the first chunk.
@@ -144,10 +144,7 @@ class LineReader:
 def pipe_chunks(stream: BinaryIO, encoding: Encoding, name: str) -> Iterator[bytes | Pause]:
     """Yield the text of a pipe or terminal as it comes, and a pause if nothing comes.
 
-    Args:
-        stream: plain or compressed.
-        encoding: of the text; see `TextStream`.
-        name: what to call it in errors.
+    It may be compressed (see `TextStream`). Errors call it `name`.
     """
     text = TextStream(name, encoding, any_bytes=True)
     descriptor = stream.fileno()

@@ -130,11 +130,7 @@ class Entry:
 
 
 def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list.
-
-    Args:
-        lines: of the list, without their ends.
-        name: what to call it in errors.
+    """Yield the entries of a list, given its lines without their ends.
 
     Raises:
         DataError: if a line does not have the form, or is out of order.
@@ -171,12 +167,7 @@ def _parse(content: str) -> Entry | None:
 def with_sources(
     entries: Iterable[Entry], sources: Iterable[str], name: str
 ) -> Iterator[tuple[Entry, str]]:
-    """Yield each entry with the line that it translates.
-
-    Args:
-        entries: in ascending order of lines.
-        sources: all lines, without their ends.
-        name: what to call them in errors.
+    """Yield each entry with the line that it translates, given all lines without their ends.
 
     Raises:
         DataError: if an entry has no line, or a line no entry, so that output would be shifted.

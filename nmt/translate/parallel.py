@@ -65,7 +65,6 @@ class Translators:
         """Load the model and start the processes.
 
         Args:
-            setup: models and options.
             options: device, workers, threads and batch_tokens count.
             kernel: the `kernel` of earlier translators; the fastest if None.
 
@@ -126,14 +125,13 @@ class Translators:
     def translate(
         self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
     ) -> Iterator[Translations]:
-        """Translate pools of lines; workers start a pool while others finish the one before.
+        """Yield the translations of each pool, in order.
+
+        Workers start a pool while others finish the one before.
 
         Args:
             pools: lines to translate together, and a pause if the next pool may take long.
             on_progress: called with the number of lines or segments just done.
-
-        Yields:
-            The translations of each pool, in order.
         """
         if self._workers is None:
             for pool in pools:

@@ -154,12 +154,8 @@ def split_ids(
     character that is written as bytes. Words longer than the limit get shorter segments, unless the
     language is written without spaces.
 
-    Args:
-        vocabulary: of the source.
-        ids: of the sentence.
-        max_tokens: the limit.
-        languages: of source and target, for the separators of the translations.
-        separator: white space between this sentence and the next.
+    `separator` is the white space between this sentence and the next. The languages, of source and
+    target, decide what separates the translations.
     """
     has_spaces = primary_language(languages[0]) not in _WORDS_WITHOUT_SPACES
     segments = []

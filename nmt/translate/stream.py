@@ -14,9 +14,6 @@ from nmt.translate.output import Render, Translation
 from nmt.translate.parallel import Pool
 from nmt.workers import Pause
 
-TranslatePools = Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]]
-"""Translates pools of lines, in order."""
-
 _POOL_SECONDS = 7.0  # target for a pool, of the 10 that are promised
 _FIRST_BYTES = 2_000  # of the first pool: some 20 lines
 _MOST_GROWTH = 16  # from one pool to the next
@@ -36,11 +33,9 @@ class Pace:
         self._last_end = -math.inf
 
     def finish(self, size: int, started: float) -> None:
-        """Record that a pool is done.
+        """Record that a pool is done, given the bytes of its lines that are not blank.
 
-        Args:
-            size: bytes of its lines that are not blank.
-            started: when it began; pools may overlap.
+        Pools may overlap, so `started` may be before the end of the last one.
         """
         now = time.monotonic()
         seconds = now - max(started, self._last_end)
@@ -92,7 +87,7 @@ class Counts:
 
 
 def translate_stream(
-    translate: TranslatePools,
+    translate: Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]],
     reader: LineReader,
     write: Callable[[bytes, bytes, Counts], object],
     counts: Counts,
@@ -105,7 +100,7 @@ def translate_stream(
     A line without a translation is written as an empty line, or as a space if it has no line end.
 
     Args:
-        translate: translates pools of lines.
+        translate: translates pools of lines, in order.
         reader: reads the lines.
         write: called for each finished pool with the bytes read, the bytes to write, and the
             counts so far.

@@ -151,15 +151,10 @@ class TorchEngine(Engine):
         batch_tokens: int | None = None,
         shortlist: Shortlist | None = None,
     ) -> None:
-        """Set up the engine.
+        """Take a model on `device`, in evaluation mode.
 
-        Args:
-            model: on `device`, in evaluation mode. All but search needs a `TranslationModel` or an
-                `Ensemble`.
-            options: of the search.
-            device: of the model.
-            batch_tokens: see `Engine`; if None, a default for the device.
-            shortlist: limits the tokens of each translation; if None, all are allowed.
+        All but search needs a `TranslationModel` or an `Ensemble`. A shortlist limits the tokens of
+        each translation.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
@@ -204,11 +199,8 @@ class TorchEngine(Engine):
     ) -> list[list[float] | None]:
         """Return the log-probability of each target token and of the final eos.
 
-        None for a pair that does not fit into memory.
-
-        Args:
-            pairs: in any order.
-            on_progress: called with the number of pairs just done.
+        None for a pair that does not fit into memory. `on_progress` is called with the number of
+        pairs just done.
         """
         return self._forced(pairs, self._log_probs, on_progress)
 

@@ -60,11 +60,9 @@ class Translator:
 
         Args:
             engine: its options bar the tokens that are never text (`Vocabulary.barred_ids`).
-            src_vocabulary, tgt_vocabulary: of the engine's model.
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
-            alignment: whether to add alignments to translations.
-            split: whether to split lines into sentences and translate these one by one.
+            alignment, split: see `Setup`.
             kernel: of the model on a CPU, if known.
         """
         assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
@@ -270,7 +268,7 @@ class Translator:
     def _joined(
         self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]
     ) -> Translation:
-        """Join the translations of a line's segments to those of the line.
+        """Join the translations of a line's segments to the line's own.
 
         For beam search, these are the combinations with the best sums of scores. For sampling, the
         n-th samples of all segments make the line's n-th: the best sums would not be random.
@@ -326,11 +324,8 @@ def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -
 def _best_sums(found: Sequence[Sequence[Translation]], count: int) -> list[tuple[Translation, ...]]:
     """Return the `count` combinations of the segments' translations with the best sums of scores.
 
-    The best comes first. Of equal sums, the first differing translation decides.
-
-    Args:
-        found: the translations of each segment, best first.
-        count: fewer are returned if there are fewer combinations.
+    Each segment's translations come best first, and so do the sums. Of equal sums, the first
+    differing translation decides. There may be fewer combinations than `count`.
     """
     best: list[tuple[float, tuple[Translation, ...]]] = [(0.0, ())]
     for translations in found:
