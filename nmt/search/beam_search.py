@@ -73,23 +73,22 @@ def decode(
         kind, pick = Samples, partial(draw_tokens, sampling=options.sampling)
     active: list[ActiveHypotheses] = []
     while True:
-        while sum(part.cost for part in active) <= budget / 2:
-            group = next(groups, None)
-            if group is None:
+        while sum(group.cost for group in active) <= budget / 2:
+            joining = next(groups, None)
+            if joining is None:
                 break
-            active.append(kind(group, options))
-            del group  # it holds the state's memory
+            active.append(kind(joining, options))
+            del joining  # it holds the state's memory
         if not active:
             return
         if on_step is not None:
             on_step()
-        last_tokens = np.concatenate([part.last_tokens for part in active])  # (N,)
-        states = [part.state for part in active]
-        features = model.step(states, torch.from_numpy(last_tokens))  # (N, F)
+        last_tokens = torch.from_numpy(np.concatenate([group.last_tokens for group in active]))
+        features = model.step([group.state for group in active], last_tokens)  # (N, F)
         found = _next_tokens(model, features, active, pick, options.barred_ids)
-        for part, next_tokens in zip(active, found, strict=True):
-            yield from part.extend(next_tokens)  # finishes hypotheses, reorders the state
-        active = [part for part in active if len(part.numbers)]
+        for group, next_tokens in zip(active, found, strict=True):
+            yield from group.extend(next_tokens)  # finishes hypotheses, reorders the state
+        active = [group for group in active if len(group.numbers)]
 
 
 def _next_tokens(
@@ -106,17 +105,17 @@ def _next_tokens(
         pick: `top_tokens` or `draw_tokens`.
         barred_ids: tokens that are never taken.
     """
-    queries = [part.query() for part in active]
-    rows = [len(part.last_tokens) for part in active]
+    queries = [group.query() for group in active]
+    rows = [len(group.last_tokens) for group in active]
     if active[0].shortlist is None:
         logits = logits_in_blocks(model, features)
         return pick(logits, StepQuery.joined(queries), barred_ids=barred_ids).split(rows)
     return [
-        part.shortlist.pick(pick, own_features, query)
-        for part, own_features, query in zip(
+        group.shortlist.pick(pick, own_features, query)
+        for group, own_features, query in zip(
             active, torch.split(features, rows), queries, strict=True
         )
-        if part.shortlist is not None
+        if group.shortlist is not None
     ]
 
 

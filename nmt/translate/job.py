@@ -62,7 +62,6 @@ class Job:
     def __post_init__(self) -> None:
         self.encoding = Encoding.find(self.options.encoding)
         self.shard = Shard.parse(self.options.shard)
-        # The engine would refuse these, too, but only later.
         if self.options.prefixes:
             self.setup.refuse_export("cannot score translations with --prefixes")
         if self.options.attention:
