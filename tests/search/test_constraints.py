@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from reference import TableState, all_translations
-from tables import EOS, SPECIAL, TABLES, VOCAB, A, B, C, in_order, random_table, search, sources
+from tables import SPECIAL, TABLES, VOCAB, A, B, C, in_order, random_table, search
 
 from nmt.errors import UsageError
 from nmt.search.beam_search import decode
 from nmt.search.engine import Ids, Source
-from nmt.search.hypotheses import FREE, Constraints, Group
+from nmt.search.hypotheses import Constraints, Group
 from nmt.search.options import SearchOptions
 
 LIMIT = 3
@@ -106,22 +105,6 @@ def test_no_translation_is_longer_than_the_most_tokens() -> None:
 def test_the_fewest_tokens_go_before_what_the_source_s_length_allows() -> None:
     (found,) = search([random_table(1)], [1], SearchOptions(min_tokens=4, barred_ids=SPECIAL))
     assert len(found[0].ids) == 4
-
-
-def test_constraints_of_each_sentence_by_length() -> None:
-    options = SearchOptions(max_extra_tokens=1, min_tokens=2)
-    constraints = Constraints([*sources([0, 2]), Source((A, A), (C, B))], options)
-    tokens = np.stack([constraints.token(length) for length in range(5)])
-    assert tokens.tolist() == [
-        [FREE, FREE, C],
-        [FREE, FREE, B],
-        [EOS, FREE, FREE],
-        [EOS, EOS, EOS],
-        [EOS, EOS, EOS],
-    ]
-    assert [constraints.may_end(length) for length in range(4)] == [False, False, True, True]
-    constraints.select(np.array([2, 0]))
-    assert constraints.token(0).tolist() == [C, FREE]
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(-1, None), (3, 2)])

@@ -89,16 +89,6 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
     assert work(output) is None
 
 
-def test_a_journal_that_names_no_kernel_goes_on(output: Path) -> None:
-    work(output, lines=5)
-    journal = output.with_name(".out.de.journal")
-    header, *lines = journal.read_bytes().splitlines(keepends=True)
-    content = json.loads(header)
-    del content["kernel"]
-    journal.write_bytes(json.dumps(content).encode() + b"\n" + b"".join(lines))
-    assert work(output) == LINES[5:]
-
-
 def test_what_was_not_noted_is_done_again(output: Path) -> None:
     work(output, lines=3)
     partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))
