@@ -90,15 +90,6 @@ def test_a_kernel_that_is_hopeless_for_the_model_s_shapes_is_left_out(
     assert choose(TINY_SHAPES, "int8").kernel in KERNELS["fp32"]
 
 
-def test_rounded_weights_can_be_multiplied_in_fp32() -> None:
-    weight, x = torch.randn(48, 64), torch.randn(5, 64)
-    rounded, scales = kernels._rounded_to_int8(weight)
-    for kernel in KERNELS["fp32"]:
-        if is_usable(kernel, "int8"):
-            found = KERNELS["int8"][kernel](weight)(x, None)
-            torch.testing.assert_close(found, x @ (rounded * scales[:, None]).T)
-
-
 @pytest.mark.parametrize(
     ("onednn", "torchs", "chosen"),
     [
