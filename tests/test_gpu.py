@@ -76,7 +76,7 @@ def test_translations_are_those_of_the_cpu(
 
 @pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize("causal", [True, False])
-def test_flash_attention_is_that_in_tables(data: Path, causal: bool, window: int) -> None:
+def test_flash_attention_equals_padded_attention(data: Path, causal: bool, window: int) -> None:
     packed = collate(*DataFolder.open(data).train.rows(np.arange(40))).tgt_in.to(GPU)
     torch.manual_seed(1)
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
@@ -94,7 +94,7 @@ def test_flash_attention_is_that_in_tables(data: Path, causal: bool, window: int
         assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
-def test_flash_attention_finds_the_source_of_each_target(data: Path) -> None:
+def test_flash_attention_reads_the_source_of_each_target(data: Path) -> None:
     batch = collate(*DataFolder.open(data).train.rows(np.arange(40))).to(GPU)
     torch.manual_seed(2)
     query = torch.randn(len(batch.tgt_in.tokens), 1, 4, 16, device=GPU)
