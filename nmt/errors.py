@@ -15,7 +15,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: everything is saved, run the same command again
 
-# How the line ends where a write found no room: a program that reads it knows no input is to blame.
+# How the message ends if the disk is full. A program that reads it knows that no input is to blame.
 DISK_IS_FULL = "the disk is full; make room and run the same command again"
 
 
@@ -40,21 +40,21 @@ class DataError(NMTError):
 
 
 class Stopped(NMTError):
-    """The work was stopped on request with everything saved."""
+    """The work was stopped on request, and everything is saved."""
 
     exit_status = EXIT_STOPPED
 
 
 class HeldOff(Stopped):
-    """Another process holds a lock, so that nothing was begun."""
+    """Another process holds a lock; nothing was started."""
 
 
 class WorkerDied(NMTError):
-    """A process that does the work has been killed; the others stop with it."""
+    """A worker process was killed; the others stop, too."""
 
 
 _SYNONYMS = {"gpu": "cuda"}
-"""What people write, whose nearest name would be another thing."""
+"""What people write, where the nearest name would be wrong."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -69,7 +69,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def describe(error: NMTError | OSError) -> str:
-    """Return what to say of an error in one line."""
+    """Return the message of an error, in one line."""
     if not isinstance(error, OSError):
         return str(error)
     name = "" if error.filename is None else f"{error.filename}: "

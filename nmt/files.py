@@ -44,7 +44,7 @@ def resolved(path: Path) -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Name the file in errors of the system, which does not say which one found no room."""
+    """Name the file in errors of the system, which does not name it if the disk is full."""
     try:
         yield
     except OSError as error:
@@ -55,7 +55,7 @@ def naming(path: Path | str) -> Iterator[None]:
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on leaving without an error it becomes `path`."""
-    path = resolved(path)  # behind a symbolic link, the file itself is replaced
+    path = resolved(path)  # a symbolic link stays, and its file is replaced
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         yield temporary
@@ -65,7 +65,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        # The system does not say which file found no room, or knows the temporary name alone.
+        # The system names no file if the disk is full, or only the temporary one.
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
@@ -73,13 +73,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Yield a binary file that becomes `path` when it has been written whole."""
+    """Yield a binary file that becomes `path` when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         yield file
 
 
 def read_when_ready(descriptor: int, most_bytes: int) -> bytes:
-    """Return what comes next, b"" at the end; waits for it also where the descriptor does not."""
+    """Return the next bytes, b"" at the end; wait even if the descriptor does not block."""
     while True:
         select.select([descriptor], [], [])
         with contextlib.suppress(BlockingIOError):  # another process was faster
@@ -87,16 +87,12 @@ def read_when_ready(descriptor: int, most_bytes: int) -> bytes:
 
 
 def megabytes(size: int) -> str:
-    """Say a number of bytes for people."""
+    """Write a number of bytes for people."""
     return f"{size / 1e6:,.1f} MB"
 
 
 def check_room(path: Path, needed: int) -> None:
-    """Refuse to begin a file of `needed` bytes where there is no room for it.
-
-    Raises:
-        NMTError: saying what is needed and what is free.
-    """
+    """Raise NMTError if the disk has no room for a file of `needed` bytes."""
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise NMTError(
@@ -106,13 +102,13 @@ def check_room(path: Path, needed: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small UTF-8 file whole or not at all."""
+    """Write a small UTF-8 file, completely or not at all."""
     with atomic_writer(path) as file:
         file.write(text.encode())
 
 
 def link_or_copy(source: Path, path: Path) -> None:
-    """Make `path` the same file as `source`: a hard link, or a copy where none can be."""
+    """Make `path` a hard link to `source`, or a copy if a link is not possible."""
     if path.exists() and path.samefile(source):
         return  # renaming one name of a file over another would leave both
     with atomic_path(path) as temporary:

@@ -1,7 +1,7 @@
-"""How a command ends: with an exit status, and one line on stderr where that is not 0.
+"""How a command ends: with an exit status, and one line on stderr if that is not 0.
 
-Every expected failure comes out so, of `nmt` as of the scripts beside a recipe, that a shell, make
-or cron can tell what happened.
+`nmt` and the scripts of the recipes report every expected failure in this way, so that a shell,
+make or cron can tell what happened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(main: Callable[[], None]) -> NoReturn:
 
 
 def begin() -> None:
-    """Prepare the process: streams that are closed harm nobody, and signals end it cleanly."""
+    """Prepare the process for closed streams and for signals."""
     _open_closed_streams()
     _hear_signals()
 
@@ -34,23 +34,22 @@ def begin() -> None:
 def _open_closed_streams() -> None:
     """Open /dev/null where stdin, stdout or stderr is closed (`2>&-`).
 
-    Else the next file to be opened would get its number, and what is said of an error would be
-    written into it. Python's own stdin and stdout stay None, so that commands can refuse that.
+    Otherwise the next file that is opened would get the number, and error messages would be written
+    into it. Python's stdin and stdout stay None, so that commands can refuse that.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(number, True)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w")
 
 
 def _hear_signals() -> None:
-    """Let signals that end a process take the same way out as Ctrl-C, which cleans up."""
-    # What schedulers send before they kill, and a terminal that is closed, unless nohup has been
-    # used.
+    """Let signals that end a process raise KeyboardInterrupt, as Ctrl-C does, for a clean end."""
+    # Schedulers send these before they kill, and a closed terminal does, except under nohup.
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
@@ -61,7 +60,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def exit_status(command: Callable[[], None]) -> int:
-    """Do what a command does; say why it failed, if it did, and return its exit status."""
+    """Run a command, report its failure if there is one, and return its exit status."""
     try:
         command()
         if sys.stdout is not None:  # it may be closed
@@ -76,7 +75,7 @@ def exit_status(command: Callable[[], None]) -> int:
         return EXIT_STOPPED
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
-            # The reader has seen enough (`| head`), and nothing more can be said there.
+            # The reader has seen enough (`| head`).
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_DONE
         console.error(describe(error))
