@@ -46,3 +46,20 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     yield run
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+
+
+class TranslateText(Protocol):
+    """Runs `nmt translate --input FILE` on a file with this text, by one worker."""
+
+    def __call__(self, text: str | bytes, *words: str | Path) -> Answer: ...
+
+
+@pytest.fixture
+def translate_text(nmt: Nmt, model_file: Path, tmp_path: Path) -> TranslateText:
+    def run(text: str | bytes, *words: str | Path) -> Answer:
+        source = tmp_path / "in"
+        source.write_bytes(text.encode() if isinstance(text, str) else text)
+        quick = ("--threads", "1", "--workers", "1", "--beam-size", "2", "--max-extra-tokens", "3")
+        return nmt("translate", model_file, "--input", source, *quick, *words)
+
+    return run

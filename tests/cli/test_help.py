@@ -84,7 +84,7 @@ def test_help_names_every_option_in_a_narrow_terminal(
     assert not re.findall(r"│ [* ]*--.*<bool>", text)[1:]  # --help
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("score", "--help"), ("models",)])
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("models",)])
 def test_a_full_disk_below_stdout_is_one_line(words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

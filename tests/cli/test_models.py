@@ -181,15 +181,6 @@ def test_two_presets_are_compared(nmt: Nmt) -> None:
     assert paper == [["-", "C"], ["-", "36M"], ["-", "6.11"], ["-", "23.7"]]
 
 
-def test_presets_of_different_architectures_are_compared(nmt: Nmt) -> None:
-    first, *_, last = SMALLEST * 2
-    answer = nmt("models", "--compare", first, last, "--length", "2", "--vocab-size", "1000")
-    assert (answer.status, answer.stderr) == (0, "")
-    rows = {label: cells for label, *cells in rows_in(answer.stdout)}
-    differ = PRESETS[first].architecture != PRESETS[last].architecture
-    assert ("architecture" in rows) == differ
-
-
 @pytest.mark.parametrize(
     "words",
     [

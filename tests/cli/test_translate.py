@@ -7,7 +7,6 @@ import fcntl
 import gzip
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -65,13 +64,13 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(
     data = b"the cat\n\na dog sees the bird\n"
     done = translate(model_file, data)
     assert done.returncode == 0
-    figures = summary(done.stderr)
-    assert list(figures) == [
+    counts = summary(done.stderr)
+    assert list(counts) == [
         *("lines_in", "lines_out", "split", "failed", "seconds", "tokens_per_second")
     ]
-    assert (figures["lines_in"], figures["lines_out"]) == (3, 3)
-    assert (figures["split"], figures["failed"]) == (0, 0)
-    assert figures["tokens_per_second"] > 0
+    assert (counts["lines_in"], counts["lines_out"]) == (3, 3)
+    assert (counts["split"], counts["failed"]) == (0, 0)
+    assert counts["tokens_per_second"] > 0
     assert_lines_correspond(data, done.stdout)
     lines = done.stdout.split(b"\n")
     assert lines[0] and lines[2] and not lines[1]
@@ -114,9 +113,8 @@ def test_any_bytes_give_as_many_lines(model_file: Path) -> None:
     assert summary(last.encode())["split"] == 4
 
 
-def test_empty_input_gives_empty_output(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").touch()
-    answer = nmt("translate", model_file, "--input", tmp_path / "in")
+def test_empty_input_gives_empty_output(translate_text: Nmt) -> None:
+    answer = translate_text("")
     assert (answer.status, answer.stdout) == (0, "")
     assert summary(answer.stderr.encode())["lines_in"] == 0
 
@@ -182,62 +180,39 @@ def test_a_pipe_by_name_is_read_once(model_file: Path) -> None:
     assert done.stdout.count(b"\n") == 2
 
 
-# ----------------------------------------------------------------------------- what is written
-
-
-def test_n_best_lines_have_the_moses_form(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("the cat\n\nthe dog\n")
-    answer = nmt("translate", model_file, "--input", tmp_path / "in", *QUICK, "--n-best", "2")
-    assert answer.status == 0
-    rows = [line.split(" ||| ") for line in answer.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
-    assert all(re.fullmatch(r"-?\d+\.\d{6}", row[-1]) for row in rows)
-    assert float(rows[0][-1]) >= float(rows[1][-1])
-    assert rows[2] == ["1", "", "0.000000"]
-
-
-def test_scores_stand_before_the_text(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("the cat\n\n")
-    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
-    plain, scored = nmt(*words), nmt(*words, "--scores")
-    texts = [line.split("\t", maxsplit=1) for line in scored.stdout.splitlines()]
-    assert [text for _, text in texts] == plain.stdout.splitlines()
-    assert float(texts[0][0]) < 0
-    assert texts[1][0] == "0.000000"
-
-
-def test_batch_and_pool_sizes_do_not_change_the_output(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in").write_text("".join("cat " * (n % 5) + "dog\n" for n in range(20)))
-    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
-    first = nmt(*words)
+def test_batch_and_pool_sizes_do_not_change_the_output(translate_text: Nmt) -> None:
+    text = "".join("cat " * (n % 5) + "dog\n" for n in range(20))
+    first = translate_text(text)
     assert first.status == 0
     for sizes in (("--batch-tokens", "1"), ("--pool-lines", "3"), ("--batch-tokens", "30")):
-        assert nmt(*words, *sizes)[:2] == first[:2]
+        assert translate_text(text, *sizes)[:2] == first[:2]
 
 
-def test_other_encodings_are_read_and_utf_8_is_written(
-    nmt: Nmt, model_file: Path, tmp_path: Path
+def test_encodings_and_compression_are_read_and_utf_8_is_written(
+    translate_text: Nmt, model_file: Path
 ) -> None:
-    (tmp_path / "utf-8").write_bytes("Größe\n".encode())
-    (tmp_path / "ansi").write_bytes("Größe\n".encode("windows-1252"))
-    words = ("translate", model_file, *QUICK, "--input")
-    expected = nmt(*words, tmp_path / "utf-8").stdout
-    found = nmt(*words, tmp_path / "ansi", "--encoding", "windows-1252")
-    assert (found.status, found.stdout) == (0, expected)
+    text = "Größe\n\na dog\n"
+    plain = translate_text(text)
+    assert plain.status == 0
+    for raw, words in (
+        (text.encode("windows-1252"), ("--encoding", "windows-1252")),
+        (gzip.compress(text.encode()), ()),  # recognised by the first bytes
+        (text.encode("utf-16"), ()),
+    ):
+        assert translate_text(raw, *words)[:2] == plain[:2]
+    done = translate(model_file, gzip.compress(text.encode("utf-16")))
+    assert (done.returncode, done.stdout.decode()) == plain[:2]
 
 
 # ---------------------------------------------------------------------------------- failures
 
 
 def test_strict_fails_at_the_first_bad_line_and_leaves_no_output(
-    nmt: Nmt, model_file: Path, tmp_path: Path
+    translate_text: Nmt, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").write_bytes(b"fine\nfine\nb\xffd\nfine\n")
     (tmp_path / "out").write_text("an earlier one\n")
-    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
-    answer = nmt("translate", model_file, *files, *QUICK, "--strict")
+    text = b"fine\nfine\nb\xffd\nfine\n"
+    answer = translate_text(text, "--output", tmp_path / "out", "--strict")
     assert (answer.status, answer.stdout) == (1, "")
     assert "in: line 3 is not valid utf-8" in answer.stderr
     assert (tmp_path / "out").read_text() == "an earlier one\n"
@@ -309,19 +284,16 @@ def test_what_cannot_be_done_is_one_line_and_a_status(
 
 
 def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(
-    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translate_text: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "in.en"
-    source.write_text("the cat\n")
-
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.files.os.fsync", fail)
-    answer = nmt("translate", model_file, "--input", source, "--output", tmp_path / "out.de")
+    answer = translate_text("the cat\n", "--output", tmp_path / "out.de")
     assert answer.status == 1
     assert f"{tmp_path}/out.de: the disk is full; make room" in answer.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["in.en"]
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 # -------------------------------------------------------------------------------- unattended
@@ -363,18 +335,17 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     assert_lines_correspond(text_of(lines), expected)
 
 
-def test_a_finished_job_is_not_done_again(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("the cat\na dog\n")
-    words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
-    assert nmt("translate", model_file, *words).status == 0
+def test_a_finished_job_is_not_done_again(translate_text: Nmt, tmp_path: Path) -> None:
+    job = ("the cat\na dog\n", "--output", tmp_path / "out")
+    assert translate_text(*job).status == 0
     stamp = (tmp_path / "out").stat().st_mtime_ns
-    again = nmt("translate", model_file, *words)
+    again = translate_text(*job)
     assert again.status == 0
     assert f"{tmp_path}/out: already translated" in again.stderr
     assert json.loads(again.stderr.splitlines()[-1])["lines_in"] == 2
     assert (tmp_path / "out").stat().st_mtime_ns == stamp
     for other in (("--length-penalty", "1"), ("--scores",)):
-        assert "already" not in nmt("translate", model_file, *words, *other).stderr
+        assert "already" not in translate_text(*job, *other).stderr
 
 
 def test_a_lock_that_is_held_leaves_everything_untouched(
@@ -393,18 +364,17 @@ def test_a_lock_that_is_held_leaves_everything_untouched(
 
 
 def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
-    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translate_text: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in").write_bytes(text_of(3_000))
-    words = ["--input", tmp_path / "in", "--pool-lines", "50", "--workers", "1", *QUICK]
-    assert nmt("translate", model_file, *words, "--output", tmp_path / "expected").status == 0
-    words += ["--output", tmp_path / "out"]
+    text = (text_of(3_000), "--pool-lines", "50", "--output")
+    assert translate_text(*text, tmp_path / "expected").status == 0
+    job = (*text, tmp_path / "out")
     monkeypatch.setattr("nmt.translate.job.seconds_until", lambda *_: 1.0)
-    stopped = nmt("translate", model_file, *words, "--deadline", "06:30")
+    stopped = translate_text(*job, "--deadline", "06:30")
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr
     assert not (tmp_path / "out").exists()
-    resumed = nmt("translate", model_file, *words)
+    resumed = translate_text(*job)
     assert resumed.status == 0
     assert "continuing after line" in resumed.stderr
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
@@ -466,25 +436,9 @@ def test_files_that_cannot_be_read_do_not_keep_others_from_being_translated(
     assert [path.name for path in (tmp_path / "out").glob("[abm]*")] == ["b"]
 
 
-def test_what_the_first_bytes_tell_is_believed_of_files_and_of_stdin(
-    nmt: Nmt, model_file: Path, tmp_path: Path
+def test_a_line_that_fails_is_left_empty_and_the_status_is_1(
+    translate_text: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "the cat\n\na dog\n"
-    (tmp_path / "plain").write_text(text)
-    (tmp_path / "gzip").write_bytes(gzip.compress(text.encode()))
-    (tmp_path / "utf-16").write_bytes(text.encode("utf-16"))
-    files = ("plain", "gzip", "utf-16")
-    answers = [nmt("translate", model_file, "--input", tmp_path / f, *QUICK) for f in files]
-    assert answers[0].status == 0
-    assert answers[1][:2] == answers[2][:2] == answers[0][:2]
-    done = translate(model_file, gzip.compress(text.encode("utf-16")))
-    assert (done.returncode, done.stdout.decode()) == answers[0][:2]
-
-
-def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
-    nmt: Nmt, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in").write_text("the cat\n\na dog sees the bird\nthe dog\n")
     longest: list[int] = []
 
     def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
@@ -495,14 +449,14 @@ def test_a_line_that_fails_is_left_empty_and_the_job_is_finished_with_status_1(
             yield from decode(model, iter([group]), *arguments, **options)
 
     monkeypatch.setattr("nmt.translate.torch_engine.decode", short_of_memory)
-    words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
-    answer = nmt("translate", model_file, *words)
+    text = "the cat\n\na dog sees the bird\nthe dog\n"
+    answer = translate_text(text, "--output", tmp_path / "out")
     assert (answer.status, answer.stdout) == (1, "")
     lines = (tmp_path / "out").read_text().split("\n")
     assert [bool(line) for line in lines] == [True, False, False, True, False]
     assert "in: 1 line could not be translated and are empty, the first is line 3" in answer.stderr
-    figures = json.loads(answer.stderr.splitlines()[-1])
-    assert (figures["lines_in"], figures["lines_out"], figures["failed"]) == (4, 4, 1)
+    counts = json.loads(answer.stderr.splitlines()[-1])
+    assert (counts["lines_in"], counts["lines_out"], counts["failed"]) == (4, 4, 1)
 
 
 def test_workers_do_not_change_the_output(model_file: Path) -> None:
@@ -531,15 +485,14 @@ OTHER = (
 
 
 def test_only_options_that_change_the_output_make_a_new_job(
-    nmt: Nmt, model_file: Path, tmp_path: Path
+    translate_text: Nmt, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").write_text("the cat\n")
-    job = ("translate", model_file, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    assert nmt(*job, *QUICK).status == 0
+    job = ("the cat\n", "--output", tmp_path / "out")
+    assert translate_text(*job).status == 0
     for words in SAME:
-        assert "already translated" in nmt(*job, *QUICK, *words.split()).stderr, words
+        assert "already translated" in translate_text(*job, *words.split()).stderr, words
     for words in OTHER:
-        answer = nmt(*job, *QUICK, *words.split())
+        answer = translate_text(*job, *words.split())
         assert answer.status == 0, words
         assert "already translated" not in answer.stderr, words
 

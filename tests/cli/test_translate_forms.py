@@ -1,14 +1,16 @@
-"""What `nmt translate` takes and gives besides plain lines."""
+"""What `nmt translate` reads and writes besides plain lines."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from nmt.data.vocabulary import EOS_ID
+from nmt.data.vocabulary import EOS_ID, learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
 from nmt.search.options import SearchOptions
 from nmt.translate.translator import Translator
@@ -24,14 +26,7 @@ from nmt.translate.translator import Translator
 Nmt = Callable[..., Any]
 
 LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
-QUICK = ["--workers", "1", "--threads", "1", "--beam-size", "2", "--max-extra-tokens", "3"]
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "in"
-    path.write_text("".join(f"{line}\n" for line in LINES))
-    return path
+TEXT = "".join(f"{line}\n" for line in LINES)
 
 
 @pytest.fixture
@@ -44,14 +39,29 @@ def objects(stdout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-# ------------------------------------------------------------------------------------- jsonl
+# ------------------------------------------------------------------------------------- output
 
 
-def test_jsonl_holds_an_object_for_each_line(
-    nmt: Nmt, model_file: Path, text: Path, translator: Translator
-) -> None:
-    words = ("--format", "jsonl", "--n-best", "2", "--alignment")
-    answer = nmt("translate", model_file, "--input", text, *QUICK, *words)
+def test_n_best_lines_have_the_moses_form(translate_text: Nmt) -> None:
+    answer = translate_text("the cat\n\nthe dog\n", "--n-best", "2")
+    assert answer.status == 0
+    rows = [line.split(" ||| ") for line in answer.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    assert all(re.fullmatch(r"-?\d+\.\d{6}", row[-1]) for row in rows)
+    assert float(rows[0][-1]) >= float(rows[1][-1])
+    assert rows[2] == ["1", "", "0.000000"]
+
+
+def test_scores_come_before_the_text(translate_text: Nmt) -> None:
+    plain, scored = translate_text("the cat\n\n"), translate_text("the cat\n\n", "--scores")
+    texts = [line.split("\t", maxsplit=1) for line in scored.stdout.splitlines()]
+    assert [text for _, text in texts] == plain.stdout.splitlines()
+    assert float(texts[0][0]) < 0
+    assert texts[1][0] == "0.000000"
+
+
+def test_jsonl_holds_an_object_for_each_line(translate_text: Nmt, translator: Translator) -> None:
+    answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment")
     assert answer.status == 0
     found = objects(answer.stdout)
     assert [one["line"] for one in found] == [0, 1, 2, 3]
@@ -64,7 +74,7 @@ def test_jsonl_holds_an_object_for_each_line(
             other.text for other in expected.others
         ]
         assert len(one["token_log_probs"]) == len(one["tokens"])
-        # What is left is eos's.
+        # The rest is eos's.
         assert one["log_prob"] <= sum(one["token_log_probs"]) + 1e-5
         if expected.alignment is None:
             assert "alignment" not in one
@@ -76,11 +86,8 @@ def test_jsonl_holds_an_object_for_each_line(
         assert one["word_alignment"] == " ".join(f"{s}-{t}" for s, t in expected.alignment.words)
 
 
-def test_a_line_of_several_pieces_has_the_attention_of_each(
-    nmt: Nmt, model_file: Path, text: Path
-) -> None:
-    words = ("--format", "jsonl", "--alignment", "--split")
-    answer = nmt("translate", model_file, "--input", text, *QUICK, *words)
+def test_a_line_of_several_segments_has_the_attention_of_each(translate_text: Nmt) -> None:
+    answer = translate_text(TEXT, "--format", "jsonl", "--alignment", "--split")
     third = objects(answer.stdout)[2]
     assert third["pieces"] == 2
     first, second = third["attention"]
@@ -91,13 +98,10 @@ def test_a_line_of_several_pieces_has_the_attention_of_each(
 
 
 def test_attention_is_drawn_of_the_first_line_with_text(
-    nmt: Nmt, model_file: Path, tmp_path: Path
+    translate_text: Nmt, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").write_text("\nthe cat\na dog\n")
     picture = tmp_path / "attention.svg"
-    answer = nmt(
-        "translate", model_file, "--input", tmp_path / "in", *QUICK, "--attention", picture
-    )
+    answer = translate_text("\nthe cat\na dog\n", "--attention", picture)
     assert answer.status == 0
     assert answer.stdout.count("\n") == 3
     drawn = "".join(ElementTree.parse(picture).getroot().itertext())
@@ -105,10 +109,7 @@ def test_attention_is_drawn_of_the_first_line_with_text(
     assert "cat" in drawn
     assert "dog" not in drawn
     picture.unlink()
-    (tmp_path / "in").write_text("\n\n")
-    answer = nmt(
-        "translate", model_file, "--input", tmp_path / "in", *QUICK, "--attention", picture
-    )
+    answer = translate_text("\n\n", "--attention", picture)
     assert (answer.status, answer.stdout) == (0, "\n\n")
     assert "attention.svg: not drawn, because no line has text" in answer.stderr
     assert not picture.exists()
@@ -124,47 +125,35 @@ def test_attention_is_drawn_of_the_first_line_with_text(
     ],
 )
 def test_a_picture_that_cannot_be_drawn_is_refused_before_any_work(
-    nmt: Nmt,
-    model_file: Path,
-    text: Path,
+    translate_text: Nmt,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     message: str,
 ) -> None:
-    monkeypatch.chdir(text.parent)
-    before = text.read_bytes()
-    answer = nmt("translate", model_file, "--input", "in", *QUICK, *words)
+    monkeypatch.chdir(tmp_path)
+    answer = translate_text(TEXT, *words)
     assert (answer.status, answer.stdout) == (2, "")
     assert message in answer.stderr
-    assert text.read_bytes() == before
+    assert [path.read_text() for path in tmp_path.iterdir()] == [TEXT]
 
 
-# ------------------------------------------------------------------------- input of other kinds
+# -------------------------------------------------------------------------------------- input
 
 
-def test_translations_begin_with_the_prefixes_behind_tabs(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in").write_text("the cat\ta small bird\n\tb\nthe dog\nthe dog\t\na\told\ttab\n")
-    words = ("--input", tmp_path / "in", *QUICK)
-    answer = nmt("translate", model_file, *words, "--prefixes")
-    begun, blank, without, empty, tab = answer.stdout.splitlines()
+def test_translations_begin_with_the_prefixes_after_tabs(translate_text: Nmt) -> None:
+    lines = "the cat\ta small bird\n\tb\nthe dog\nthe dog\t\na\told\ttab\n"
+    begun, blank, without, empty, tab = translate_text(lines, "--prefixes").stdout.splitlines()
     assert begun.startswith("a small bird")
     assert blank == ""
     assert without == empty
     assert tab.startswith("old\ttab")
 
 
-def test_paragraphs_are_translated_sentence_by_sentence(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
+def test_paragraphs_are_translated_sentence_by_sentence(translate_text: Nmt) -> None:
     sentences = ["The cat sees a dog.", "The bird!", "A small house."]
-    (tmp_path / "paragraph").write_text(f"{' '.join(sentences)}\n\n{sentences[0]}\n")
-    (tmp_path / "lines").write_text("".join(f"{sentence}\n" for sentence in sentences))
-    whole, lines = (
-        nmt("translate", model_file, "--input", tmp_path / name, *QUICK, "--split")
-        for name in ("paragraph", "lines")
-    )
+    whole = translate_text(f"{' '.join(sentences)}\n\n{sentences[0]}\n", "--split")
+    lines = translate_text("".join(f"{sentence}\n" for sentence in sentences), "--split")
     translated = lines.stdout.splitlines()
     assert whole.stdout.splitlines() == [" ".join(translated), "", translated[0]]
     assert json.loads(whole.stderr)["split"] == 1
@@ -172,40 +161,40 @@ def test_paragraphs_are_translated_sentence_by_sentence(
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_the_outputs_of_all_shards_are_that_of_the_whole(
-    nmt: Nmt, model_file: Path, tmp_path: Path, count: int
+    translate_text: Nmt, tmp_path: Path, count: int
 ) -> None:
-    (tmp_path / "in").write_text("the cat\n\na \ufffd dog\r\nthe old house\nthe river")
-    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK)
-    whole = nmt(*words).stdout
-    parts = [nmt(*words, "--shard", f"{i}/{count}") for i in range(1, count + 1)]
-    assert "".join(part.stdout for part in parts) == whole
-    for i, part in enumerate(parts, start=1):
+    text = "the cat\n\na \ufffd dog\r\nthe old house\nthe river"
+    whole = ""
+    for i in range(1, count + 1):
+        part = translate_text(text, "--shard", f"{i}/{count}").stdout
         out = tmp_path / f"out.{i}"
-        done = nmt(*words, "--shard", f"{i}/{count}", "--output", out, "--quiet")
+        done = translate_text(text, "--shard", f"{i}/{count}", "--output", out, "--quiet")
         assert done.status == 0
-        assert out.read_bytes() == part.stdout.encode()
+        assert out.read_bytes() == part.encode()
+        whole += part
+    assert whole == translate_text(text).stdout
 
 
-def test_a_shard_counts_lines_as_the_file_does(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"a\nb\nc\n\xff\nd\ne\n")
-    words = ("translate", model_file, "--input", tmp_path / "in", *QUICK, "--shard", "2/2")
-    answer = nmt(*words, "--format", "jsonl")
+def test_a_shard_counts_lines_as_the_file_does(translate_text: Nmt) -> None:
+    text = b"a\nb\nc\n\xff\nd\ne\n"
+    answer = translate_text(text, "--shard", "2/2", "--format", "jsonl")
     assert [one["line"] for one in objects(answer.stdout)] == [3, 4, 5]
     assert "1 line is not valid utf-8, the first is line 4" in answer.stderr
-    assert "line 4 is not valid utf-8" in nmt(*words, "--strict").stderr
+    answer = translate_text(text, "--shard", "2/2", "--strict")
+    assert "line 4 is not valid utf-8" in answer.stderr
 
 
-def test_one_shard_does_not_replace_another(nmt: Nmt, model_file: Path, text: Path) -> None:
-    out = text.with_name("out")
-    words = ("translate", model_file, "--input", text, *QUICK, "--output", out)
-    assert nmt(*words, "--shard", "1/2").status == 0
+def test_one_shard_does_not_replace_another(translate_text: Nmt, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert translate_text(TEXT, "--output", out, "--shard", "1/2").status == 0
     first = out.read_bytes()
-    answer = nmt(*words, "--shard", "2/2")
+    answer = translate_text(TEXT, "--output", out, "--shard", "2/2")
     assert (answer.status, answer.stdout) == (2, "")
     assert "out: holds shard 1/2 of this job; give shard 2/2 an output of its own" in answer.stderr
     assert out.read_bytes() == first
     # Another job may take its place.
-    assert nmt(*words, "--shard", "2/2", "--beam-size", "1").status == 0
+    other = ("--shard", "2/2", "--beam-size", "1")
+    assert translate_text(TEXT, "--output", out, *other).status == 0
 
 
 def test_a_pipe_has_no_shards(nmt: Nmt, model_file: Path) -> None:
@@ -214,13 +203,15 @@ def test_a_pipe_has_no_shards(nmt: Nmt, model_file: Path) -> None:
     assert "--shard needs --input FILE" in answer.stderr
 
 
-# --------------------------------------------------------------------------- other searches
+# ------------------------------------------------------------------------- samples, ensembles
 
 
-def test_samples_follow_from_the_seed(nmt: Nmt, model_file: Path, text: Path) -> None:
-    words = ("translate", model_file, "--input", text, *QUICK, "--sample", "--n-best", "3")
+def test_samples_follow_from_the_seed(translate_text: Nmt) -> None:
     one, same, small, other = (
-        [line.split(" ||| ")[1] for line in nmt(*words, *more).stdout.splitlines()]
+        [
+            line.split(" ||| ")[1]
+            for line in translate_text(TEXT, "--sample", "--n-best", "3", *more).stdout.splitlines()
+        ]
         for more in ((), (), ("--batch-tokens", "1", "--pool-lines", "2"), ("--seed", "2"))
     )
     assert one == same == small
@@ -228,47 +219,35 @@ def test_samples_follow_from_the_seed(nmt: Nmt, model_file: Path, text: Path) ->
     assert len(one) == 3 * 3 + 1
 
 
-def scored(text: str) -> list[tuple[float, str]]:
-    """Return scores and texts. Other batches, as a busy machine makes, may change last digits."""
-    rows = (line.split("\t") for line in text.splitlines())
-    return [(round(float(score), 3), line) for score, line in rows]
-
-
 def test_models_translate_together(
-    nmt: Nmt, model_file: Path, text: Path, card: ModelCard, tmp_path: Path
+    nmt: Nmt, model_file: Path, card: ModelCard, tmp_path: Path
 ) -> None:
+    def scored(*words: str | Path) -> list[tuple[float, str]]:
+        """Other batches, as a busy machine makes, may change the last digits of scores."""
+        answer = nmt("translate", *words, "--scores", "--workers", "1", stdin=TEXT.encode())
+        rows = (line.split("\t") for line in answer.stdout.splitlines())
+        return [(round(float(score), 3), line) for score, line in rows]
+
     torch.manual_seed(8)
     weights: dict[str, torch.Tensor] = dict(card.build().named_parameters())
     with torch.no_grad():
         weights["output_projection"][EOS_ID] = 0.0
-    write_model(tmp_path / "other", card, weights)
-    words = ("--input", text, *QUICK, "--scores")
-    alone, other, twice, both, reversed_ = (
-        scored(nmt("translate", first, *words, *(("--ensemble", second) if second else ())).stdout)
-        for first, second in (
-            (model_file, None),
-            (tmp_path / "other", None),
-            (model_file, model_file),
-            (model_file, tmp_path / "other"),
-            (tmp_path / "other", model_file),
-        )
-    )
-    assert twice == alone
-    assert both == reversed_
-    assert both not in (alone, other)
+    other = tmp_path / "other"
+    write_model(other, card, weights)
+    alone = scored(model_file)
+    both = scored(model_file, "--ensemble", other)
+    assert scored(model_file, "--ensemble", model_file) == alone
+    assert scored(other, "--ensemble", model_file) == both
+    assert both not in (alone, scored(other))
 
 
-def test_models_of_other_vocabularies_are_no_ensemble(
-    nmt: Nmt, model_file: Path, text: Path, card: ModelCard, tmp_path: Path
+def test_models_of_other_vocabularies_are_not_an_ensemble(
+    translate_text: Nmt, card: ModelCard, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
-    from nmt.data.vocabulary import learn_vocabulary
-
     vocabulary = learn_vocabulary(["another text of other words"], vocab_size=280)
     other = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
     write_model(tmp_path / "other", other, dict(other.build().named_parameters()))
-    answer = nmt("translate", model_file, "--input", text, "--ensemble", tmp_path / "other")
+    answer = translate_text(TEXT, "--ensemble", tmp_path / "other")
     assert (answer.status, answer.stdout) == (2, "")
     assert "models of an ensemble must share their languages and vocabularies" in answer.stderr
 
@@ -279,7 +258,8 @@ def test_models_of_other_vocabularies_are_no_ensemble(
 def test_on_a_terminal_each_typed_line_is_answered(
     model_file: Path, translator: Translator
 ) -> None:
-    command = [sys.executable, "-m", "nmt", "translate", str(model_file), *QUICK]
+    command = [sys.executable, "-m", "nmt", "translate", str(model_file), "--max-extra-tokens", "3"]
+    command += ["--workers", "1", "--threads", "1", "--beam-size", "2"]
     master, slave = pty.openpty()
     process = subprocess.Popen(
         command,
