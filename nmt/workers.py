@@ -21,17 +21,17 @@ Result = TypeVar("Result")
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM}
 
-# So many items a worker are under way: one in its hands, one waiting, one on its way back.
+# Items under way for each worker: one in its hands, one waiting, one on its way back.
 _AHEAD = 3
 
-# So many times in a row processes may die over the same item.
+# How often in a row processes may die over the same item.
 _MOST_DEATHS = 5
 
 _DEATH = "a worker process has died, most likely for lack of memory; try fewer --workers"
 
 
 class Pause:
-    """Among items: the next one may be long in coming, so what is under way is finished first."""
+    """Stands among items if the next one may take long: finish what is under way first."""
 
 
 PAUSE = Pause()
@@ -40,10 +40,10 @@ PAUSE = Pause()
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with its result, in the order of the items; few are in memory at once.
+    """Yield each item with its result, in the order of the items. Few are in memory at once.
 
-    With one worker everything happens in this process. Processes are started afresh ("spawn"), and
-    `function` goes to each of them once: it has to be picklable, as items and results are.
+    With one worker, everything happens in this process. Otherwise processes are spawned, so
+    `function`, items and results must be picklable. `function` is sent to each process once.
     """
     if workers == 1:
         for item in items:
@@ -54,7 +54,7 @@ def map_in_order(
 
 
 class Workers(Generic[Item, Result]):
-    """Processes that all work one function, which goes to each of them once."""
+    """Processes that all call one function."""
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class Workers(Generic[Item, Result]):
         method: str = "spawn",
         on_death: Callable[[], object] | None = None,
     ) -> None:
-        """Start them.
+        """Start the processes.
 
         Args:
-            function: picklable, where processes are spawned.
+            function: sent to each process once; picklable if processes are spawned.
             count: of processes.
-            method: "spawn" starts them afresh; "fork" makes copies of this process as it is now,
-                which share what memory neither side writes to.
-            on_death: called when a process has died, before others do again what was under way; it
-                may change `function`, so that less memory is needed. Without it a death ends the
-                work, since the next process would need as much.
+            method: "spawn" starts new processes. "fork" copies this one, and the copies share all
+                memory that neither side writes to.
+            on_death: called when a process has died, before others repeat what was under way. It
+                may change `function` to need less memory. Without it, a death ends the work,
+                because the next process would need as much memory.
         """
         self._function = function
         self._count = count
@@ -91,7 +91,7 @@ class Workers(Generic[Item, Result]):
             initargs=(self._function,),
         )
         with contextlib.ExitStack() as failing:
-            failing.callback(_kill_children)  # those that have started would wait for ever
+            failing.callback(_kill_children)  # those that have started would wait forever
             try:
                 with _no_interrupts():
                     self._pool.submit(os.getpid)
@@ -103,12 +103,12 @@ class Workers(Generic[Item, Result]):
         return self
 
     def __exit__(self, failure: object, *_: object) -> None:
-        if failure is not None:  # nobody wants what is still under way
+        if failure is not None:  # what is still under way is not needed
             _kill_children()
         self._pool.shutdown(cancel_futures=True)
 
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
-        """Yield each item with its result, in the order of the items; few are in memory at once."""
+        """Yield each item with its result, in the order of the items. Few are in memory at once."""
         waiting: deque[tuple[Item, Future[Result]]] = deque()
         for item in items:
             if not isinstance(item, Pause):
@@ -123,13 +123,13 @@ class Workers(Generic[Item, Result]):
         try:
             with _no_interrupts():
                 return self._pool.submit(_work, item)
-        except BrokenProcessPool as error:  # which is dealt with when it is the item's turn
+        except BrokenProcessPool as error:  # handled when it is the item's turn
             lost: Future[Result] = Future()
             lost.set_exception(error)
             return lost
 
     def _next(self, waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
-        """Wait for the first item's result, as often as processes die over it."""
+        """Return the first item and its result. If processes die over it, start others."""
         while True:
             item, future = waiting[0]
             try:
@@ -142,11 +142,11 @@ class Workers(Generic[Item, Result]):
                 return item, result
 
     def _start_again(self, waiting: deque[tuple[Item, Future[Result]]]) -> None:
-        """Start other processes, to do again what those that are gone had not finished."""
+        """Start other processes, and submit again what the dead ones had not finished."""
         self._deaths += 1
         if self._on_death is None or self._deaths == _MOST_DEATHS:
             raise WorkerDied(_DEATH) from None
-        self._pool.shutdown()  # a death has ended all its processes, and all futures are done
+        self._pool.shutdown()  # one death ends all its processes, and all futures are done
         self._on_death()
         self._start()
         for place, (item, future) in enumerate(waiting):
@@ -161,7 +161,7 @@ def _kill_children() -> None:
 
 @contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Hold back signals while processes start, which inherit that until they are set up."""
+    """Block signals while processes start. They inherit this until they are set up."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -169,11 +169,11 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_functions: list[Callable[[Any], Any]] = []  # in a worker, the one that it is for
+_functions: list[Callable[[Any], Any]] = []  # in a worker, its only function
 
 
 def _start_worker(function: Callable[[Any], Any]) -> None:
-    # What a terminal or a scheduler sends to all processes is for the first one to answer.
+    # A terminal or scheduler signals all processes, but only the first one answers.
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -182,7 +182,7 @@ def _start_worker(function: Callable[[Any], Any]) -> None:
 
 
 def _die_with_parent() -> None:
-    # A worker waits for work on a pipe that it holds both ends of, so it would wait for ever.
+    # A worker holds both ends of the pipe that it reads work from, so it would wait forever.
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -248,7 +248,7 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     failed = place.content("failed")
     assert failed.pop("folder.en/source/folder.en/inner.en") == b"kept\n"
     assert sorted(failed) == [f"{name}.en/reason.txt" for name in ("fifo", "folder", "link")]
-    assert all(reason.endswith(b"is no regular file\n") for reason in failed.values())
+    assert all(reason.endswith(b"is not a regular file\n") for reason in failed.values())
     assert list(place.content("outgoing")) == ["good.en"]
 
 
@@ -488,11 +488,11 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
     ("values", "message"),
     [
         ({"modle": "x"}, "modle is unknown; did you mean 'model'?"),
-        ({"folder": "nowhere"}, "folder: there is no folder "),
-        ({"model": "nowhere"}, "model: there is no "),
+        ({"folder": "nowhere"}, "nowhere: no such folder"),
+        ({"model": "nowhere"}, "nowhere: no such file or folder"),
         ({"max_attempts": 0}, "max_attempts must be 1 or more"),
-        ({"max_attempts": True}, "max_attempts = True is no number from 0"),
-        ({"options": "--beam-size 4"}, "options = '--beam-size 4' is no list of strings"),
+        ({"max_attempts": True}, "max_attempts = True is not a number from 0"),
+        ({"options": "--beam-size 4"}, "options = '--beam-size 4' is not a list of strings"),
         ({"options": ["--shard=1/2"]}, "options: --shard is not for you to set"),
         (
             {"deadline": "25:00"},

@@ -1,8 +1,8 @@
-"""A file that is being translated, in a folder of its own, and its ways out of there.
+"""A file that is being translated: its folder, and where it goes from there.
 
-working/NAME/source/NAME is the file, working/NAME/translation/NAME its translation once that is
-complete (`nmt translate` keeps its journal beside it), working/NAME/reason.txt has a line for each
-attempt that failed. Every way is by renaming, and nothing is ever overwritten.
+working/NAME/source/NAME is the file. working/NAME/translation/NAME is its translation when it is
+complete, and `nmt translate` keeps its journal beside it. working/NAME/reason.txt has a line for
+each failed attempt. Every move is one rename, and nothing is ever overwritten.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Job:
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is a file, and no folder, pipe or link."""
+        """Whether it is a file, and not a folder, pipe or link."""
         return stat.S_ISREG(self.source.lstat().st_mode)
 
     def fingerprint(self) -> tuple[int, int]:
-        """Return what changes when somebody writes to the source."""
+        """Return size and time, which change when somebody writes to the source."""
         status = self.source.stat()
         return status.st_size, status.st_mtime_ns
 
     def take(self, path: Path) -> bool:
-        """Move a file here; tell whether it was still there."""
+        """Move a file here; return whether it was still there."""
         self.source.parent.mkdir(parents=True)
         self.translation.parent.mkdir()
         try:
@@ -66,19 +66,19 @@ class Job:
         return self._reason.read_bytes().count(b"\n") if self._reason.exists() else 0
 
     def note_failure(self, why: str) -> None:
-        """Write down why an attempt has failed."""
+        """Record why an attempt failed."""
         with self._reason.open("a", encoding="utf-8") as file:
             file.write(f"{why}\n")
 
     def give_up(self, failed: Path) -> Path:
-        """Move all of it there, in one step; return where it is."""
+        """Move the whole folder, and return where it is now."""
         return self.folder.rename(_free(failed, self.name))
 
     def deliver(self, done: Path, outgoing: Path) -> list[Path]:
-        """Move source and translation there; return where they are.
+        """Move source and translation, and return where they are now.
 
-        The source goes first. If the process is killed behind that, what is left is a translation
-        without a source, which wants nothing more than to be moved: it is never delivered twice.
+        The source goes first. If the process is killed after that, a translation without a source
+        is left. The next run only moves it, so it is never delivered twice.
         """
         places = []
         if self.has_source:
@@ -89,7 +89,7 @@ class Job:
         return places
 
     def _remove(self) -> None:
-        """Remove what is ours and no more: a source under another name is somebody's only one."""
+        """Remove only our own files: a renamed source may be somebody's only copy."""
         with contextlib.suppress(FileNotFoundError):
             self.source.parent.rmdir()
         shutil.rmtree(self.translation.parent, ignore_errors=True)
@@ -102,7 +102,7 @@ class Job:
 
 
 def _free(folder: Path, name: str) -> Path:
-    """Return where a file of this name can go: news.en.gz, or news.2.en.gz, and so on."""
+    """Return a free name for a file: news.en.gz, or news.2.en.gz, and so on."""
     stem, dot, ends = name.partition(".")
     numbered = (f"{stem}.{number}{dot}{ends}" for number in itertools.count(2))
     places = (folder / one for one in itertools.chain([name], numbered))

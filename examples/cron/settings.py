@@ -1,4 +1,4 @@
-"""What the configuration file of `translate_incoming.py` says, and the folders that it works in."""
+"""The settings of `translate_incoming.py`, and the folders that it works in."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ OUR_OPTIONS = ("--input", "--output", "--lock", "--deadline", "--shard", "--quie
 
 @dataclass(frozen=True)
 class Config:
-    """What the configuration file says; the last four have to do with how, not with what."""
+    """The settings in the configuration file."""
 
     folder: Path
     model: Path
     options: list[str] = field(default_factory=list)  # of `nmt translate`
-    settle_seconds: int = 60  # that a file must have been left alone
-    max_attempts: int = 3  # at a file
+    settle_seconds: int = 60  # a file is taken when nobody has written to it for so long
+    max_attempts: int = 3  # at a file, before it is given up
     deadline: str = ""  # HH:MM
     log_bytes: int = 1_000_000
     log_generations: int = 4
 
     @classmethod
     def read(cls, path: Path) -> Config:
-        """Read and check it; UsageError names everything that is wrong with it."""
+        """Read and check the file; UsageError names everything that is wrong with it."""
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
-        except ValueError as error:  # no TOML, or no UTF-8
+        except ValueError as error:  # not TOML, or not UTF-8
             raise UsageError(f"{path}: {error}") from None
         known = {spec.name: spec.type for spec in dataclasses.fields(cls)}
         wrong = [
@@ -45,7 +45,7 @@ class Config:
         ]
         wrong += [f"{key} is missing" for key in ("folder", "model") if key not in values]
         wrong += [
-            f"{key} = {value!r} is no {what}"
+            f"{key} = {value!r} is not a {what}"
             for key, value in values.items()
             if (what := _unlike(str(known.get(key)), value))
         ]
@@ -60,9 +60,9 @@ class Config:
 
     def _problems(self) -> Iterator[str]:
         if not self.folder.is_dir():
-            yield f"folder: there is no folder {self.folder}"
+            yield f"folder: {self.folder}: no such folder"
         if not self.model.exists():
-            yield f"model: there is no {self.model}"
+            yield f"model: {self.model}: no such file or folder"
         for option in self.options:
             if (name := option.partition("=")[0]) in OUR_OPTIONS:
                 yield f"options: {name} is not for you to set"
@@ -84,28 +84,24 @@ class Config:
         return self["log"] / "translate.log"
 
     def make_folders(self) -> None:
-        """Make what folders are missing.
-
-        Raises:
-            UsageError: if they do not serve.
-        """
+        """Make the missing folders; UsageError if one cannot be used."""
         for folder in (self[name] for name in FOLDERS):
             try:
                 folder.mkdir(exist_ok=True)
             except FileExistsError:
-                raise UsageError(f"{folder}: is in the way; a folder must be there") from None
+                raise UsageError(f"{folder}: is not a folder; move it away") from None
             if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-                raise UsageError(f"{folder}: may not be read and written by this user")
+                raise UsageError(f"{folder}: this user cannot read and write it")
         for name in FOLDERS[:-1]:
             if self[name].stat().st_dev != self["working"].stat().st_dev:
                 raise UsageError(
-                    f"{self[name]}: is on another file system than working; files could not be "
-                    "moved there in one step"
+                    f"{self[name]}: is on another file system than working, so files cannot be "
+                    "renamed; keep all folders on one"
                 )
 
 
 def _unlike(kind: str, value: object) -> str:
-    """Say what a value of the configuration should be and is not, if so."""
+    """Return what a value of the configuration should be, or an empty string if it is that."""
     if kind == "int":
         is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         return "" if is_right else "number from 0"

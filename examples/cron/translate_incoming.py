@@ -2,13 +2,13 @@
 
     python translate_incoming.py translate_incoming.toml [--quiet] [--verbose]
 
-A file goes from incoming/ to working/NAME/, and its translation to outgoing/ while it goes to
-done/; or the whole of working/NAME/ goes to failed/. Each step is one rename, and each can be told
-from the folders alone: a run that is killed at any instant is taken up by the next one. What is
-within a file (lines, pools of them, the journal) is the business of `nmt translate`.
+A file goes from incoming/ to working/NAME/. Then its translation goes to outgoing/ and the file to
+done/, or the whole of working/NAME/ goes to failed/. Each step is one rename, and the folders show
+which steps are done. So if a run is killed at any instant, the next one goes on. `nmt translate`
+takes care of the lines of a file and of its journal.
 
-Python and not a shell script, because file names are any bytes, and a lock, a child's signals and
-rotated logs are the standard library's; whoever has nmt has this Python.
+This is Python and not a shell script, because file names may be any bytes, and because the standard
+library has locks, signals of children and rotating logs.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ except ModuleNotFoundError as error:  # under cron, `python3` is the system's
 NMT: Sequence[str] = (sys.executable, "-P", "-m", "nmt", "translate")
 
 LONG_SECONDS = 24 * 3600  # after which a run that has not ended is worth a mail, and another
-LEAST_SECONDS = 60  # before the deadline: to load a model takes some of them
-TOLD_BYTES = 800  # of a run at most: mail holds lines of 998, and the log's path comes behind
+LEAST_SECONDS = 60  # before the deadline: loading a model takes some
+TOLD_BYTES = 800  # of a run's report: a line of mail has at most 998, with the log's path
 # Text in every usual encoding, UTF-16 among them.
 TRIAL = b"A trial\n"
 
@@ -65,16 +65,16 @@ log = logging.getLogger("translate-incoming")
 
 
 class Halted(Exception):
-    """The run ends before the work does: told to, at the deadline, or held off."""
+    """The run ends early: by a signal, at the deadline, or because another job is at work."""
 
 
 class Broken(Exception):
-    """Nothing can be translated now, and no file is to blame."""
+    """Nothing can be translated now, and it is not the fault of a file."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `nmt translate` has answered."""
+    """The result of `nmt translate`."""
 
     status: int
     said: list[str]  # on stderr
@@ -96,7 +96,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """The line that tells best why it ended as it did."""
+        """The line that best explains the failure."""
         if self.status < 0:
             return f"nmt was killed by signal {-self.status}"
         if self.status == EXIT_DONE:
@@ -108,7 +108,7 @@ class Answer:
 
 @dataclass
 class Tally:
-    """What a run has done."""
+    """The results of a run."""
 
     translated: int = 0
     lines: int = 0
@@ -129,7 +129,7 @@ class Tally:
         return EXIT_STOPPED if self.halted else EXIT_DONE
 
     def __str__(self) -> str:
-        """All of it in one line; empty if there is nothing to tell."""
+        """The report in one line; empty if there is nothing to report."""
         parts = []
         if self.translated:
             parts.append(
@@ -164,13 +164,13 @@ class Run:
             self._deadline = time.time() + seconds_until(config.deadline, datetime.now())
 
     def stop(self, number: int, _frame: FrameType | None) -> None:
-        """Answer a signal: let `nmt` save what it has, and begin nothing more."""
+        """Handle a signal: let `nmt` save its work, and start nothing more."""
         self._stopped_by = signal.Signals(number).name
         if self._process is not None:
             self._process.terminate()
 
     def work(self) -> None:
-        """Translate what is there. Afterwards, the tally tells."""
+        """Translate all files, and count them in the tally."""
         folders = sorted(self.config["working"].iterdir())
         begun = [Job(folder) for folder in folders if not folder.name.startswith(".")]
         try:
@@ -181,7 +181,7 @@ class Run:
             for name in self._settled():
                 with self._minding(name):
                     self._take_and_translate(name)
-            # These come last: one that stops every run would keep the others waiting for ever.
+            # Last, because one that stops every run would keep the others waiting forever.
             for job in begun:
                 if job.has_source:
                     with self._minding(job.name):
@@ -195,7 +195,7 @@ class Run:
 
     @contextlib.contextmanager
     def _minding(self, name: str) -> Iterator[None]:
-        """Let a file that cannot be moved hold up no others."""
+        """Go on with the other files if one cannot be moved."""
         self._check_time()
         try:
             yield
@@ -212,7 +212,7 @@ class Run:
             raise Halted(f"the deadline {self.config.deadline} has come")
 
     def _settled(self) -> list[str]:
-        """Return the names of what has come and been left alone, oldest first."""
+        """Return the names of files that nobody is writing to, oldest first."""
         found = []
         for entry in os.scandir(self.config["incoming"]):
             if entry.name.startswith("."):
@@ -235,12 +235,12 @@ class Run:
     def _translate(self, job: Job) -> None:
         name = printable(job.name)
         if not job.is_regular:
-            self._fail(job, "is no regular file", for_good=True)
+            self._fail(job, "is not a regular file", for_good=True)
             return
         before = job.fingerprint()
         answer = self._nmt(job.source, job.translation, name)
         if answer.has_failed:
-            if answer.why.endswith(DISK_IS_FULL):  # for a trial there may be room again
+            if answer.why.endswith(DISK_IS_FULL):  # there may be room for a trial
                 raise Broken(answer.why)
             self._try_whether_anything_works()
             self._fail(job, answer.why)
@@ -282,7 +282,7 @@ class Run:
         return answer
 
     def _try_whether_anything_works(self) -> None:
-        """Translate a line; Broken if that fails as well: by model, options, memory or disk."""
+        """Translate a line; Broken if that fails too, by model, options, memory or disk."""
         folder = self.config["working"] / ".trial"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -317,12 +317,12 @@ class Run:
 
 
 def _describe(error: OSError, name: str) -> str:
-    """Say in a line what has happened, and to which file; that of the name if it does not tell."""
+    """Describe an error in a line, with its file, or `name` if the error has none."""
     return printable(f"{error.filename or name}: {error.strerror}")
 
 
 def _held_off(config: Config, lock: IO[str]) -> int:
-    """Say that another run is at work: by mail only if it is for long, and once in so long."""
+    """Report that another run is at work: by mail only once in `LONG_SECONDS`."""
     log.info("another run is at work")
     if time.time() - os.fstat(lock.fileno()).st_mtime > LONG_SECONDS:
         os.utime(lock.fileno())
@@ -332,13 +332,13 @@ def _held_off(config: Config, lock: IO[str]) -> int:
 
 
 def _write_log(config: Config) -> logging.Handler:
-    """Return what appends to the log file, and makes a new one where it has become large."""
+    """Return a handler that appends to the log file, and starts a new one if it is large."""
     handler = logging.handlers.RotatingFileHandler(
         config.log_file,
         maxBytes=config.log_bytes,
         backupCount=config.log_generations,
         encoding="utf-8",
-        delay=True,  # a run that has nothing to do makes none
+        delay=True,  # a run without work makes none
     )
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     return handler
@@ -363,7 +363,7 @@ def run_once(config: Config, *, quiet: bool) -> int:
             run.work()
         finally:
             log.removeHandler(handler)
-            with contextlib.suppress(OSError):  # of what found no room before
+            with contextlib.suppress(OSError):  # if the disk is full
                 handler.close()
     tally = run.tally
     if tally.has_trouble or (str(tally) and not quiet):
@@ -378,7 +378,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="speak only of what needs a look")
     parser.add_argument("--verbose", action="store_true", help="show the log on stderr as well")
     given = parser.parse_args(words)
-    logging.raiseExceptions = False  # a log that finds no room is no reason to stop
+    logging.raiseExceptions = False  # a full disk for the log is not a reason to stop
     log.setLevel(logging.INFO)
     log.handlers = [logging.StreamHandler() if given.verbose else logging.NullHandler()]
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
