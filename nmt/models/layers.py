@@ -11,6 +11,7 @@ Bengio 2010), with gains that let a post-norm model learn sooner (measured in RE
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -228,11 +229,8 @@ class Residual(nn.Module):
         self.pre_norm = config.pre_norm
         self.dropout = config.dropout
 
-    def prepared(self, x: Tensor) -> Tensor:
-        """Return the sub-layer's input for x (n, D)."""
-        return self.norm(x) if self.pre_norm else x
-
-    def forward(self, x: Tensor, output: Tensor) -> Tensor:
-        """Add the sub-layer's output (n, D) to x (n, D), with dropout and norm."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add the output of a sub-layer to x (n, D), with dropout and norm."""
+        output = sublayer(self.norm(x) if self.pre_norm else x)  # (n, D)
         summed = add_dropped(x, output, self.dropout, self.training)
         return summed if self.pre_norm else self.norm(summed)

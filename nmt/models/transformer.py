@@ -45,10 +45,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, sentences: Sentences) -> Tensor:
         """Encode x (n, D)."""
-        attended = self.attention(self.after_attention.prepared(x), sentences)
-        x = self.after_attention(x, attended)
-        fed = self.feed_forward(self.after_feed_forward.prepared(x))
-        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
+        x = self.after_attention(x, lambda y: self.attention(y, sentences))
+        return self.after_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -65,12 +63,9 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Decode x (n, D) with the memory (m, D) of its sentences."""
-        attended = self.attention(self.after_attention.prepared(x), own, causal=True)
-        x = self.after_attention(x, attended)
-        prepared = self.after_cross_attention.prepared(x)
-        x = self.after_cross_attention(x, self.cross_attention(prepared, own, memory, others))
-        fed = self.feed_forward(self.after_feed_forward.prepared(x))
-        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
+        x = self.after_attention(x, lambda y: self.attention(y, own, causal=True))
+        x = self.after_cross_attention(x, lambda y: self.cross_attention(y, own, memory, others))
+        return self.after_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 
     def step(
         self, x: Tensor, number: int, states: Sequence[TransformerState], rotation: Tensor | None
@@ -80,21 +75,27 @@ class DecoderLayer(nn.Module):
         Matrix products take all rows together. Only attention goes state by state.
         """
         rows = [state.num_rows for state in states]
-        projected = self.attention.project(self.after_attention.prepared(x), rotation)
-        by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
-        parts = [
-            state.cache.attend(number, own, self.attention.relative_vectors)
-            for state, own in zip(states, by_state, strict=True)
-        ]
-        x = self.after_attention(x, linear(_joined(parts), self.attention.output))  # (N, D)
-        queries = linear(self.after_cross_attention.prepared(x), self.cross_attention.query)
-        parts = [
-            attend_grouped(query, state.keys[number], state.values[number], state.mask)
-            for state, query in zip(states, torch.split(queries, rows), strict=True)
-        ]
-        x = self.after_cross_attention(x, linear(_joined(parts), self.cross_attention.output))
-        fed = self.feed_forward(self.after_feed_forward.prepared(x))
-        return self.after_feed_forward(x, fed)  # type: ignore[no-any-return]
+
+        def attend_to_itself(y: Tensor) -> Tensor:
+            projected = self.attention.project(y, rotation)
+            by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
+            parts = [
+                state.cache.attend(number, own, self.attention.relative_vectors)
+                for state, own in zip(states, by_state, strict=True)
+            ]
+            return linear(_joined(parts), self.attention.output)
+
+        def attend_to_memory(y: Tensor) -> Tensor:
+            queries = torch.split(linear(y, self.cross_attention.query), rows)
+            parts = [
+                attend_grouped(query, state.keys[number], state.values[number], state.mask)
+                for state, query in zip(states, queries, strict=True)
+            ]
+            return linear(_joined(parts), self.cross_attention.output)
+
+        x = self.after_attention(x, attend_to_itself)  # (N, D)
+        x = self.after_cross_attention(x, attend_to_memory)  # (N, D)
+        return self.after_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

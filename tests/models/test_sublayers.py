@@ -101,16 +101,16 @@ def test_swiglu_s_factors_start_within_the_xavier_bound_of_each() -> None:
 # -------------------------------------------------------------------- norms and residuals
 
 
-def put_to(residual: Residual, x: Tensor) -> Tensor:
-    """The residual connection around the sub-layer 2 x + 1."""
-    return residual(x, 2 * residual.prepared(x) + 1)  # type: ignore[no-any-return]
+def around(residual: Residual, x: Tensor) -> Tensor:
+    """Apply the residual connection around the sub-layer 2 x + 1."""
+    return residual(x, lambda y: 2 * y + 1)  # type: ignore[no-any-return]
 
 
 def test_post_norm_normalises_the_sum_and_pre_norm_the_input() -> None:
     torch.manual_seed(1)
     x = torch.randn(5, 6)
-    torch.testing.assert_close(put_to(Residual(CONFIG), x), F.layer_norm(3 * x + 1, (6,)))
-    found = put_to(Residual(replace(CONFIG, pre_norm=True)), x)
+    torch.testing.assert_close(around(Residual(CONFIG), x), F.layer_norm(3 * x + 1, (6,)))
+    found = around(Residual(replace(CONFIG, pre_norm=True)), x)
     torch.testing.assert_close(found, x + 2 * F.layer_norm(x, (6,)) + 1)
 
 
@@ -120,7 +120,7 @@ def test_dropout_falls_only_on_the_sub_layer_s_output(pre_norm: bool) -> None:
     residual = Residual(replace(CONFIG, d_model=64, dropout=0.5, pre_norm=pre_norm))
     residual.norm = nn.Identity()  # type: ignore[assignment]
     x = torch.randn(50, 64)
-    found = residual.train()(x, torch.ones_like(x))
+    found = residual.train()(x, torch.ones_like)
     assert set((found - x).round(decimals=4).unique().tolist()) == {0.0, 2.0}
 
 
