@@ -12,7 +12,7 @@ import typer
 
 from nmt.cli.options import with_options
 from nmt.errors import UsageError
-from nmt.values import check, value
+from nmt.values import check, declared, like, value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,3 +127,18 @@ def test_help_comes_from_the_declaration(
         "Way",
     ):
         assert expected in lines
+
+
+def test_a_field_like_another_keeps_help_and_check() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Walk:
+        days: int | None = like(Trip, "days", shown="until it rains")
+
+        def __post_init__(self) -> None:
+            check(self)
+
+    assert Walk().days is None
+    with pytest.raises(UsageError, match="--days 15: must be from 1 to 14"):
+        Walk(days=15)
+    (spec,) = declared(Walk)
+    assert (spec.metadata["help"], spec.metadata["shown"]) == ("How long.", "until it rains")

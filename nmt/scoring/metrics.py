@@ -142,8 +142,11 @@ def make_metrics(
     Raises:
         UsageError: for an unknown metric or tokenizer.
     """
-    check_metrics(names)
-    check_tokenizer(tokenize)
+    for name in names:
+        if name not in METRICS:
+            raise UsageError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
+    if tokenize not in TOKENIZERS:
+        raise UsageError(f"unknown tokenizer {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
     made: dict[str, Callable[[], SacreMetric]] = {
         # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
         "bleu": lambda: BLEU(
@@ -193,19 +196,6 @@ def score(
     check_line_counts([*named, ("the hypothesis", len(hypotheses))])
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
     return {name: metric.score(metric.count(hypotheses)) for name, metric in made.items()}
-
-
-def check_metrics(names: Sequence[str]) -> None:
-    """Raise UsageError for an unknown metric."""
-    for name in names:
-        if name not in METRICS:
-            raise UsageError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}")
-
-
-def check_tokenizer(name: str) -> None:
-    """Raise UsageError for an unknown tokenizer."""
-    if name not in TOKENIZERS:
-        raise UsageError(f"unknown tokenizer {name!r}{did_you_mean(name, TOKENIZERS)}")
 
 
 def check_line_counts(counted: Sequence[tuple[str, int]]) -> None:

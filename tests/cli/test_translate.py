@@ -402,27 +402,6 @@ def test_many_files_are_translated_to_a_folder(
     assert summary(answer.stderr.encode())["lines_in"] == 3
 
 
-def test_inputs_and_outputs_that_do_not_fit_are_refused(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "text").write_text("the cat\n")
-    both = ("--input", tmp_path / "a" / "text", "--input", tmp_path / "b" / "text")
-    for words, message in [
-        (both, "several inputs need a folder to write to"),
-        ((*both, "--output", tmp_path / "out"), "two files are called text"),
-        (
-            ("--input", tmp_path / "a" / "text", "--output", tmp_path / "a" / "text"),
-            "text: the output would replace the input",
-        ),
-        (("--input", tmp_path / "a", "--output", tmp_path / "a"), "would replace the input"),
-    ]:
-        answer = nmt("translate", model_file, *words)
-        assert (answer.status, answer.stdout) == (2, "")
-        assert message in answer.stderr
-
-
 def test_files_that_cannot_be_read_do_not_keep_others_from_being_translated(
     nmt: Nmt, model_file: Path, tmp_path: Path
 ) -> None:
