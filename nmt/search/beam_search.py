@@ -98,13 +98,7 @@ def _next_tokens(
     pick: PickTokens,
     barred_ids: Sequence[int],
 ) -> list[NextTokens]:
-    """Pick the next tokens of each group's active hypotheses.
-
-    Args:
-        features: (N, F) of the hypotheses; see `Decoder.step`.
-        pick: `top_tokens` or `draw_tokens`.
-        barred_ids: tokens that are never taken.
-    """
+    """Pick the next tokens of each group's hypotheses, given their features (N, F)."""
     queries = [group.query() for group in active]
     rows = [len(group.last_tokens) for group in active]
     if active[0].shortlist is None:
@@ -206,11 +200,7 @@ class Beams(ActiveHypotheses):
     def _best_active(
         self, log_probs: Floats, parents: Integers, tokens: Integers
     ) -> tuple[Floats, Integers, Integers]:
-        """Return the best W extensions without eos, each (B, W). They are active in the next step.
-
-        Args:
-            log_probs, parents, tokens: (B, 2W) of the best extensions.
-        """
+        """Return the W best extensions without eos, each (B, W): active in the next step."""
         is_eos = tokens == EOS_ID  # (B, 2W)
         log_probs = np.where(is_eos, -math.inf, log_probs)
         # No more rows than hypotheses: a forced prefix takes one. The width never shrinks.

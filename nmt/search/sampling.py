@@ -92,13 +92,9 @@ class Samples(ActiveHypotheses):
 def draw_tokens(
     logits: Iterable[Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
 ) -> NextTokens:
-    """Draw a token for each hypothesis. The log-probabilities are the model's own.
+    """Draw a token for each hypothesis; see `top_tokens`.
 
-    Args:
-        logits: blocks (n, V) of the hypotheses in order, of any floating type.
-        query: of all hypotheses.
-        sampling: temperature, top-k and top-p.
-        barred_ids: tokens that are never drawn.
+    The log-probabilities are the model's own.
     """
     parts, start = [], 0
     for block in logits:
@@ -142,9 +138,7 @@ def _draw(weights: Tensor, tokens: Tensor, uniforms: Tensor, top_p: float) -> Te
 def _candidates(weights: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities (n, k) and ids of tokens that may be drawn; see `_draw`.
 
-    Args:
-        weights: (n, V) log-probabilities, not normalised.
-        sampling: top-k and top-p.
+    weights: (n, V) log-probabilities, not normalised.
     """
     size = weights.shape[1]
     if 0 < sampling.top_k < size:

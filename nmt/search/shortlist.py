@@ -101,11 +101,8 @@ def learn_shortlist(
 ) -> Shortlist:
     """Learn a shortlist from the training pairs of a data folder.
 
-    Args:
-        folder: with its vocabularies.
-        frequent: the number of frequent target tokens on every list.
-        best: the number of translations of each source token.
-        on_progress: see `learn_lexicon`.
+    Each list has the `frequent` most frequent target tokens, and the `best` most probable
+    translations of each source token.
     """
     sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
     lexicon = learn_lexicon(folder.train, *sizes, on_progress=on_progress)
@@ -154,10 +151,7 @@ class BatchShortlist:
     def pick(self, pick: PickTokens, features: Tensor, query: StepQuery) -> NextTokens:
         """Pick each hypothesis's next tokens from its sentence's shortlist.
 
-        Args:
-            pick: picks tokens, given logits.
-            features: (B * W, F) sentence by sentence; see `Decoder.step`.
-            query: of these hypotheses. Its `scored_tokens` are on their lists.
+        features: (B * W, F) sentence by sentence; see `Decoder.step`.
         """
         logits = self._project(features, self._others)  # (B * W, U)
         scored_tokens = np.searchsorted(self._tokens, query.scored_tokens)

@@ -70,10 +70,7 @@ class StepQuery:
     def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
         """Bar tokens in place: `barred_ids` everywhere, and eos if a hypothesis may not end.
 
-        Args:
-            logits: (n, V) of some rows, or log-probabilities.
-            rows: of the query.
-            barred_ids: tokens that are never taken.
+        logits: (n, V) of some rows of the query, or log-probabilities.
         """
         for token in barred_ids:
             logits[:, token] = -math.inf
@@ -109,12 +106,7 @@ def top_tokens(
 
 
 def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return each row's `count` largest values and their indices; ties by index.
-
-    Args:
-        values: (n, V) fp32.
-        count: from 1 to V.
-    """
+    """Return each row's `count` largest fp32 values (n, V), and their indices; ties by index."""
     if values.device.type != "cpu":  # checking for ties would wait for the GPU
         return _top_k_by_keys(values, count)
     if count == 1:  # numpy's argmax is vectorised and takes the first of ties

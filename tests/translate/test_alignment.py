@@ -27,7 +27,7 @@ def test_of_equal_weights_the_first_counts() -> None:
     assert Alignment.of([attention[:0]], ["▁a", "▁b", "▁c"], []).positions == ()
 
 
-def test_each_piece_looks_at_its_own_source() -> None:
+def test_each_segment_looks_at_its_own_source() -> None:
     first, second = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.3, 0.5]])
     src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
     found = Alignment.of([first, second], src, tgt)

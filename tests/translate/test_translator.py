@@ -133,7 +133,7 @@ def test_each_line_has_its_own_translation_in_order(vocabulary: Vocabulary) -> N
     assert best(translator.translate(LINES)[:-1]) == [line.strip() for line in LINES[:-1]]
 
 
-def test_long_lines_are_translated_in_pieces_and_joined(vocabulary: Vocabulary) -> None:
+def test_long_lines_are_translated_in_segments_and_joined(vocabulary: Vocabulary) -> None:
     translator, model = copier(vocabulary)
     long = " ".join(f"the cat sees the dog, and then the bird {number}" for number in range(20))
     nospace = "".join(f"catdogbird{number}" for number in range(30))
@@ -176,7 +176,7 @@ def test_n_best_translations_come_best_first(vocabulary: Vocabulary) -> None:
     assert [t.score for t in found.n_best] == sorted((t.score for t in found.n_best), reverse=True)
 
 
-def test_translations_in_pieces_have_the_highest_sums_of_their_scores(
+def test_translations_of_segments_have_the_highest_sums_of_scores(
     vocabulary: Vocabulary,
 ) -> None:
     translator, _ = copier(vocabulary, beam_size=5, n_best=5)
