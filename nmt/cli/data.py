@@ -135,7 +135,7 @@ def _show_lengths(folder: DataFolder) -> None:
     for lang, pairs_of in zip(
         (folder.src_lang, folder.tgt_lang), folder.train.length_counts(), strict=True
     ):
-        # Whole tokens a bin: with the longest at 100, fifteen bins of 7 reach to 105.
+        # Bins are whole tokens wide: if the longest has 100, 15 bins of 7 reach to 104.
         longest = len(pairs_of) - 1
         width = -(-(longest + 1) // _MOST_BINS)
         counts = [0] * (longest // width + 1)
@@ -151,7 +151,7 @@ def _show_lengths(folder: DataFolder) -> None:
 
 
 def _show_batches(folder: DataFolder, batch_tokens: int) -> None:
-    """Plan a first pool of updates, which speaks for the others."""
+    """Show updates of this size, planned for the first pool of pairs."""
     from nmt.data.epochs import Epochs, padding, plan_pool
 
     train = folder.train
@@ -168,7 +168,7 @@ def _show_batches(folder: DataFolder, batch_tokens: int) -> None:
                 f"{len(plan) * epochs.pools:,}",
             ]
         ],
-        title="Updates, where they are not cut further",
+        title="Updates",
     )
 
 

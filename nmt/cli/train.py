@@ -182,7 +182,7 @@ def _choose_preset(
     """Return the preset of the run that goes on or is repeated, or else one that fits, and say so.
 
     Raises:
-        DataError: if there is no data folder.
+        DataError: if `data` is not a data folder.
         UsageError: for weights of a model whose preset is not known.
     """
     from nmt.config import noted_preset

@@ -271,7 +271,7 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
         (["--input", __file__, "--input", "/nowhere/*"], 2, "--input /nowhere/*: no files found"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_a_status(
+def test_wrong_options_are_one_line_and_a_status(
     nmt: Nmt, model_file: Path, tmp_path: Path, words: list[str], status: int, message: str
 ) -> None:
     (tmp_path / "in").write_text("the cat\n")
@@ -308,7 +308,7 @@ def text_of(lines: int) -> bytes:
 @pytest.mark.parametrize(
     ("kills", "lines"), [(3, 1_500), pytest.param(50, 20_000, marks=pytest.mark.slow)]
 )
-def test_a_job_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
+def test_a_job_that_is_killed_again_and_again_ends_as_undisturbed(
     model_file: Path, tmp_path: Path, kills: int, lines: int
 ) -> None:
     (tmp_path / "in").write_bytes(text_of(lines))
@@ -402,7 +402,7 @@ def test_many_files_are_translated_to_a_folder(
     assert summary(answer.stderr.encode())["lines_in"] == 3
 
 
-def test_files_that_cannot_be_read_do_not_keep_others_from_being_translated(
+def test_files_that_cannot_be_read_do_not_stop_the_others(
     nmt: Nmt, model_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"the cat\n")[:-5])
@@ -490,9 +490,7 @@ def test_other_models_make_a_new_job(
 # ------------------------------------------------------------------------------ odd surroundings
 
 
-def test_closed_streams_are_told_of_unless_they_are_not_needed(
-    model_file: Path, tmp_path: Path
-) -> None:
+def test_closed_streams_are_reported_if_they_are_needed(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("the cat\n")
     files = f"--input {tmp_path / 'in'} --output {tmp_path / 'out'}"
 

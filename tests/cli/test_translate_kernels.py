@@ -60,7 +60,7 @@ def kernel_of(output: Path) -> str:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_job_goes_on_by_its_kernel_and_begins_again_where_that_is_missing(
+def test_a_job_keeps_its_kernel_or_begins_again_if_it_is_missing(
     nmt: Nmt,
     model_file: Path,
     tmp_path: Path,
