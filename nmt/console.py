@@ -184,7 +184,7 @@ class Progress:
         total, left = "", ""
         if self._total is not None:
             total = f"/{self._amount(self._total)}"
-            if rate:
+            if rate and self._done < self._total:
                 left = f"{timedelta(seconds=int((self._total - self._done) / rate))} left"
         unit = "" if self._unit == "B" else f" {self._unit}"
         bar = Table.grid(padding=(0, 1), expand=True)
