@@ -7,7 +7,7 @@ of its values (the paper's d_k and d_v, mostly both D / H), n and m tokens of pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -122,22 +122,18 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), only backwards if causal: (n, D)."""
-        projected = self.project(x, sentences.rotation)
-        attended = attend_packed(
-            projected,
-            sentences,
-            sentences,
-            causal=causal,
-            window=self.window,
-            relative=self.relative_vectors,
-        )  # (n, H, V)
+        attended = self._within(attend_packed, x, sentences, causal=causal)  # (n, H, V)
         return linear(attended.flatten(1), self.output)  # (n, D)
 
     def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Return the attention weights of `forward`, (B, H, T, T), without a gradient."""
-        projected = self.project(x, sentences.rotation)
-        return attention_weights(
-            projected,
+        return self._within(attention_weights, x, sentences, causal=causal)
+
+    def _within(
+        self, function: Callable[..., Tensor], x: Tensor, sentences: Sentences, *, causal: bool
+    ) -> Tensor:
+        return function(
+            self.project(x, sentences.rotation),
             sentences,
             sentences,
             causal=causal,
