@@ -1,4 +1,4 @@
-"""The systems whose training is timed, each in a process of its own."""
+"""Systems whose training is timed, each in its own process."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _NEVER = 1_000_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained."""
+    """The data, the model and the batches of a training."""
 
     data: Path
     preset: str
     batch_tokens: int
     device: str = "cpu"
     textbook_pairs: int = 30_000
-    """The textbook keeps its text as Python lists, of no more pairs than these."""
+    """The most pairs that the textbook takes. It keeps its text as Python lists."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one training reached."""
+    """The speed and memory of a training."""
 
     tokens_per_second: float
-    """Source and target tokens, ends of sentence counted, after the warm-up."""
+    """Source and target tokens, eos included, after the warm-up."""
     peak_bytes: int
     """Resident memory of the process at its highest."""
 
 
 Contender = Callable[[int, int], Measurement]
-"""Takes updates of warm-up, which are not timed, and updates that are."""
+"""Takes the numbers of updates of warm-up, which are not timed, and of timed updates."""
 
 
 def environment() -> Environment:
@@ -64,7 +64,7 @@ def textbook(job: Job, precision: str) -> Contender:
 
 
 def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
-    """Return `nmt train`, whose run folders are made in `folder`."""
+    """Return `nmt train`, with its run folders in `folder`."""
 
     def train(warmup: int, updates: int) -> Measurement:
         run = folder / f"run-{len(list(folder.iterdir()))}"
@@ -78,7 +78,7 @@ def nmt(job: Job, precision: str, folder: Path, *settings: str) -> Contender:
 def nmt_command(
     job: Job, precision: str, run: Path, warmup: int, updates: int, *settings: str
 ) -> list[str]:
-    """Return the arguments of `nmt` for a training without validation and saving in between."""
+    """Return the arguments of `nmt` for a training without validation and saving."""
     values = {"log_every": warmup, "validate_every": _NEVER, "save_every": _NEVER}
     assignments = [*(f"{key}={value}" for key, value in values.items()), *settings]
     return [
@@ -89,15 +89,15 @@ def nmt_command(
     ]
 
 
-def rate_after_warmup(run: Path, figure: str) -> float:
-    """Return the mean of a figure by the second over a run's windows, the first left out.
+def rate_after_warmup(run: Path, rate: str) -> float:
+    """Return the mean rate of a run's windows after the first.
 
-    figure: "tokens_per_second", or "update" for updates a second.
+    rate: "tokens_per_second", or "update" for updates a second.
     """
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     windows = [record for line in lines if (record := json.loads(line))["kind"] == "train"]
     seconds = [now["seconds"] - before["seconds"] for before, now in pairwise(windows)]
-    if figure == "update":
+    if rate == "update":
         return float((windows[-1]["update"] - windows[0]["update"]) / sum(seconds))
-    tokens = sum(w[figure] * s for w, s in zip(windows[1:], seconds, strict=True))
+    tokens = sum(w[rate] * s for w, s in zip(windows[1:], seconds, strict=True))
     return float(tokens / sum(seconds))

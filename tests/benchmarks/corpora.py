@@ -1,4 +1,4 @@
-"""The data folders that training is measured on, and the text that is translated."""
+"""Data folders for training, and text for translation."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def toy(out: Path) -> Path:
 
 
 def write_training_text(data: DataFolder, prefix: Path) -> None:
-    """Write a folder's training pairs, which cleaning has left, to PREFIX.src and PREFIX.tgt."""
+    """Write a folder's cleaned training pairs to PREFIX.src and PREFIX.tgt."""
     paths = Path(f"{prefix}.src"), Path(f"{prefix}.tgt")
     rows = data.train.rows(np.arange(len(data.train)))
     vocabularies = data.src_vocabulary, data.tgt_vocabulary

@@ -1,4 +1,4 @@
-"""A Transformer's layers and the matrices of their attentions, to be written in peers' formats."""
+"""A Transformer's layers and attention matrices, for the formats of other toolkits."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Projections:
 
     @classmethod
     def of_self(cls, attention: SelfAttention) -> Projections:
-        """Return those of a self-attention."""
+        """Return the matrices of a self-attention."""
         query, key, value = attention.qkv.chunk(3)
         return cls(query, key, value, attention.output)
 
     @classmethod
     def of_cross(cls, attention: CrossAttention) -> Projections:
-        """Return those of an attention to the memory."""
+        """Return the matrices of a cross-attention."""
         key, value = attention.key_value.chunk(2)
         return cls(attention.query, key, value, attention.output)

@@ -1,4 +1,4 @@
-"""Models that learn one text by one recipe, in turn."""
+"""Models that learn the same text by the same recipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.contenders import environment
 RECIPE: Mapping[str, object] = {
     "dropout": 0.3,
     "batch_tokens": 2000,
-    "schedule": "inverse_sqrt",  # knows no last update, so that any training can go on
+    "schedule": "inverse_sqrt",  # without a last update, so any training can continue
     "warmup_updates": 300,
     "ema_decay": 0.995,
     "precision": "fp32",
@@ -29,7 +29,7 @@ RECIPE: Mapping[str, object] = {
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained."""
+    """A preset and its changes."""
 
     preset: str
     learning_rate: float
@@ -39,23 +39,23 @@ class Model:
 
 @dataclass(frozen=True)
 class History:
-    """What a training has reached, an entry each validation."""
+    """The results of a training, one for each validation."""
 
     updates: list[int]
     seconds_per_update: list[float]
-    """Of training alone, between that validation and the one before."""
+    """Of training only, since the validation before."""
     bleu: list[float]
     """Of the valid text."""
 
     @property
     def seconds(self) -> list[float]:
-        """Return the time taken until each, as if all stretches had taken what is usual for one."""
+        """Return the time until each validation, by the median time of an update."""
         usual = median(self.seconds_per_update)
         return [usual * update for update in self.updates]
 
 
 def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
-    """Go on to so many updates if the run has fewer; validate every so many."""
+    """Train until the run has `updates` updates, with a validation every `every` updates."""
     if not run.exists() or updates not in records(run, "valid"):
         values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
         values |= {"max_updates": updates, "validate_every": every, "log_every": every}

@@ -1,4 +1,4 @@
-"""The machine that a figure was measured on: what it is, and how fast it multiplies matrices."""
+"""The machine of a measurement, and its speed of matrix products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmt.models.kernels.linear import onednn_product
 CORES = cores()
 
 _SECONDS = 1.0
-"""For which each kind of product is repeated; the fastest counts."""
+"""Each kind of product is repeated for this long, and the fastest counts."""
 
 
 INSTRUCTION_SETS = {
@@ -28,13 +28,13 @@ INSTRUCTION_SETS = {
     "AVX512_CORE_VNNI": ("avx512_vnni", "avx512"),
     "DEFAULT": ("", ""),
 }
-"""By oneDNN's name, what Linux calls one, and torch; the last is all that the CPU has."""
+"""oneDNN's name to those of Linux and torch. The last is everything that the CPU has."""
 
 
 def limited_to(instruction_set: str) -> dict[str, str] | None:
-    """Return the environment of a process that uses no more; None where the CPU has less.
+    """Return the environment that limits a process; None if the CPU has less.
 
-    FBGEMM takes no limit: it uses what there is.
+    FBGEMM cannot be limited.
     """
     flag, capability = INSTRUCTION_SETS[instruction_set]
     if not flag:
@@ -45,7 +45,7 @@ def limited_to(instruction_set: str) -> dict[str, str] | None:
 
 @functools.cache
 def cpu_flags() -> frozenset[str]:
-    """Return the instruction sets that the CPU has, by Linux's names."""
+    """Return the CPU's instruction sets, by Linux's names."""
     return frozenset(_cpuinfo("flags").split())
 
 
@@ -64,7 +64,7 @@ def describe() -> str:
 
 
 def product_rates(device: str) -> dict[str, float]:
-    """Return the FLOP/s of matrix products by the name of their kind, of all cores or the GPU."""
+    """Return the FLOP/s of matrix products by kind, on all cores or the GPU."""
     if device == "cuda":
         size = 8192
         return {

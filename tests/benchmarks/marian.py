@@ -1,4 +1,4 @@
-"""Marian, by its Python package pymarian, as the peer: same size, text, vocabulary and batches."""
+"""Training by Marian (pymarian), with the same size, text, vocabulary and batches."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from nmt.model_config import TransformerConfig
 
 _LINE = re.compile(r"Cost [-\d.naif]+ \* ([\d,]+) .* Time ([\d.]+)s")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Marian's threads are its own, and BLAS may not start more of them."""
+"""Marian has threads of its own, so BLAS must not start more."""
 
 
 @dataclass(frozen=True)
 class Training:
     """Marian's synchronous training in fp32, one thread a core, of one model.
 
-    Its text is what `nmt prepare` has kept, under the same SentencePiece model.
+    It reads the text that `nmt prepare` has kept, with the same SentencePiece model.
     """
 
     python: str
     """One that can import pymarian."""
     folder: Path
-    """Where all of it stands; a training that is there goes on."""
+    """Holds everything. An unfinished training continues there."""
     data: Path
     config: TransformerConfig
     batch_tokens: int
 
     @property
     def vocabulary(self) -> Path:
-        """Return the SentencePiece model, by whose ending Marian knows what it is."""
+        """Return the SentencePiece model. Marian knows it by its ending."""
         return self.folder / "vocab.spm"
 
     def write_text(self) -> None:
-        """Write the text and, when that is complete, the vocabulary."""
+        """Write the text, and then the vocabulary."""
         data = DataFolder.open(self.data)
         write_training_text(data, self.folder / "train")
         shutil.copy(self.data / data.info.vocabulary.files[0].name, self.vocabulary)
@@ -71,10 +71,10 @@ class Training:
         ]
 
     def learn(self, updates: int, every: int, learning_rate: float, warmup: int) -> float:
-        """Go on to so many updates, and keep the model every so many: see `checkpoint`.
+        """Train until `updates` updates, and keep a checkpoint every `every` updates.
 
         The schedule is `nmt train`'s: linear warm-up, then the inverse square root. Returns the
-        target tokens of an update, ends of sentence counted.
+        target tokens of an update, eos included.
         """
         log = self.folder / "train.log"
         if not self.checkpoint(updates).exists():
@@ -89,17 +89,17 @@ class Training:
         return sum(words for words, _ in windows) / (every * len(windows))
 
     def checkpoint(self, update: int) -> Path:
-        """Return the model as it was after an update."""
+        """Return the model after an update."""
         return self.folder / f"model.iter{update}.npz"
 
 
 def src_over_tgt(counts: SplitRecord) -> float:
-    """Return how many source tokens stand beside a target token, ends of sentence counted."""
+    """Return the number of source tokens for each target token, eos included."""
     return (counts.src.tokens + counts.pairs) / (counts.tgt.tokens + counts.pairs)
 
 
 def _windows(log: str) -> list[tuple[int, float]]:
-    """Return the target words, ends of sentence counted, and the seconds of each window."""
+    """Return the target words, eos included, and the seconds of each window."""
     found = [match.groups() for match in _LINE.finditer(log)]
     return [(int(words.replace(",", "")), float(seconds)) for words, seconds in found]
 
@@ -109,7 +109,7 @@ def marian(job: Job, config: TransformerConfig, python: str, folder: Path) -> Co
     training = Training(python, folder, job.data, config, job.batch_tokens)
     training.write_text()
     counts = DataFolder.open(job.data).info.train
-    # Marian's figure counts target words only, eos included.
+    # Marian counts only target words, eos included.
     both_sides = 1 + src_over_tgt(counts)
 
     def train(warmup: int, updates: int) -> Measurement:

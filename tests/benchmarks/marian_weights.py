@@ -1,13 +1,13 @@
 """A Transformer's weights as Marian's model.npz, with the same function.
 
-Of Marian's two Transformers it is the one of type `transformer-new`. The older one cannot be made
-equal: its sinusoids have other wavelengths (their exponents run to 1 over d_model / 2 - 1 steps),
-and it begins a translation with a vector of zeros where `nmt` has the embedding of bos. The newer
-one begins with zeros, too, but takes tables of positions, one of the encoder's and one of the
-decoder's. So the scaled embedding of bos goes into the decoder's first position, and since Marian
-does not scale embeddings where it has tables, they are scaled in the file, and the output
-projection is a matrix of its own. Both types are equally fast: 3.1 ms (new) and 3.0 of CPU time for
-a word of output (small model, beam 4, 150 captions, pymarian 1.12.42, one thread of Zen 3).
+Marian has two Transformers, and this is the type `transformer-new`. The older one cannot be equal:
+its sinusoids have other wavelengths (their exponents run to 1 over d_model / 2 - 1 steps), and it
+begins a translation with a vector of zeros instead of the embedding of bos. The newer one also
+begins with zeros, but takes matrices of positions for the encoder and the decoder. So the scaled
+embedding of bos is added to the decoder's first position. With such matrices Marian does not scale
+embeddings, so they are scaled in the file, and the output projection is a separate matrix. Both
+types are equally fast: 3.1 ms (new) and 3.0 of CPU time for a word of output (small model, beam 4,
+150 captions, pymarian 1.12.42, one thread of Zen 3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nmt.models.positions import sinusoidal_positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 MAX_LENGTH = 1000
-"""Positions in the tables: Marian has to be told the same by --max-length."""
+"""Positions in the matrices. Give the same to Marian by --max-length."""
 
 Named = Iterator[tuple[str, Tensor]]
 """Parameters by Marian's names."""
@@ -109,7 +109,7 @@ def _feed_forward(place: str, feed_forward: FeedForward | SwiGLU, after: Residua
 
 
 def _linear(place: str, weight: Tensor, bias: Tensor) -> Named:
-    yield f"{place}->weight", weight.t()  # Marian's are of inputs by outputs
+    yield f"{place}->weight", weight.t()  # (inputs, outputs) in Marian
     yield f"{place}->bias", bias
 
 

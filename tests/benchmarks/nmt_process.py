@@ -1,4 +1,4 @@
-"""`nmt` without its start; for `translation_process`.
+"""`nmt` without its start, for `translation_process`.
 
 Arguments: MODEL PRECISION BEAM_SIZE ALPHA ENGINE [SHORTLIST].
 """

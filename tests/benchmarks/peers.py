@@ -1,4 +1,4 @@
-"""Other systems, each in whichever Python has it."""
+"""Pythons that have other systems."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     make profile PROFILE="DATA --model transformer_base --precision bf16 --device cuda"
 
-prints how the time spreads over kinds of operation, and the operators that took most, each without
-what it called. On a GPU it is the GPU's time, on a CPU the threads' that run operators (the main
-one and autograd's). Profiling itself makes small operators seem slower than they are.
+prints the time of each kind of operation, and the slowest operators, without those that they call.
+On a GPU it is the GPU's time. On a CPU it is the time of the threads that run operators
+(the main one and autograd's). Profiling makes small operators seem slower than they are.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ KINDS = {
     "fused by the compiler": r"^triton_",
     "data": r"^waiting for data$|_to_copy|memcpy htod",
 }
-"""What the name of an operator, or else of what called it, tells of it: the first match counts."""
+"""Patterns for the name of an operator, or else of its callers. The first match counts."""
 
 _OTHER = "other (elementwise, copies)"
 
 
 class ProfiledTrainer(Trainer):
-    """Tells the profiler of every update, and of every wait for the next one's data."""
+    """Reports every update to the profiler, and every wait for data."""
 
     profiler: profile
 
@@ -61,7 +61,7 @@ class ProfiledTrainer(Trainer):
 
 
 def watched(updates: Iterator[Update]) -> Iterator[Update]:
-    """Tell the profiler of every wait."""
+    """Report every wait to the profiler."""
     while True:
         with record_function("waiting for data"):
             update = next(updates)
@@ -69,7 +69,7 @@ def watched(updates: Iterator[Update]) -> Iterator[Update]:
 
 
 def kind_of(event: FunctionEvent) -> str:
-    """Return the kind of an operator, by its name or else by what called it."""
+    """Return the kind of an operator, by its name or else by its callers."""
     at: FunctionEvent | None = event
     while at is not None:
         for kind, pattern in KINDS.items():
@@ -80,7 +80,7 @@ def kind_of(event: FunctionEvent) -> str:
 
 
 def by_kind(events: Iterable[FunctionEvent], device: str) -> Counter[str]:
-    """Return the microseconds that operators of each kind took, what they called not counted."""
+    """Return the microseconds of each kind of operator, without the operators that they call."""
     times: Counter[str] = Counter()
     for event in events:
         if event.name.startswith("ProfilerStep"):
@@ -93,7 +93,7 @@ def by_kind(events: Iterable[FunctionEvent], device: str) -> Counter[str]:
 
 
 def run(arguments: argparse.Namespace, run_folder: Path) -> EventList:
-    """Train under the profiler; return what it saw of the updates after the warm-up."""
+    """Train under the profiler, and return the events after the warm-up."""
     updates = arguments.warmup + arguments.updates
     preset = arguments.model
     recipe = resolve_recipe(

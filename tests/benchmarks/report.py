@@ -28,7 +28,7 @@ def in_turn(
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:
-    """Return the median, the lowest and the highest in words."""
+    """Return the median, the lowest and the highest as text."""
     if len(values) == 1:
         return format(values[0], form)
     low, high = min(values), max(values)
@@ -36,7 +36,7 @@ def spread(values: Sequence[float], form: str = ",.0f") -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table, its first column of text and the others of figures."""
+    """Return a Markdown table. All columns except the first are right-aligned."""
     ruler = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, ruler, *rows])
 

@@ -1,17 +1,17 @@
 """The claim of "Attention Is All You Need", measured: attention beside recurrence and convolution.
 
-Models of about as many parameters learn Multi30k by one recipe, but for the learning rate, in turn
-and a stretch of updates each time, so that a slow minute hits all alike. What is taken: BLEU of the
-valid text after the same updates and after the same time, which is when the fastest has all of its
-updates; BLEU of the test text, how fast it is translated, and how BLEU falls on lines of several
-captions, of a length that training never showed.
+Models with about the same number of parameters learn Multi30k by the same recipe, except for the
+learning rate. They take turns after some updates, so that a slow minute hits all alike. The report
+has BLEU of the valid text after the same updates, and after the same time, which is that of the
+fastest model. It also has BLEU of the test text, the speed of translation, and BLEU on lines of
+several captions, which are longer than any in training.
 
 NMT_BENCH_MODELS    which of `MODELS`, with semicolons between, or `all`; a model of each of the
                     three families by default
 NMT_BENCH_UPDATES   updates of each, a multiple of 400; 800 by default
 NMT_BENCH_ROUNDS    measurements of each translation, 3 by default
-NMT_BENCH_WORK      a folder that keeps data and runs: a benchmark that was interrupted goes on
-NMT_BENCH_OUT       a file that the tables are added to; the pictures come to stand beside it
+NMT_BENCH_WORK      a folder that keeps data and runs: an interrupted benchmark continues
+NMT_BENCH_OUT       a file that the tables are added to; the pictures go beside it
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ TEST_LINES = 960  # the first of 1,000: full lines of any of these
 
 @dataclass(frozen=True)
 class Translated:
-    """What a model made of the test text, by the number of captions of a line."""
+    """A model's translations of the test text, by the number of captions of a line."""
 
     bleu: list[float]
     seconds: list[float]
-    """Of lines of one caption, a figure each round."""
+    """Of lines of one caption, for each round."""
 
 
 def test_architectures(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_architectures(tmp_path: Path) -> None:
 
 
 def learn(data: Path, work: Path) -> tuple[dict[str, History], dict[str, Path]]:
-    """Train all for the same updates; return what they reached on the way, and the models."""
+    """Train all for the same updates; return their histories and the models."""
     runs = {name: work / f"run-{list(MODELS).index(name)}" for name in NAMES}
     for updates in range(STRETCH, UPDATES + 1, STRETCH):
         for name, run in runs.items():
@@ -132,7 +132,7 @@ def learning_table(
     files: Mapping[str, Path],
     translated: Mapping[str, Translated],
 ) -> str:
-    """Return the table of what they reach, and what it takes."""
+    """Return the table of BLEU, speed and size."""
     same_time = min(one.seconds[-1] for one in histories.values())
     header = [
         "",

@@ -1,8 +1,8 @@
-"""How many lines are translated otherwise beside other lines: a measurement, not a speed.
+"""How many translations change if lines are in other batches.
 
-10,000 lines of Multi30k's training text are translated as `nmt translate` does, and then in other
-batches, in another order and by another number of workers. What changes is listed with the scores
-of both translations: where they are nearly equal, rounding has decided.
+10,000 lines of Multi30k's training text are translated as by `nmt translate`, and then in other
+batches, in another order and by another number of workers. Changed lines are listed with the scores
+of both translations. If the scores are nearly equal, the difference is rounding.
 
 NMT_BENCH_MODEL_SMALL   a model file or run folder; without it, one is trained for minutes
 NMT_BENCH_LINES         how many lines, 10,000 by default

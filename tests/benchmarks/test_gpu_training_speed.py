@@ -1,4 +1,4 @@
-"""`nmt train` on one GPU, as it is and compiled, beside the textbook Transformer.
+"""`nmt train` on one GPU, compiled or not, beside the textbook Transformer.
 
 Updates are the paper's, of 25,000 source and 25,000 target tokens, with a vocabulary of 32,000, on
 made-up text of WMT's lengths.

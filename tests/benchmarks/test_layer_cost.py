@@ -1,14 +1,13 @@
 """The paper's Table 1, measured: what a layer costs at growing lengths of sentences.
 
 Self-attention to all of a sentence, with relative positions, and to a neighbourhood; LSTMs; and
-convolutions with gated linear units over 3 tokens. All are 512 wide, as the base model, and go
-forward and backward over 4,096 tokens: 64 sentences of 64 at first, one of 4,096 at last. So a
-column that does not grow is one whose cost goes by the number of tokens. The decoder's LSTM has
-input feeding, without what it attends to; so it goes step by step, where the encoder's knows all
-inputs beforehand.
+convolutions with gated linear units over 3 tokens. All are 512 wide like the base model, and run
+forward and backward over 4,096 tokens, from 64 sentences of 64 tokens to one of 4,096. So a column
+does not grow if the cost depends only on the number of tokens. The decoder's LSTM has input feeding
+but no attention. It goes step by step, and the encoder's LSTM knows all inputs beforehand.
 
     NMT_BENCH_ROUNDS    measurements of each layer and length, 5 by default; the fastest counts
-    NMT_BENCH_OUT       a file that the tables are added to; the picture comes to stand beside it
+    NMT_BENCH_OUT       a file that the tables are added to; the picture goes beside it
 """
 
 from __future__ import annotations

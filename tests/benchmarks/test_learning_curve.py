@@ -1,18 +1,18 @@
 """What `nmt train` and Marian reach on a million pairs of Europarl, English to French.
 
-Both train the same model by the same recipe on the same subwords, with as many tokens an update:
-Marian in fp32, `nmt train` in bf16 where the CPU has bf16 instructions. What is taken is BLEU of
-newstest2013, which is of another domain, after the same updates and after the same time, each by
-its own search, with beam 4 and the length penalty length^0.6. Speeds are measured by themselves, in
-turn, so that other work beside the long trainings does not count.
+Both train the same model by the same recipe on the same subwords, with the same number of tokens an
+update: Marian in fp32, and `nmt train` in bf16 if the CPU has bf16 instructions. The report has
+BLEU of newstest2013, which is of another domain, after the same updates and after the same time. Each
+translates by its own search, with beam 4 and the length penalty length^0.6. Speeds are measured
+separately, in turn, so that other work during the long trainings does not count.
 
 NMT_BENCH_UPDATES        updates of `nmt train`, a multiple of 500 from 1,500 on; 2,000 by default
 NMT_BENCH_PEER_UPDATES   updates of Marian, likewise
 NMT_BENCH_ROUNDS         measurements of each one's speed, 3 by default
 NMT_BENCH_SECONDS        what one takes at least, warm-up not counted, 30 by default
 NMT_BENCH_MARIAN         a Python that can import pymarian, if this one cannot
-NMT_BENCH_WORK           a folder that keeps data and models: an interrupted benchmark goes on
-NMT_BENCH_OUT            a file that the table is added to; the pictures come to stand beside it
+NMT_BENCH_WORK           a folder that keeps data and models: an interrupted benchmark continues
+NMT_BENCH_OUT            a file that the table is added to; the pictures go beside it
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Translate = Callable[[int, Path, Path], object]
 
 @dataclass(frozen=True)
 class Learner:
-    """A system that has learnt."""
+    """A trained system."""
 
     scores: Mapping[int, Score]
     """Of newstest2013, by update."""
@@ -74,14 +74,14 @@ class Learner:
 
 @dataclass(frozen=True)
 class Curve:
-    """What it has reached, and how fast it is."""
+    """BLEU and speed of a system."""
 
     bleu: Mapping[int, float]
     seconds: Sequence[float]
-    """Of an update, a figure each measurement."""
+    """Of an update, for each measurement."""
 
     def minutes(self, update: int) -> float:
-        """Return the time until an update, by the usual time of one."""
+        """Return the time until an update, by the median time of one."""
         return update * median(self.seconds) / 60
 
 

@@ -1,4 +1,4 @@
-"""Trainings that share a machine: two side by side, and what it costs one that has it for itself.
+"""Trainings that share a machine: two side by side, and the cost for one on an idle machine.
 
 Threads that wait for others sleep (`nmt.cpu`). Two trainings side by side should take at most 10 %
 longer than one after the other, and one alone at most 2 % longer than with threads that spin, as

@@ -1,4 +1,4 @@
-"""How soon a command answers: whole commands with a warm file cache, beside what each stands on.
+"""How soon commands answer with a warm file cache, beside the libraries that they load.
 
 A command's time is the CPU time, user and system, of its process and of all that it starts: the
 fastest of several runs, those of all commands taken in turns. Work of other processes hardly
@@ -29,7 +29,7 @@ ROUNDS = rounds()
 LINES = 1_000  # that are scored
 NMT = (sys.executable, "-m", "nmt")
 SEARCH = ("--quiet",)
-# All of them compiled once, as where they are installed.
+# Python files are compiled once, as in an installation.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 

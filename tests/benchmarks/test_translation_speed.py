@@ -1,10 +1,10 @@
 """`nmt translate` beside CTranslate2, Marian and transformers: one model, the same sentences.
 
-Each system translates a file of captions with the same length penalty, at the fastest of a few
-sizes of batches. Taken are the time of the whole command, from the start of its process to its end;
-of its loop, after loading and warming up, from text to text (subword segmentation counts for all
-alike); and of the command on a single line, which is its start. BLEU, and how many lines are those
-of `nmt` in fp32, tell whether it is the same work.
+Each system translates a file of captions with the same length penalty, with the fastest of a few
+batch sizes. Three times are measured: of the whole command, of its loop from text to text after
+loading and warming up (subword segmentation counts for all), and of the command on a single line,
+which is its start. BLEU, and the share of lines that equal those of `nmt` in fp32, show whether it
+is the same work.
 
 NMT_BENCH_CONFIGS       which, by comma: small-multi30k, base-multi30k; both by default
 NMT_BENCH_ROUNDS        measurements of each system, 5 by default
@@ -58,7 +58,7 @@ ONE_LINE = "A man is riding a bicycle.\n"
 
 @dataclass
 class Figures:
-    """What a system took, in seconds, and what it wrote."""
+    """The seconds of a system, and its translations."""
 
     batch: int
     command: list[float] = field(default_factory=list)
@@ -109,8 +109,8 @@ def gather(
     pythons: Mapping[str, str | None],
     folder: Path,
 ) -> list[Contender]:
-    """Give every system that is there the model in its own format."""
-    pieces = folder / "vocab.spm"  # by this ending Marian knows what it is
+    """Give every installed system the model in its own format."""
+    pieces = folder / "vocab.spm"  # Marian knows it by this ending
     pieces.write_bytes(vocabulary.model)
     searches = (BEAM_SIZE, GREEDY)
     precisions = ["fp32", *(["bf16"] if has_bf16() else []), "int8"]
@@ -166,7 +166,7 @@ def measure(
 
 
 def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int:
-    """Return the size of batches with which a system's loop takes least time."""
+    """Return the batch size with which a system's loop is fastest."""
     seconds = {batch: system.time_loop(text, next(outputs), batch) for batch in system.batches}
     return min(seconds, key=seconds.__getitem__)
 

@@ -1,8 +1,8 @@
 """A Transformer's weights as a folder of transformers' `MarianMTModel`, with the same function.
 
-That class computes the paper's sinusoids, all sines before all cosines, where `nmt` has them in
-turn, and does not read a table from the file. So the model's dimensions are put into its order, in
-everything that reads or writes the residual stream.
+That class computes all sines before all cosines of the paper's positions, where `nmt` has them in
+turn, and it does not read positions from the file. So the model's dimensions are put in that order,
+in all matrices that read or write the residual stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The systems whose translation is timed, as commands and as loops in processes of their own."""
+"""Systems whose translation is timed, as commands and as loops in their own processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.marian import ONE_THREAD
 from benchmarks.marian_weights import MAX_LENGTH
 
 ALPHA = 0.6
-"""Of the length penalty length^ALPHA, which is the form that all systems have."""
+"""Of the length penalty length^ALPHA, the form that all systems have."""
 
 _WARMUP_LINES = 32 * CORES
 
@@ -35,20 +35,20 @@ class Contender:
     command: Arguments
     """Translates a file."""
     loop: Arguments
-    """Does so after loading and warming up, and prints `translation_process`'s seconds."""
+    """The same after loading and warming up. It prints the seconds of `translation_process`."""
     batches: Sequence[int] = ()
-    """Sizes of which the fastest is to be taken; none: it has one of its own."""
+    """Batch sizes to choose the fastest from. Empty: the system has its own."""
     unit: str = ""
-    """What they count."""
+    """The unit of the sizes."""
 
     @property
     def search(self) -> str:
-        """What kind it is."""
+        """The kind of search."""
         return f"beam {self.beam_size}" if self.beam_size > 1 else "greedy"
 
     @property
     def name(self) -> str:
-        """What stands in tables."""
+        """The name in tables."""
         return f"{self.system}, {self.precision}, {self.search}"
 
     def time_command(self, source: Path, output: Path, batch: int) -> float:
@@ -59,7 +59,7 @@ class Contender:
         return time.monotonic() - began
 
     def time_loop(self, source: Path, output: Path, batch: int) -> float:
-        """Return the seconds of translating alone."""
+        """Return the seconds of translating only."""
         return float(json.loads(_run(self.loop(source, output, batch)))["seconds"])
 
 
@@ -70,7 +70,7 @@ def nmt(
     engine: str = "torch",
     shortlist: Path | None = None,
 ) -> Contender:
-    """Return `nmt translate` as it is; with the engine ctranslate2, of an export."""
+    """Return `nmt translate`, by the engine ctranslate2 if the model is an export."""
     search = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
     search += ["--length-penalty-form", "power"]
     # An export has its own.
@@ -111,9 +111,9 @@ def ctranslate2(
 
 
 def marian(model: Path, vocabulary: Path, python: str, beam_size: int) -> Contender:
-    """Return Marian in fp32 with a thread a core, each with sentences of its own.
+    """Return Marian in fp32 with a thread a core, each with its own sentences.
 
-    Its int8 is for its older type of Transformer only, which cannot be this model: see
+    Its int8 is only for its older type of Transformer, which cannot be this model: see
     `marian_weights`. A translation has at most three times as many tokens as its source.
     """
 

@@ -1,4 +1,4 @@
-"""The models whose speed of translation is measured: given ones, or briefly trained ones."""
+"""Models to translate with: given ones, or briefly trained ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.models.model_file import find_model, load_model
 from nmt.models.transformer import Transformer
 
-# Updates, target tokens of each, and settings with which outputs soon are as long as captions.
+# Updates, target tokens of each, and settings that soon give outputs as long as captions.
 _RECIPES = {
     "small": (600, 2_000, ("warmup_updates=300", "learning_rate=1e-3", "schedule=linear")),
     "base": (200, 1_500, ("warmup_updates=100", "learning_rate=5e-4", "schedule=linear")),
@@ -39,7 +39,7 @@ def model_of(size: str, folder: Path) -> Path:
 
 
 def open_for_peers(path: Path) -> tuple[Transformer, Vocabulary]:
-    """Return a model and its vocabulary, if peers can have the same."""
+    """Return a model and its vocabulary, if peers support it."""
     model, card = load_model(path)
     if not isinstance(model, Transformer) or model.config.tie_embeddings != "all":
         pytest.skip(f"{path}: peers get Transformers whose embeddings are shared three ways")

@@ -1,10 +1,10 @@
-"""What every process that translates a file does: load, warm up, translate, write, tell.
+"""The process of a system that translates a file: load, warm up, translate, write, report.
 
 python -m benchmarks.SYSTEM_process INPUT OUTPUT WARMUP SETTINGS...
 
-WARMUP is the number of lines that are translated once before, 0 for none. What is timed is text in
-memory to text in memory, subword segmentation both ways counted; the seconds are printed as JSON.
-Nothing of `nmt` is imported here: peers run in Pythons of their own.
+WARMUP is the number of lines that are translated once before. The time is from text in memory to
+text in memory, with subword segmentation both ways, and is printed as JSON. This file does not
+import `nmt`, because peers run in their own Pythons.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Translate = Callable[[list[str]], list[str]]
 
 
 def serve(load: Callable[..., Translate]) -> None:
-    """Do what the arguments say with the translator that `load` makes of the settings."""
+    """Translate the file with the translator that `load` makes from the settings."""
     source, output, warmup, *settings = sys.argv[1:]
     lines = Path(source).read_text(encoding="utf-8").split("\n")[:-1]
     translate = load(*settings)
@@ -28,7 +28,7 @@ def serve(load: Callable[..., Translate]) -> None:
     began = time.perf_counter()
     found = translate(lines)
     seconds = time.perf_counter() - began
-    # A peer may produce the piece of a line feed.
+    # A peer may produce the subword of a line feed.
     text = "".join(line.replace("\n", " ") + "\n" for line in found)
     Path(output).write_text(text, encoding="utf-8")
     print(json.dumps({"seconds": seconds}))
