@@ -2,9 +2,9 @@
 
 Both train the same model by the same recipe on the same subwords, with the same number of tokens an
 update: Marian in fp32, and `nmt train` in bf16 if the CPU has bf16 instructions. The report has
-BLEU of newstest2013, which is of another domain, after the same updates and after the same time. Each
-translates by its own search, with beam 4 and the length penalty length^0.6. Speeds are measured
-separately, in turn, so that other work during the long trainings does not count.
+BLEU of newstest2013, which is of another domain, after the same updates and after the same time.
+Each translates by its own search, with beam 4 and the length penalty length^0.6. Speeds are
+measured separately, in turn, so that other work during the long trainings does not count.
 
 NMT_BENCH_UPDATES        updates of `nmt train`, a multiple of 500 from 1,500 on; 2,000 by default
 NMT_BENCH_PEER_UPDATES   updates of Marian, likewise
