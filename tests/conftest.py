@@ -149,10 +149,10 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB."""
+    """A file system of 16 MiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
     try:
         mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:

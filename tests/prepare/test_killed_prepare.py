@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,20 +103,6 @@ def test_what_was_half_written_when_a_run_was_killed_does_not_stay(
         _, said = process.communicate()
     assert process.returncode == 0, said
     assert content(tmp_path / "data") == whole
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB, which has room for what is asked for but not for what is there."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        pytest.skip("mounting a small disk takes root")
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this system mounts no tmpfs")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(

@@ -308,18 +308,6 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
-def test_threads_are_those_of_omp_num_threads_at_the_start_and_stay_so(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
-    monkeypatch.setattr("nmt.training.launch.cores", lambda: 3)
-    out = stopped_after(monkeypatch, 2, data, tmp_path / "run", threads=0, max_updates=4)
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    train(data, out, threads=0, max_updates=4)
-    assert [record["threads"] for record in metrics(out, "start")] == [1, 1]
-
-
 @needs_onednn
 def test_the_library_of_matrix_products_stays_that_of_the_start(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -545,16 +533,6 @@ def test_a_folder_with_other_things_is_refused(data: Path, tmp_path: Path) -> No
     assert content(tmp_path) == {"run/thesis.txt": b"mine"}
 
 
-def test_what_a_killed_start_left_is_no_obstacle(data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    (run / "lock").touch()
-    (run / "config.toml.77.partial").write_text("[ru")
-    train(data, run, max_updates=2)
-    assert status(run)["status"] == "finished"
-    assert not list(run.glob("*.partial"))
-
-
 def test_a_recipe_that_does_not_fit_can_be_put_right_in_the_same_folder(
     data: Path, tmp_path: Path
 ) -> None:
@@ -589,18 +567,7 @@ def test_separate_vocabularies_cannot_share_one_embedding(tmp_path: Path) -> Non
         assert card.src_vocabulary.model != card.tgt_vocabulary.model
 
 
-# --- how it fails
-
-
-def test_divergence_is_told_in_one_line(data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    done = nmt("train", data, "--out", run, *settings_of(learning_rate=1e30))
-    assert (done.returncode, done.stdout) == (1, "")
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"nmt: error: {run}: diverged: no finite gradient in 5 updates in a row")
-    assert "Traceback" not in done.stderr
-    assert (status(run)["status"], status(run)["update"]) == ("failed", 6)
-    assert "diverged" in status(run)["reason"]
+# --- when it saves
 
 
 def test_a_save_by_the_clock_is_no_checkpoint(

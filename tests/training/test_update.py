@@ -324,6 +324,7 @@ def test_divergence_is_seen_wherever_it_would_be_kept(
     with pytest.raises(NMTError, match=f"diverged: {found}, as after going back once"):
         train(data, tmp_path / "run", learning_rate=1e30, **values)
     assert status(tmp_path / "run")["status"] == "failed"
+    assert f"diverged: {found}" in status(tmp_path / "run")["reason"]
     assert not list(tmp_path.rglob("*.safetensors"))
 
 

@@ -106,22 +106,6 @@ def test_training_logged_the_figures_of_the_model_it_wrote(
     assert result.metrics() == pytest.approx(card.valid, rel=1e-5)
 
 
-def test_two_processes_find_what_one_finds(two_ranks: list[Any], result: ValidationResult) -> None:
-    for found in two_ranks:
-        assert found["figures"] == pytest.approx(result.metrics(), rel=1e-5)
-
-
-def test_two_processes_share_the_work(data: Path, two_ranks: list[Any]) -> None:
-    batches = len(parts_by_length(DataFolder.open(data).valid, 60))
-    shares = [found["batches"] for found in two_ranks]
-    assert sum(shares) == batches
-    assert max(shares) - min(shares) <= 1
-
-
-def test_a_stop_asked_of_one_process_stops_both(two_ranks: list[Any]) -> None:
-    assert [found["stopped"] for found in two_ranks] == [True, True]
-
-
 @pytest.mark.parametrize("with_bleu", [False, True])
 def test_samples_are_translations_of_lines_spread_over_the_text(
     data: Path,
@@ -150,15 +134,20 @@ def test_samples_are_translations_of_lines_spread_over_the_text(
     assert translated == ([src for src, _ in text] if with_bleu else sources)  # nothing twice
 
 
-def test_two_processes_have_the_samples_of_one(
-    data: Path, model: TranslationModel, two_ranks: list[Any]
+def test_two_processes_find_what_one_finds_and_share_the_work(
+    data: Path, model: TranslationModel, result: ValidationResult, two_ranks: list[Any]
 ) -> None:
     three, one = (
         [asdict(sample) for sample in measure(data, model, sample_translations=count).samples]
         for count in (3, 1)
     )
     for found in two_ranks:
+        assert found["figures"] == pytest.approx(result.metrics(), rel=1e-5)
         assert (found["samples"], found["sample"]) == (three, one)
+        assert found["stopped"]  # also if only the other one was asked to
+    shares = [found["batches"] for found in two_ranks]
+    assert sum(shares) == len(parts_by_length(DataFolder.open(data).valid, 60))
+    assert max(shares) - min(shares) <= 1
 
 
 def test_without_memory_it_goes_on_in_smaller_batches(
