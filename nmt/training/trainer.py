@@ -135,9 +135,12 @@ class Trainer:
         update, config = self.state.update, self.config
         if update and update % config.log_every == 0:
             self._log()
+        if update and update % config.validate_every == 0 and self.state.validated != update:
+            with self.window.paused():
+                is_whole = self._validate()
+            if not is_whole:
+                self._stop()
         with self.window.paused():
-            if update and update % config.validate_every == 0 and self.state.validated != update:
-                self._validate()
             if update and update % config.save_every == 0 and self.saver.saved != self.state:
                 self.saver.save_checkpoint(self.state, self._present_card())
             elif save:
@@ -290,26 +293,31 @@ class Trainer:
         recipe, types = self.recipe, len(self.data.tgt_vocabulary)
         return training_flops(recipe.architecture, recipe.model, types, lengths)
 
-    def _validate(self) -> None:
-        """Validate the weights, and write them if they are among the best."""
+    def _validate(self) -> bool:
+        """Validate the weights, and write them if they are among the best.
+
+        Returns:
+            False if asked to stop before the end; a resumed run validates again.
+        """
         started = time.monotonic()
         with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
             result = self.validator.measure(self.model, self.stop)
-        if result is None:  # this validation is done again on resuming
-            self._stop()
-        elif not math.isfinite(result.loss):
+        if result is None:
+            return False
+        if not math.isfinite(result.loss):
             self._go_back(f"valid loss {result.loss} at update {self.state.update:,}")
-        else:
-            self.valid = result.metrics()
-            by_bleu = self.config.best_metric == "bleu"
-            metric = -(result.bleu or 0.0) if by_bleu else result.loss
-            state = self.state.validated_as(metric, keep_best=self.config.keep_best)
-            if self.ranks.is_first:
-                self.report.validated(state, result, time.monotonic() - started)
-            is_among_best = state.update in state.best_updates
-            if is_among_best and not self.saver.save_best(state, self._present_card()):
-                state = dataclasses.replace(state, best=self.state.best)
-            self.state = state
+            return True
+        self.valid = result.metrics()
+        by_bleu = self.config.best_metric == "bleu"
+        metric = -(result.bleu or 0.0) if by_bleu else result.loss
+        state = self.state.validated_as(metric, keep_best=self.config.keep_best)
+        if self.ranks.is_first:
+            self.report.validated(state, result, time.monotonic() - started)
+        is_among_best = state.update in state.best_updates
+        if is_among_best and not self.saver.save_best(state, self._present_card()):
+            state = dataclasses.replace(state, best=self.state.best)
+        self.state = state
+        return True
 
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
@@ -344,13 +352,13 @@ class Trainer:
         Raises:
             NMTError: if the run has gone back before, or has no such state.
         """
-        found_before = self.state.learning_rate_factor < 1
+        went_back = self.state.learning_rate_factor < 1
         sound = None
-        if not found_before:
+        if not went_back:
             vectors, update = self.optimizer.vectors(), self.state.update
             sound = checkpoint.restore(self.run, vectors, self.ranks, before=update)
         if sound is None:
-            why = "as after going back once" if found_before else "with no state to go back to"
+            why = "as after going back once" if went_back else "with no state to go back to"
             raise NMTError(
                 f"{self.run.path}: diverged: {found}, {why}; lower learning_rate, raise "
                 "warmup_updates or set clip_norm, and start in a new folder"
