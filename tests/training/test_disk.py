@@ -175,7 +175,7 @@ def test_a_run_outlives_a_disk_that_is_really_full(
 
 @pytest.mark.slow
 def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -> None:
-    # What is needed is there at the start; then somebody else takes it, until a save has failed.
+    # What is needed is there at the start; then something else takes it, until a save has failed.
     run, ballast = small_disk / "run", small_disk / "ballast"
     settings = settings_of(**FP32 | {"max_updates": 200, "save_every": 50, "validate_every": 50})
     with subprocess.Popen(
@@ -188,7 +188,7 @@ def test_two_processes_outlive_a_save_that_fails(data: Path, small_disk: Path) -
         said = ""
         for line in started.stderr:
             said += line
-            if "starting:" in line:
+            if "update 5 epoch" in line:
                 ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
             if "not saved" in line:
                 ballast.unlink(missing_ok=True)
