@@ -2,7 +2,7 @@
 
 N-best lists have the Moses form: several translations of each line, `LINE ||| TEXT ||| SCORE`.
 Lines are counted from 0, in ascending order, and each has at least one translation. `nmt translate`
-writes such lists, and `nmt score --rerank` reorders them. Features that Moses and Marian write
+writes such lists, and `nmt rescore --n-best` reorders them. Features that Moses and Marian write
 between text and score, for example `||| LM= -4.2 F1= 0.5`, are ignored, except Marian's alignments.
 """
 

@@ -88,11 +88,10 @@ class Translators:
         chosen = choose_device(device)
         import torch  # takes seconds, and an export needs none
 
-        from nmt.translate.torch_engine import check_precision, load
+        from nmt.translate.torch_engine import load
 
         gpus = torch.cuda.device_count() if chosen.type == "cuda" else 0
         count = _number_of(options, gpus)
-        check_precision(setup.precision or "fp32", chosen)
         if chosen.type == "cuda":
             if kernel not in (None, _GPU_KERNEL):
                 raise MissingKernel(f"a GPU has no kernel {kernel!r}")

@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
-from nmt.models.device import PRECISIONS
 from nmt.models.model_file import model_checksum
 from nmt.search.options import SearchOptions
 
@@ -29,11 +28,6 @@ class Setup:
     def __post_init__(self) -> None:
         if not self.models:
             raise UsageError("no model given; give at least one")
-        known = {one for of_device in PRECISIONS.values() for one in of_device}
-        if self.precision is not None and self.precision not in known:
-            raise UsageError(
-                f"unknown precision {self.precision!r}{did_you_mean(self.precision, known)}"
-            )
         if len(self.models) > 1:
             self.refuse_export("cannot join an ensemble")
         if self.precision is not None:

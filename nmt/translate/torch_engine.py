@@ -65,7 +65,11 @@ def load(
     """
     device = choose_device("auto") if device == "auto" else torch.device(device)
     precision = setup.precision or "fp32"
-    check_precision(precision, device)
+    known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
+    if precision not in known:
+        raise UsageError(
+            f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
+        )
     if kernel is not None and not (device.type == "cpu" and is_usable(kernel, precision)):
         raise MissingKernel(f"{device.type} has no kernel {kernel!r} for {precision} here")
     models, cards = zip(*map(load_model, setup.models), strict=True)
@@ -103,19 +107,6 @@ def load(
         split=setup.split,
         kernel=kernel,
     )
-
-
-def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse a precision that a device does not support.
-
-    Raises:
-        UsageError: if it does not; it suggests the nearest name.
-    """
-    known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
-    if precision not in known:
-        raise UsageError(
-            f"unknown precision {precision!r} on {device.type}{did_you_mean(precision, known)}"
-        )
 
 
 def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:
