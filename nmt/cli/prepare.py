@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "nmt prepare data --src en --tgt de --train corpora/train --valid corpora/val",
-    "nmt prepare data --src en --tgt de --train news --valid-lines 1000 --vocab-size 8000",
+    "nmt prepare data --src en --tgt de --train news --valid-lines 1000",
 )
 
 

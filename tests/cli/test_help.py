@@ -63,7 +63,9 @@ def test_a_reader_of_help_who_has_seen_enough_is_no_failure(words: tuple[str, ..
 def test_help_of_a_command_opens_with_examples(command: str) -> None:
     before, _, options = help_of(command).partition("--quiet")
     _, _, examples = before.partition("Examples:")
-    assert examples.count(f"nmt {command}") in (2, 3)
+    shown = [line.strip() for line in examples.splitlines() if f"nmt {command}" in line]
+    assert len(shown) in (2, 3)
+    assert max(map(len, shown)) <= 77  # indented, a terminal of 80 columns shows each on a line
     assert options
 
 
