@@ -161,7 +161,7 @@ class Cleaning:
     )
     keep: tuple[str, ...] = value(
         (),
-        "Keep the pairs that this rule would drop. You can repeat it. The rules, in their order:\n\n"
+        "Keep the pairs that this rule would drop. You can repeat it. The rules, in order:\n\n"
         + "\n\n".join(f"- [bold]{rule.name}[/bold]: {rule.reason}" for rule in _RULES),
         choices=tuple(RULES),
         metavar="RULE",
