@@ -27,8 +27,8 @@ KIND = "a model file"
 FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
-_MOSES = ("normalize", "tokenize")
-# Types of the card's fields in the header, which are checked: the file may be from a stranger.
+# Types of the values in the header. They are checked, because the file may be from a stranger.
+_MOSES = {"normalize": bool, "tokenize": bool}
 _HEADER = {
     "architecture": str,
     "config": dict,
@@ -150,26 +150,20 @@ def _read_card(file: TensorFile) -> ModelCard:
 
 def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
     rules = header.pop("moses")
-    shared = _TGT_VOCABULARY not in file.names
-    names = (_SRC_VOCABULARY, _SRC_VOCABULARY if shared else _TGT_VOCABULARY)
-    if not rules:
-        src = _read_vocabulary(file, names[0], None)
-        return src, src if shared else _read_vocabulary(file, names[1], None)
-    if {name: type(value) for name, value in rules.items()} != dict.fromkeys(_MOSES, bool):
+    if rules and {name: type(value) for name, value in rules.items()} != _MOSES:
         raise DataError(f"{file.path}: damaged: its header is not a model's, such as 'moses'")
-    src, tgt = (
-        _read_vocabulary(file, name, Moses(header[lang], **rules))
-        for name, lang in zip(names, ("src_lang", "tgt_lang"), strict=True)
-    )
-    return src, tgt
 
+    def read(name: str, lang: str) -> Vocabulary:
+        model = file.read_bytes(name)
+        try:
+            return Vocabulary(model, Moses(header[lang], **rules) if rules else None)
+        except DataError as error:
+            raise DataError(f"{file.path}: damaged: {name}: {error}") from None
 
-def _read_vocabulary(file: TensorFile, name: str, moses: Moses | None) -> Vocabulary:
-    model = file.read_bytes(name)
-    try:
-        return Vocabulary(model, moses)
-    except DataError as error:
-        raise DataError(f"{file.path}: damaged: {name}: {error}") from None
+    src, shared = read(_SRC_VOCABULARY, "src_lang"), _TGT_VOCABULARY not in file.names
+    if shared and not rules:
+        return src, src
+    return src, read(_SRC_VOCABULARY if shared else _TGT_VOCABULARY, "tgt_lang")
 
 
 def find_model(path: Path) -> Path:
