@@ -215,14 +215,6 @@ class RunFolder:
         record = {"status": status, "update": update, "reason": reason}
         write_text(self.path / "status.json", json.dumps(record) + "\n")
 
-    def last_update(self) -> int:
-        """Return the update in status.json, 0 without one."""
-        try:
-            update = json.loads((self.path / "status.json").read_text(encoding="utf-8"))["update"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0
-        return int(update)
-
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it if `aloud`."""
         if aloud:

@@ -125,7 +125,7 @@ def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
 
 def _leave_word(run: RunFolder, trainer: Trainer | None, status: str, reason: str) -> None:
     """Write to the run folder how the run has ended without saving."""
-    update = trainer.state.update if trainer else run.last_update()
+    update = trainer.state.update if trainer else max(updates_of(run, STATE), default=0)
     if status == "stopped":
         reason = f"interrupted ({reason})"
         if trainer:

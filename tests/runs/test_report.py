@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
-from toy_training import metrics, nmt, nmt_command, recipe, settings_of, train
+from toy_training import metrics, nmt, nmt_command, recipe, settings_of
 
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, Sample, ValidationResult, rows, sparkline
@@ -259,18 +259,6 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
 # --- a real run
 
 SHOWN: dict[str, Value] = {"sample_translations": 2}
-
-
-def test_samples_of_a_run_are_always_of_the_same_lines(data: Path, tmp_path: Path) -> None:
-    out = train(data, tmp_path / "run", **SHOWN)
-    texts = [(data / f"valid.{lang}").read_text(encoding="utf-8") for lang in ("en", "de")]
-    sources, references = (text.split("\n")[:-1] for text in texts)
-    for record in metrics(out, "valid"):
-        # The middle of each half of 20 lines.
-        assert [sample["line"] for sample in record["samples"]] == [6, 16]
-        for sample in record["samples"]:
-            line = sample["line"] - 1
-            assert (sample["source"], sample["reference"]) == (sources[line], references[line])
 
 
 def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) -> None:
