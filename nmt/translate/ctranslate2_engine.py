@@ -46,7 +46,7 @@ class CTranslate2Engine(Engine):
         Raises:
             UsageError: if it does not support an option.
         """
-        _check(options)
+        _check(options, vocabularies[1])
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
         src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
         self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
@@ -64,6 +64,11 @@ class CTranslate2Engine(Engine):
 
         Few batches are submitted at a time, because they cannot be cancelled.
         """
+        if any(source.prefix for source in sources):
+            raise UsageError(
+                "a CTranslate2 export cannot score translations with a prefix; "
+                "give the model file instead"
+            )
         retried: list[int] = []
         for number, found in self._pass(sources, order, budget, on_step, alike=False):
             if found is None:
@@ -240,10 +245,9 @@ def load(
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
-    barred_ids = (*setup.options.barred_ids, *card.tgt_vocabulary.barred_ids)
     options = replace(
         setup.options,
-        barred_ids=barred_ids,
+        barred_ids=tuple({*setup.options.barred_ids, *card.tgt_vocabulary.barred_ids}),
         length_penalty_form=setup.options.length_penalty_form or "power",
     )
     engine = CTranslate2Engine(
@@ -258,7 +262,7 @@ def load(
     )
 
 
-def _check(options: SearchOptions) -> None:
+def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
     """Refuse options that CTranslate2 does not support."""
     if options.sampling is not None:
         raise UsageError(
@@ -268,3 +272,5 @@ def _check(options: SearchOptions) -> None:
         raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
+    if not set(options.barred_ids) <= set(vocabulary.barred_ids):
+        raise UsageError("CTranslate2 can bar only the tokens that the export bars")

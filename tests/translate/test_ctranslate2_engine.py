@@ -201,6 +201,7 @@ def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
         (SearchOptions(length_penalty_form="wu"), "--length-penalty-form power"),
         (replace(POWER, sampling=Sampling()), "samples"),
         (replace(POWER, max_tokens=0), "--max-tokens must be 1 or more"),
+        (replace(POWER, barred_ids=(300,)), "can bar only the tokens"),
         # The model's longest source has 20 tokens.
         (replace(POWER, max_extra_tokens=532), "has positions for 552 tokens"),
     ],
@@ -208,6 +209,11 @@ def test_a_limit_is_each_source_s_own_in_batches_of_several_lengths(
 def test_what_it_cannot_do_is_refused(exported: Path, options: SearchOptions, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         start(exported, options)
+
+
+def test_prefixes_are_refused(exported: Path) -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        start(exported, POWER).translate(["the cat"], ["a"])
 
 
 def test_the_longest_source_and_translation_have_places(exported: Path) -> None:
