@@ -74,4 +74,8 @@ def _checksum(model: Path) -> str:
     Raises:
         NMTError: if the model is missing.
     """
-    return sha256_file(model / MANIFEST) if is_export(model) else model_checksum(model)
+    if not is_export(model):
+        return model_checksum(model)
+    if not (model / MANIFEST).is_file():
+        raise DataError(f"{model}: has no {MANIFEST}; copy the whole folder, or export again")
+    return sha256_file(model / MANIFEST)
