@@ -182,8 +182,8 @@ def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:
         assert last["update"] == updates
         assert found[preset][:2] == [f"{updates}", f"{last['perplexity']:.2f}"]
         card = json.loads((run / "score.json").read_text())
-        figures = [f"{card[key]['score']:.1f}" for key in ("bleu", "bleu-compounds")]
-        assert found[preset][3:5] == figures
+        scores = [f"{card[key]['score']:.1f}" for key in ("bleu", "bleu-compounds")]
+        assert found[preset][3:5] == scores
         # 20 updates are five epochs. The run's log has the work of each update.
         record, start = metrics(run, "train")[-1], metrics(run, "start")[-1]
         rate = start["matrix_product_flops_per_second"]

@@ -35,7 +35,7 @@ class Lexicon:
     target_counts: Integers  # (target vocabulary,): occurrences of each token
 
     def best(self, count: int, src_vocab_size: int) -> Integers:
-        """Return the likeliest targets (src_vocab_size, count) of each source token, -1 for none.
+        """Return the most probable targets (src_vocab_size, count) of each source token, or -1.
 
         Ties go by id.
         """

@@ -59,8 +59,8 @@ def test_the_stream_goes_on_from_any_position() -> None:
 
 def test_epochs_are_counted_by_what_is_complete() -> None:
     updates = list(itertools.islice(stream(), 120))
-    figures = [update.epoch for update in updates]
-    assert figures == sorted(figures)
+    epochs = [update.epoch for update in updates]
+    assert epochs == sorted(epochs)
     ends = [update for update in updates if update.following.pool == update.following.index == 0]
     assert [update.epoch for update in ends] == [float(n + 1) for n in range(len(ends))]
 

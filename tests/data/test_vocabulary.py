@@ -96,7 +96,7 @@ def test_normalization_is_off_unless_asked_for() -> None:
     assert nfkc.decode(nfkc.encode(["ﬁnd ½"])) == ["find 1⁄2"]
 
 
-def test_too_large_a_vocabulary_says_the_largest_and_that_one_can_be_learnt() -> None:
+def test_too_large_a_vocabulary_is_told_the_largest_that_can_be_learnt() -> None:
     with pytest.raises(
         UsageError, match=r"5000 is too large .*--vocab-size (\d+) or less"
     ) as caught:
@@ -105,7 +105,7 @@ def test_too_large_a_vocabulary_says_the_largest_and_that_one_can_be_learnt() ->
     assert len(learn_vocabulary(LINES, vocab_size=largest)) == largest
 
 
-def test_too_small_a_vocabulary_says_the_smallest_and_that_one_can_be_learnt() -> None:
+def test_too_small_a_vocabulary_is_told_the_smallest_that_can_be_learnt() -> None:
     # 4 special, 256 bytes, and the characters a b c and the space mark.
     with pytest.raises(UsageError, match=r"100 is too small.*--vocab-size 264 or more"):
         learn_vocabulary(["ab ca"], vocab_size=100)

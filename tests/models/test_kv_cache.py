@@ -19,9 +19,7 @@ def normal(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("window", [0, 1, 5])
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_cache_attends_to_its_window_of_what_was_added_and_reorders_it(
-    apart: bool, window: int
-) -> None:
+def test_the_cache_attends_to_its_window_and_can_be_reordered(apart: bool, window: int) -> None:
     torch.manual_seed(5)
     layers, before, after = 2, 40, 3  # beyond its first capacity of 16, and the next
     width = K - 1 if apart else K  # of values

@@ -347,7 +347,7 @@ def test_preparing_again_changes_nothing_and_says_so(
     assert "is already prepared from the same text and options" in capsys.readouterr().err
 
 
-def test_the_order_of_rules_and_the_spelling_of_the_encoding_make_no_difference(
+def test_order_of_rules_and_spelling_of_the_encoding_do_not_matter(
     job: Job,
 ) -> None:
     first = job.but(keep=("ratio", "control"), encoding="UTF8").prepare()

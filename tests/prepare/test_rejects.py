@@ -61,7 +61,7 @@ def test_the_report_for_programs_has_everything() -> None:
     assert corpus["examples"]["empty"] == [{"line": 32, "src": "", "tgt": "z"}]
 
 
-def test_the_report_for_people_names_files_and_lines_and_does_nothing_to_a_terminal() -> None:
+def test_the_report_for_people_names_files_and_lines() -> None:
     text = report_text([rejects()])
     assert "data/train: 2 of 32 pairs kept\n" in text
     assert f"  ratio: 28 (87.50 %): {RULES['ratio'].reason}\n" in text

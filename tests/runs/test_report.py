@@ -1,4 +1,4 @@
-"""What a run tells: of its figures, validations and samples, to files and to people."""
+"""What a run tells: of its metrics, validations and samples, to files and to people."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report(tmp_path: Path, clock: Clock) -> Iterator[Report]:
         yield report
 
 
-def figures(update: int, skipped: int = 0) -> dict[str, Any]:
+def window_metrics(update: int, skipped: int = 0) -> dict[str, Any]:
     return {
         "kind": "train",
         "update": update,
@@ -67,7 +67,7 @@ def figures(update: int, skipped: int = 0) -> dict[str, Any]:
 
 
 def trained(report: Report, update: int) -> None:
-    report.trained(RunState(update), figures(update))
+    report.trained(RunState(update), window_metrics(update))
 
 
 def log_of(folder: Path) -> list[str]:
@@ -82,8 +82,8 @@ def log_of(folder: Path) -> list[str]:
 def test_training_figures_go_to_metrics_and_log(
     report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report.trained(RunState(1_200), figures(1_200, skipped=2))
-    assert metrics(tmp_path) == [figures(1_200, skipped=2)]
+    report.trained(RunState(1_200), window_metrics(1_200, skipped=2))
+    assert metrics(tmp_path) == [window_metrics(1_200, skipped=2)]
     line = (
         "update 1,200 epoch 0.50: nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate "
         "0.001, gradient 2.000; 12,346 tokens/s, mfu 62.5%, padding 3.0%, data wait 0.1%, skipped "
@@ -127,7 +127,7 @@ def test_a_validation_is_on_record_with_its_samples(
         "valid line 9 reference: b",
         "valid line 9 translation: ",
     ]
-    assert len(capsys.readouterr().err.splitlines()) == 1  # a pipe gets the figures alone
+    assert len(capsys.readouterr().err.splitlines()) == 1  # a pipe only gets the metrics
 
 
 def test_without_samples_nothing_is_said_of_them(report: Report, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def valid(update: int, nll: float, **more: Any) -> dict[str, Any]:
 
 def test_the_view_shows_the_figures_that_the_records_have() -> None:
     assert rows({}, [], None) == []
-    train = figures(1_200) | {"nonsense": 7}
+    train = window_metrics(1_200) | {"nonsense": 7}
     del train["mfu"]
     assert rows(train, [], None) == [
         (
@@ -243,7 +243,7 @@ def test_a_sparkline_reaches_from_the_lowest_to_the_highest_value() -> None:
 
 def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.record({"kind": "train"} | figures(5))
+    run.record({"kind": "train"} | window_metrics(5))
     run.record({"kind": "valid", "update": 7, "loss": 2.0, "nll": 1.5, "perplexity": 4.5})
     run.record({"kind": "valid", "update": 14, "loss": 3.0, "nll": 2.5, "perplexity": 12.2})
     report = Report(run, recipe().training, 20)

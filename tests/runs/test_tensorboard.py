@@ -1,4 +1,4 @@
-"""The figures for TensorBoard are those of metrics.jsonl, also after a resume."""
+"""The metrics for TensorBoard are those of metrics.jsonl, also after a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search, tables written by hand, and the model's own figures."""
+"""Beam search against exhaustive search, tables written by hand, and the model itself."""
 
 from __future__ import annotations
 

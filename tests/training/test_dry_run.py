@@ -1,4 +1,4 @@
-"""`nmt train --dry-run`: its figures are those of the run, which it does not start."""
+"""`nmt train --dry-run`: its estimates are those of the run, which it does not start."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
 
 def measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the trial find 2.5 seconds an update."""
-    figures = {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
-    monkeypatch.setattr(Window, "metrics", lambda *_: figures)
+    metrics = {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
+    monkeypatch.setattr(Window, "metrics", lambda *_: metrics)
 
 
 def test_what_it_foretells_follows_from_what_it_measures(

@@ -82,7 +82,7 @@ def test_a_killed_run_is_not_taken_for_a_running_one(
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     data: Path, tmp_path: Path, kills: int, seed: int, ema_decay: float
 ) -> None:
-    # Records are of whole windows also after a save, so that all their figures can be compared.
+    # Records are of whole windows also after a save, so that all their metrics can be compared.
     values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": 60}
     settings = settings_of(**values, validate_bleu=True)
     command: list[str | Path] = ["train", data, *settings, "--out", tmp_path]

@@ -143,7 +143,7 @@ def test_a_stop_in_validation_is_answered_at_once(
     module: object,
     function: str,
 ) -> None:
-    # Update 8 is saved and validated, so that the checkpoint is there before its figures are.
+    # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
     values: dict[str, Value] = {**FP32, "validate_every": 4, "validate_bleu": True}
     calls = 0
     plain = getattr(module, function)

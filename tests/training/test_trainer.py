@@ -382,7 +382,7 @@ def test_a_checkpoint_carries_its_own_figures(run: Path) -> None:
     for record in metrics(run, "valid")[-2:]:
         card = ModelReader(run / f"checkpoints/best-{record['update']:08d}.safetensors").card
         assert card.valid == {key: record[key] for key in ("loss", "nll", "perplexity")}
-    # No figures stand on weights that they were not measured on.
+    # No metrics stand beside weights that they were not measured on.
     assert ModelReader(run / "last.safetensors").card.valid == {}
 
 
@@ -430,7 +430,7 @@ def test_the_moving_average_is_what_is_validated_and_written(
     torch.testing.assert_close(vectors["weights"], masters[-1])
     total = sum(float(weight.double().sum()) for weight in written.values())
     assert total == pytest.approx(float(vectors["ema"].double().sum()))
-    # The figures logged are those of the weights written.
+    # The metrics logged are those of the weights written.
     model, card = load_model(out / "checkpoints/best-00000021.safetensors")
     validator = Validator(DataFolder.open(data), ALONE, torch.device("cpu"), recipe().training)
     result = validator.measure(model, lambda: False)
@@ -455,10 +455,10 @@ def test_patience_and_best_go_by_the_metric_that_is_asked_for(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Loss gets better, BLEU does not after the second.
-    figures = iter([(4.0, 9.5), (3.0, 10.0), (2.0, 9.0), (1.0, 8.0)])
+    results = iter([(4.0, 9.5), (3.0, 10.0), (2.0, 9.0), (1.0, 8.0)])
 
     def measured(*_: object) -> ValidationResult:
-        loss, bleu = next(figures)
+        loss, bleu = next(results)
         return ValidationResult(loss, loss, bleu, "signature")
 
     monkeypatch.setattr(Validator, "measure", measured)

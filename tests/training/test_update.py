@@ -203,7 +203,7 @@ def test_an_update_without_a_finite_gradient_is_skipped_and_counted(
     spoil_gradients(monkeypatch, (3, 12, 13))
     run = train(data, tmp_path / "run", log_every=1)
     records = {record["update"]: record for record in metrics(run, "train")}
-    assert not {3, 12, 13} & records.keys()  # they have no figures of their own
+    assert not {3, 12, 13} & records.keys()  # they have no metrics of their own
     skipped = {update: record["skipped_updates"] for update, record in records.items()}
     assert {update: count for update, count in skipped.items() if count} == {4: 1, 14: 2}
     assert status(run)["status"] == "finished"

@@ -1,4 +1,4 @@
-"""Validation's figures against a plain loop and a plain translation, and over two processes."""
+"""Validation's metrics against a plain loop and a plain translation, and over two processes."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_two_processes_find_what_one_finds_and_share_the_work(
         for count in (3, 1)
     )
     for found in two_ranks:
-        assert found["figures"] == pytest.approx(result.metrics(), rel=1e-5)
+        assert found["metrics"] == pytest.approx(result.metrics(), rel=1e-5)
         assert (found["samples"], found["sample"]) == (three, one)
         assert found["stopped"]  # also if only the other one was asked to
     shares = [found["batches"] for found in two_ranks]

@@ -31,7 +31,7 @@ from nmt.values import Value
 
 LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
 STILL: dict[str, Value] = {"learning_rate": 1e-30, "max_updates": 1, "validate_every": 1}
-"""One update that is too small to change a weight, and figures of what there was before it."""
+"""One update that is too small to change a weight, and metrics of what there was before it."""
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def main(data: str, model_file: str, out: str) -> None:
     found["batches"] = 1_000 - len(list(answers))
     result = validator.measure(model, lambda: False)
     assert result is not None
-    found["figures"] = result.metrics()
+    found["metrics"] = result.metrics()
     found["samples"] = [asdict(sample) for sample in result.samples]
     sampled = sampler.measure(model, lambda: False)  # one line, and so no work for one rank
     assert sampled is not None
