@@ -47,8 +47,8 @@ class TrainingConfig:
     )
     max_updates: int = value(
         100_000,
-        "Updates after which training ends. You can resume a finished run with more; the learning "
-        "rate of linear and cosine then jumps from 0 to that of the longer schedule.",
+        "Updates after which training ends. You can resume a finished run with more; with "
+        "schedule=linear or cosine, the learning rate then jumps up from 0.",
         minimum=1,
         resumable=True,
     )

@@ -41,8 +41,8 @@ def prepare(
     """Clean parallel text, learn a vocabulary, and write shards that training reads.
 
     OUT appears when it is complete. If the command is stopped or killed, run it again and it goes
-    on. If OUT is complete already, nothing happens. OUT/rejects.txt lists the dropped pairs by
-    rule, with examples.
+    on. If OUT is complete already, nothing happens, and other options or text are refused.
+    OUT/rejects.txt lists the dropped pairs by rule, with examples.
     """
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run

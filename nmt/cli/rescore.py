@@ -124,7 +124,7 @@ def rescore(
         typer.Argument(
             metavar="TARGET",
             help="The translation of the source text, in one of the same forms.",
-            show_default="stdin, as for -",
+            show_default="stdin, also -",
         ),
     ] = None,
     *,
@@ -133,8 +133,9 @@ def rescore(
 ) -> None:
     """Score given translations by a model: perplexity, log-probabilities, reranking.
 
-    Perplexity is exp of the mean negative log-probability of a subword. The end of a sentence
-    counts as one. Lower is better. You can compare it only between models with the same subwords.
+    Perplexity is exp of the mean negative log-probability of a subword. The end of a
+    sentence counts as a subword. Lower is better. Compare perplexities only of models with the same
+    subwords.
     """
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory

@@ -49,7 +49,7 @@ def score(
 ) -> None:
     """Compare a translation with its reference, line by line: BLEU, chrF, chrF++, TER.
 
-    The scores are sacreBLEU's, in percent. Give it detokenised text, as people read it. Higher is
+    The scores are sacreBLEU's, in percent. Give detokenised text, as people read it. Higher is
     better, except for TER.
 
     You can compare scores only if their signatures are equal, so report both. You get a warning

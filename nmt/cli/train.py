@@ -128,11 +128,11 @@ def train(
     The run folder holds checkpoints, the best and the last model, the full configuration, a log,
     metrics.jsonl and curves.svg. You can stop with Ctrl-C, SIGTERM or --time-limit: everything is
     saved, the exit status is 75, and the same command goes on. To train a finished run for longer,
-    give a larger --max-updates. A linear or cosine schedule then jumps to the longer one's rate.
+    give a larger --max-updates. With schedule=linear or cosine, the learning rate then jumps up.
 
     To fine-tune a model, name it with --init-from and its preset with --model. If you want to keep
-    the encoder's weights as they are, add --set 'freeze=encoder.*'. A run that goes on ignores
-    --init-from.
+    the encoder's weights as they are, add --set 'freeze=encoder.*'. When the run goes on, give the
+    same --init-from: it is compared, and not read again.
 
     Under torchrun the same command uses many GPUs or machines. An update holds the same pairs on
     any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.

@@ -48,10 +48,10 @@ def translate(
     only. On a terminal, type a line to see its translation.
 
     With --input and --output, finished lines are recorded beside the output. If a job is stopped
-    or killed, run the same command again and it goes on. A finished job ends at once. The last
-    line on stderr is a summary in JSON. If a line cannot be translated, it is left empty and the
-    exit status is 1. If one of several files fails, the others go on and the exit status is 1. It
-    is 75 if other jobs hold some of the files.
+    or killed, run the same command again and it goes on. A finished job ends at once. Unless
+    you use --quiet, the last line on stderr is a summary in JSON. If a line cannot be translated,
+    it is left empty and the exit status is 1. If one of several files fails, the others go on and
+    the exit status is 1. It is 75 if other jobs hold some of the files.
     """
     from nmt.translate.files import find_files
     from nmt.translate.job import Job, converse, deadline

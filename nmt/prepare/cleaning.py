@@ -3,10 +3,10 @@
 A pair that is dropped would teach the model nothing, or the wrong thing. Rules never change the
 text. Most of them can be switched off. If several rules fit a pair, the first one counts.
 
-To add a rule, write a function that judges the pairs of a block at once, and give it a row at its
-place in `RULES`. If it has a threshold, add that to `Cleaning`. The option, its help and its check,
-the reports and `dataset.json` follow. This module does not load numpy, because `nmt --help` loads
-this module.
+To add a rule, write a function that judges the pairs of a block at once, from what `judge.Pairs`
+and `text.TextSide` count, and give it a row at its place in `_RULES`. If it has a threshold, add
+that to `Cleaning`. The option, its help and its check, the reports and `dataset.json` follow. This
+module does not load numpy, because `nmt --help` loads this module.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _RULES = (
     Rule("identical", "both sides are equal", identical),
     Rule(
         "ratio",
-        "one side has more than --max-ratio times the characters of the other, and more than "
-        f"{RATIO_FREE_CHARACTERS}",
+        f"the longer side has more than {RATIO_FREE_CHARACTERS} characters, and more than "
+        "--max-ratio times as many as the other",
         ratio,
     ),
     Rule(
@@ -140,8 +140,8 @@ class Cleaning:
     max_length: int = value(256, "Drop pairs if a side has more subwords.", panel=PANEL)
     max_ratio: float = value(
         9.0,
-        "Drop pairs if one side has more than X times the characters of the other, and more than "
-        f"{RATIO_FREE_CHARACTERS}.",
+        f"Drop pairs if the longer side has more than {RATIO_FREE_CHARACTERS} characters, and more "
+        "than X times as many as the other.",
         minimum=1,
         panel=PANEL,
     )

@@ -139,7 +139,11 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
         if old != new:
             was = _spell([corpus.prefix for corpus in split.corpora])
             now = _spell([text.text.prefix for text in texts])
-            differences.append(f"the text of {split.name} was {was} and is {now}, not the same")
+            differences.append(
+                f"the text of {split.name} was {was} and is {now}"
+                if was != now
+                else f"the text of {split.name}, {now}, has changed"
+            )
             continue
         differences += [
             f"the {what} of {corpus.prefix} was {_spell(getattr(corpus, what))} and is "

@@ -167,13 +167,17 @@ class RunFolder:
             UsageError: naming the old and new value of everything that must not change.
         """
         before = self._read_config()
-        may_change = resumable_keys() | {"init_from", "ranks"}
+        may_change = resumable_keys() | {"init_from", "init_from_checksum", "ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
             for section, values in _sections(recipe, data, initial, ranks=0).items()
             for key, value in values.items()
             if key not in may_change and before.get(section, {}).get(key) != value
         ]
+        run = before.get("run", {})
+        if run.get("init_from_checksum") != initial.checksum:
+            was, now = run.get("init_from") or "not given", initial.path or "not given"
+            changes.append(f"--init-from was {was} and is now {now}, with other weights")
         if changes:
             raise UsageError(
                 f"{self.path} has a run with other values: {'; '.join(changes)}; give the old "

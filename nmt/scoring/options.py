@@ -121,7 +121,7 @@ class ScoringOptions:
         panel="Chance",
     )
     seed: int | None = value(
-        None, "Seed of both.", minimum=0, shown=str(Resampling.seed), panel="Chance"
+        None, "Seed of both tests.", minimum=0, shown=str(Resampling.seed), panel="Chance"
     )
     sentences: bool = value(
         False,

@@ -22,7 +22,7 @@ class Sampling:
         panel="Sampling",
     )
     top_k: int = value(
-        0, "Sample from the K most probable tokens.", minimum=0, shown="0: all", panel="Sampling"
+        0, "Sample from the N most probable tokens.", minimum=0, shown="0: all", panel="Sampling"
     )
     top_p: float = value(
         1.0,

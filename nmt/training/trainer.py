@@ -61,7 +61,7 @@ class Trainer:
     """One process of a training run."""
 
     def __init__(self, setup: Setup, stop: StopRequest) -> None:
-        """Build the model with its initial weights; `restore` loads the run's state."""
+        """Build the model with its initial weights; call `restore` before `train`."""
         self.recipe = recipe = setup.recipe
         self.config = recipe.training
         self.data = data = setup.data
@@ -153,7 +153,7 @@ class Trainer:
     # --- the start
 
     def restore(self, update: int | None = None) -> None:
-        """Load the run folder's newest state; without one, stay at the start.
+        """Load the run folder's newest state, or begin; then start the stream of updates.
 
         Args:
             update: load this update's state instead, to repeat what followed.

@@ -23,8 +23,8 @@ class TranslateOptions:
     )
     output: str | None = value(
         None,
-        "Where to write. A file appears when it is complete, compressed if its name ends so. If "
-        "you give a folder, a glob or several inputs, name a folder.",
+        "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
+        ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
         metavar="FILE|FOLDER",
         shown="stdout",
     )

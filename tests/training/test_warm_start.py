@@ -311,13 +311,15 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
     another = learnt / "checkpoints/update-00000150.safetensors"
     with pytest.raises(
         UsageError,
-        match=r"has a run with other values: init_from_checksum was '\w+' and is now '\w",
+        match=r"has a run with other values: --init-from was .*moved\S+ and is now .*150\S*, with",
     ):
         train(data, run, another, **LEARNT, **STILL)
-    with pytest.raises(UsageError, match=r"init_from_checksum was '\w+' and is now ''"):
+    with pytest.raises(UsageError, match=r"--init-from was \S+ and is now not given"):
         train(data, run, **LEARNT, **STILL)
     without = train(data, tmp_path / "without", **LEARNT, **STILL)
-    with pytest.raises(UsageError, match=r"init_from_checksum was '' and is now '\w+'"):
+    with pytest.raises(
+        UsageError, match=r"--init-from was not given and is now \S+, with other weights"
+    ):
         train(data, without, learnt, **LEARNT, **STILL)
 
 
@@ -332,7 +334,9 @@ def test_a_run_without_a_state_starts_from_its_model_again(
     for path in run.glob("checkpoints/*"):
         path.unlink()
     shutil.copy(learnt / "checkpoints/update-00000150.safetensors", start)  # another by now
-    with pytest.raises(UsageError, match=r"init_from_checksum was '\w+' and is now '\w+'"):
+    with pytest.raises(
+        UsageError, match=r"--init-from was (\S+) and is now \1, with other weights"
+    ):
         train(data, run, start, **LEARNT, **STILL)
 
 
