@@ -131,7 +131,10 @@ class ActiveHypotheses(ABC):
 
 
 def closed_up(done: NDArray[np.bool_]) -> Integers:
-    """Return the sentences that are not done. The last ones fill the gaps of those that are."""
+    """Return the sentences that are not done. The last ones fill the gaps of those that are.
+
+    So most sentences keep their rows, and the model's state moves few of them.
+    """
     remaining = np.flatnonzero(~done)
     order = np.arange(len(remaining))
     order[done[: len(remaining)]] = remaining[remaining >= len(remaining)]
