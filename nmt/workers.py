@@ -105,6 +105,10 @@ class Workers(Generic[Item, Result]):
     def __exit__(self, failure: object, *_: object) -> None:
         if failure is not None:  # what is still under way is not needed
             _kill_children()
+            # A worker that was writing a result has left a part of it. The pool would wait for the
+            # rest as long as anybody, and be it this process, could still write it.
+            results: Any = self._pool._result_queue
+            results._writer.close()
         self._pool.shutdown(cancel_futures=True)
 
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:

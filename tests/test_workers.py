@@ -153,3 +153,19 @@ def test_work_that_no_worker_survives_ends() -> None:
         list(workers.map(range(9)))
     assert len(deaths) == 4
     assert not multiprocessing.active_children()
+
+
+def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
+    program = (
+        "from nmt.workers import Workers\n"
+        "if __name__ == '__main__':\n"
+        "    for number in range(20):\n"
+        "        try:\n"
+        "            with Workers(bytes, 2, method='fork') as workers:\n"
+        "                for count, _ in enumerate(workers.map([2_000_000] * 50)):\n"
+        "                    if count == number % 7:\n"
+        "                        raise ValueError\n"
+        "        except ValueError:\n"
+        "            pass\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
