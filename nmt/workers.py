@@ -9,7 +9,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, Generic, Self, TypeVar
@@ -23,6 +23,9 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 
 # Items under way for each worker: one in its hands, one waiting, one on its way back.
 _AHEAD = 3
+
+# How long a dead process may stay unnoticed by the pool.
+_LOOK_SECONDS = 2.0
 
 # How often in a row processes may die over the same item.
 _MOST_DEATHS = 5
@@ -104,11 +107,7 @@ class Workers(Generic[Item, Result]):
 
     def __exit__(self, failure: object, *_: object) -> None:
         if failure is not None:  # what is still under way is not needed
-            _kill_children()
-            # A worker that was writing a result has left a part of it. The pool would wait for the
-            # rest as long as anybody, and be it this process, could still write it.
-            results: Any = self._pool._result_queue
-            results._writer.close()
+            self._give_up()
         self._pool.shutdown(cancel_futures=True)
 
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
@@ -136,6 +135,12 @@ class Workers(Generic[Item, Result]):
         """Return the first item and its result. If processes die over it, start others."""
         while True:
             item, future = waiting[0]
+            was_dead = self._has_dead()
+            wait([future], timeout=_LOOK_SECONDS)
+            if not future.done():
+                if was_dead:  # and the pool has not noticed since
+                    self._give_up()
+                continue
             try:
                 result = future.result()
             except BrokenProcessPool:
@@ -144,6 +149,20 @@ class Workers(Generic[Item, Result]):
                 waiting.popleft()
                 self._deaths = 0
                 return item, result
+
+    def _has_dead(self) -> bool:
+        return any(process.exitcode is not None for process in list(self._pool._processes.values()))
+
+    def _give_up(self) -> None:
+        """Kill all processes, and let the pool notice.
+
+        A worker that is killed while it writes a result leaves a part of it. The pool would wait
+        for the rest as long as anybody, this process included, could still write it.
+        """
+        _kill_children()
+        results: Any = self._pool._result_queue
+        if results is not None:  # the pool has not ended yet
+            results._writer.close()
 
     def _start_again(self, waiting: deque[tuple[Item, Future[Result]]]) -> None:
         """Start other processes, and submit again what the dead ones had not finished."""

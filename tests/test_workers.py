@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def die_once(died: Path, number: int) -> int:
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+def die_writing_once(died: Path, number: int) -> bytes:
+    def write_half(pipe: connection.Connection, content: memoryview) -> None:
+        os.write(pipe.fileno(), bytes(content[: len(content) // 2]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if number == 4 and not died.exists():
+        died.touch()
+        connection.Connection._send = write_half  # type: ignore[attr-defined]  # in this process
+    return bytes(number)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -153,6 +165,14 @@ def test_work_that_no_worker_survives_ends() -> None:
         list(workers.map(range(9)))
     assert len(deaths) == 4
     assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_dies_while_it_writes_a_result_is_replaced(tmp_path: Path) -> None:
+    deaths: list[None] = []
+    function = partial(die_writing_once, tmp_path / "died")
+    with Workers(function, 2, method="fork", on_death=lambda: deaths.append(None)) as workers:
+        assert [len(result) for _, result in workers.map(range(12))] == list(range(12))
+    assert len(deaths) == 1
 
 
 def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
