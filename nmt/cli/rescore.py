@@ -15,6 +15,7 @@ import typer
 from nmt import console
 from nmt.cli.options import Quiet
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.scoring.options import ScoringOptions
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslateOptions
 from nmt.values import check, like, value
@@ -49,7 +50,7 @@ class RescoreOptions:
         metavar="FILE",
         panel="Text",
     )
-    encoding: str = value("utf-8", "Character encoding of the files. Stdin is UTF-8.", panel="Text")
+    encoding: str = like(ScoringOptions, "encoding", "utf-8")
     ensemble: tuple[Path, ...] = like(TranslateOptions, "ensemble", ())
     scores: bool = value(
         False,
@@ -133,9 +134,8 @@ def rescore(
 ) -> None:
     """Score given translations by a model: perplexity, log-probabilities, reranking.
 
-    Perplexity is exp of the mean negative log-probability of a subword. The end of a
-    sentence counts as a subword. Lower is better. Compare perplexities only of models with the same
-    subwords.
+    Perplexity is exp of the mean negative log-probability of a subword. The end of a sentence
+    counts as a subword. Lower is better. Compare only models with the same subwords.
     """
     from nmt.data.corpus import Encoding
     from nmt.models.device import choose_device, keep_freed_memory

@@ -100,7 +100,7 @@ class Trainer:
         self.report = Report(self.run, self.config, self.state.update)
         with self.report:
             self._begin()
-            self._do_what_is_due(save=False)  # a stop may have cut it short
+            self._do_what_is_due(save=False)  # what a stop cut short, before the resume
             while not self._is_finished():
                 update = self.window.take(self.updates)
                 outcome = self.train_update(update, save=self.saver.is_overdue())
