@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
-from toy_training import metrics, nmt, nmt_command, recipe, settings_of
+from toy_training import metrics, nmt, recipe, settings_of
 
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, Sample, ValidationResult, rows, sparkline
@@ -259,11 +260,16 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
 # --- a real run
 
 SHOWN: dict[str, Value] = {"sample_translations": 2}
+AT_ONCE = "from nmt import cli, console; console._FRAME_SECONDS = 0.0; cli.main()"
+
+
+def shown_at_once(*arguments: str | Path) -> OnTerminal:
+    """Run `nmt` on a terminal with a bar from the first update: a run may end within a second."""
+    return OnTerminal([sys.executable, "-c", AT_ONCE, *map(str, arguments)])
 
 
 def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(**SHOWN)
-    terminal = OnTerminal(nmt_command("train", data, "--out", tmp_path / "run", *settings))
+    terminal = shown_at_once("train", data, "--out", tmp_path / "run", *settings_of(**SHOWN))
     assert terminal.finish() == 0
     assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
     last = metrics(tmp_path / "run", "valid")[-1]
@@ -296,8 +302,7 @@ def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) ->
 def test_a_stop_or_a_failure_leaves_the_terminal_clean(
     data: Path, tmp_path: Path, values: dict[str, Value], number: int, exit_status: int, last: str
 ) -> None:
-    command = nmt_command("train", data, "--out", tmp_path / "run", *settings_of(**values))
-    terminal = OnTerminal(command)
+    terminal = shown_at_once("train", data, "--out", tmp_path / "run", *settings_of(**values))
     if number:
         terminal.read_until("last valid")
         terminal.process.send_signal(number)
