@@ -69,10 +69,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         types, tokens = len(projection), len(targets)
         loss, nll = torch.zeros(2, dtype=torch.float32, device=states.device)
         mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
-        wanted = any(ctx.needs_input_grad[:2])
-        if wanted:
-            for_states = torch.empty_like(states)
-            for_projection = torch.zeros(projection.shape, device=states.device)  # fp32
+        with_gradient = any(ctx.needs_input_grad[:2])
+        if with_gradient:
+            states_gradient = torch.empty_like(states)
+            projection_gradient = torch.zeros(projection.shape, device=states.device)  # fp32
         rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
         rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
         for start in range(0, tokens, rows):
@@ -82,37 +82,37 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 matmul(chunk, projection.t(), "forward"),
                 targets[part, None],
                 label_smoothing,
-                wanted,
+                with_gradient,
             )
             nll += chunk_nll
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
                 loss += label_smoothing * (normaliser - (chunk.float() @ mean_row).sum())
             if gradient is not None:
-                for_states[part] = matmul(gradient, projection, "input")
-                for_projection += matmul(gradient.t(), chunk, "weight")
-        if wanted:
-            for_states[tokens:] = 0.0
+                states_gradient[part] = matmul(gradient, projection, "input")
+                projection_gradient += matmul(gradient.t(), chunk, "weight")
+        if with_gradient:
+            states_gradient[tokens:] = 0.0
             if label_smoothing:
-                for_states[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
+                states_gradient[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
                 summed = states[:tokens].sum(0, dtype=torch.float32)  # (D,)
-                for_projection -= summed * (label_smoothing / types)
-            ctx.save_for_backward(for_states, for_projection)
+                projection_gradient -= summed * (label_smoothing / types)
+            ctx.save_for_backward(states_gradient, projection_gradient)
             ctx.dtype = projection.dtype
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        for_states, for_projection = ctx.saved_tensors
+        states_gradient, projection_gradient = ctx.saved_tensors
         scale = gradients[0]
-        for_states *= scale.to(for_states.dtype)
-        for_projection *= scale
-        return for_states, for_projection.to(ctx.dtype), None, None, None
+        states_gradient *= scale.to(states_gradient.dtype)
+        projection_gradient *= scale
+        return states_gradient, projection_gradient.to(ctx.dtype), None, None, None
 
 
 def _of_chunk(
-    logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
+    logits: Tensor, column: Tensor, label_smoothing: float, with_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Compute a chunk's loss terms and the gradient of its logits.
 
@@ -120,7 +120,7 @@ def _of_chunk(
         logits: (rows, V); not needed afterwards.
         column: (rows, 1), the targets.
         label_smoothing: eps.
-        wanted: whether to compute the gradient.
+        with_gradient: whether to compute the gradient.
 
     Returns:
         The negative log-likelihood and the logarithm of the sum of exp(logits), each summed over
@@ -132,7 +132,7 @@ def _of_chunk(
     # log of the sum of exp(logits), from the largest logit, whose probability is never 0
     normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
     nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
-    if not wanted:
+    if not with_gradient:
         return nll, normaliser.sum(), None
     del logits
     at_target = probabilities.new_full(column.shape, label_smoothing - 1)
@@ -141,7 +141,7 @@ def _of_chunk(
 
 
 def _of_chunk_for_the_compiler(
-    logits: Tensor, column: Tensor, label_smoothing: float, wanted: bool
+    logits: Tensor, column: Tensor, label_smoothing: float, with_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the same by operations that fuse into two passes.
 
@@ -151,7 +151,7 @@ def _of_chunk_for_the_compiler(
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)  # (rows, 1)
     nll = (normaliser - logits.gather(1, column)).sum()
-    if not wanted:
+    if not with_gradient:
         return nll, normaliser.sum(), None
     at_target = torch.arange(logits.shape[1], device=logits.device) == column  # (rows, V)
     gradient = (logits - normaliser).exp() - (1 - label_smoothing) * at_target

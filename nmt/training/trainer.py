@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -59,6 +60,10 @@ class Setup:
 
 class Trainer:
     """One process of a training run."""
+
+    cut: Cut  # how updates are split over ranks and into micro-batches; known from `restore` on
+    updates: Iterator[Update]  # those after the present one
+    report: Report  # while it trains
 
     def __init__(self, setup: Setup, stop: StopRequest) -> None:
         """Build the model with its initial weights; call `restore` before `train`."""
@@ -374,7 +379,7 @@ class Trainer:
 
     # --- the end
 
-    def _stop(self) -> None:
+    def _stop(self) -> NoReturn:
         self._log()
         self.saver.save_at_the_end(self.state, self._present_card())
         update = self.state.update
