@@ -86,9 +86,18 @@ def card(vocabulary: Vocabulary) -> ModelCard:
 @pytest.fixture(scope="session")
 def model_file(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny Transformer with random weights, on disk."""
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    return _random_model(tmp_path_factory.mktemp("model") / "tiny.safetensors", card, seed=5)
+
+
+@pytest.fixture(scope="session")
+def other_model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one, of other weights."""
+    return _random_model(tmp_path_factory.mktemp("model") / "other.safetensors", card, seed=6)
+
+
+def _random_model(path: Path, card: ModelCard, *, seed: int) -> Path:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
+        torch.manual_seed(seed)
         weights: dict[str, torch.Tensor] = dict(card.build().named_parameters())
     # Logits are products with this matrix: eos is now no random model's favourite, and no line is
     # translated by nothing.

@@ -17,12 +17,14 @@ from nmt.errors import describe
 @pytest.mark.parametrize(
     ("main", "status", "said"),
     [
-        (
-            "os.kill(os.getpid(), signal.SIGTERM)",
-            75,
-            "warning: stopped; run the same command again",
+        *(
+            (
+                f"os.kill(os.getpid(), signal.{name})",
+                75,
+                "warning: stopped; run the same command again",
+            )
+            for name in ("SIGTERM", "SIGHUP", "SIGUSR1")
         ),
-        ("os.kill(os.getpid(), signal.SIGHUP)", 75, "warning: stopped; run the same command again"),
         ("open('/nowhere/text')", 1, "error: /nowhere/text: No such file or directory"),
         ("None", 0, None),
     ],

@@ -1,4 +1,4 @@
-"""The command line inside this process: as `python -m nmt`, less the second of starting torch."""
+"""The command line inside this process: as `python -m nmt`, less the seconds of starting torch."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import pytest
+from command_line import QUICK, Answer, Nmt, TranslateText
 
 from nmt.cli import main
-
-
-class Answer(NamedTuple):
-    status: int
-    stdout: str
-    stderr: str
-
-
-class Nmt(Protocol):
-    """Runs `nmt WORDS...` and returns what it answers."""
-
-    def __call__(self, *words: str | Path, stdin: bytes | None = None) -> Answer: ...
 
 
 @pytest.fixture
@@ -32,13 +20,13 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     before = [signal.getsignal(number) for number in numbers]
 
     def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["nmt", *map(str, words)])
-        if stdin is not None:  # no more than a pipe holds
-            reading, writing = os.pipe()
-            os.write(writing, stdin)
-            os.close(writing)
-            monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
-        with pytest.raises(SystemExit) as caught:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+            patch.setattr(sys, "argv", ["nmt", *map(str, words)])
+            if stdin is not None:  # no more than a pipe holds
+                reading, writing = os.pipe()
+                os.write(writing, stdin)
+                os.close(writing)
+                patch.setattr(sys, "stdin", os.fdopen(reading))
             main()
         assert isinstance(caught.value.code, int)
         return Answer(caught.value.code, *capsys.readouterr())
@@ -48,18 +36,21 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         signal.signal(number, handler)
 
 
-class TranslateText(Protocol):
-    """Runs `nmt translate --input FILE` on a file with this text, by one worker."""
+@pytest.fixture
+def translate(nmt: Nmt, model_file: Path) -> Nmt:
+    """Runs `nmt translate` with the tiny model, by one worker."""
 
-    def __call__(self, text: str | bytes, *words: str | Path) -> Answer: ...
+    def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
+        return nmt("translate", model_file, *QUICK, *words, stdin=stdin)
+
+    return run
 
 
 @pytest.fixture
-def translate_text(nmt: Nmt, model_file: Path, tmp_path: Path) -> TranslateText:
+def translate_text(translate: Nmt, tmp_path: Path) -> TranslateText:
     def run(text: str | bytes, *words: str | Path) -> Answer:
         source = tmp_path / "in"
         source.write_bytes(text.encode() if isinstance(text, str) else text)
-        quick = ("--threads", "1", "--workers", "1", "--beam-size", "2", "--max-extra-tokens", "3")
-        return nmt("translate", model_file, "--input", source, *quick, *words)
+        return translate("--input", source, *words)
 
     return run

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from command_line import Nmt
 from prepare_job import Job
+from toy_training import write_text
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-Nmt = Callable[..., Any]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    lines = [f"number {n} is {'even' if n % 2 == 0 else 'odd'}" for n in range(50)]
-    for name, chosen in (("train", [*lines, lines[0]]), ("valid", lines[:3]), ("t", lines[:2])):
-        for lang in ("en", "de"):
-            text = "".join(f"{lang} {line}\n" for line in chosen)
-            (tmp_path / f"{name}.{lang}").write_text(text)
-    train, valid, test = (f"{tmp_path}/{name}" for name in ("train", "valid", "t"))
-    job = Job.of(
-        tmp_path / "data",
-        train=(train,),
-        valid=valid,
-        test=(test,),
-        vocab_size=300,
+    numbers = [f"number {n} is {'odd' if n % 2 else 'even'}" for n in range(50)]
+    pairs = [(f"en {line}", f"de {line}") for line in numbers]
+    train, valid, test = (
+        write_text(tmp_path, name, chosen)
+        for name, chosen in (("train", pairs + pairs[:1]), ("valid", pairs[:3]), ("t", pairs[:2]))
     )
-    job.prepare()
-    return tmp_path / "data"
+    job = Job.of(tmp_path / "data", train=(train,), valid=valid, test=(test,), vocab_size=300)
+    return job.prepare().path
 
 
 def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path) -> None:
@@ -60,34 +51,18 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
 
 
-def test_data_shows_three_pairs_without_being_asked(nmt: Nmt, folder: Path) -> None:
-    lines = nmt("data", folder).stdout.splitlines()
-    assert sum("\tde\tde number" in line for line in lines) == 3
-
-
-def test_verify_says_that_all_is_well(nmt: Nmt, folder: Path) -> None:
+def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder: Path) -> None:
     done = nmt("data", folder, "--verify")
     assert done.status == 0
     files = len(list(folder.iterdir())) - 1  # all but dataset.json, which holds the checksums
     assert f"all {files} files are as they were written" in done.stderr
-
-
-def test_verify_names_the_damaged_file(nmt: Nmt, folder: Path) -> None:
     path = folder / "valid.bin"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     assert nmt("data", folder).status == 0
-    failed = nmt("data", folder, "--verify")
-    assert (failed.status, failed.stdout) == (1, "")
-    assert f"nmt: error: {path}: altered: its SHA-256 differs" in failed.stderr
-
-
-def test_what_is_no_data_folder_is_refused(nmt: Nmt, tmp_path: Path) -> None:
-    failed = nmt("data", tmp_path)
-    assert (failed.status, failed.stdout) == (1, "")
-    assert "is not a data folder" in failed.stderr
-    assert "Traceback" not in failed.stderr
+    line = nmt("data", folder, "--verify").refusal(1)
+    assert f"{path}: altered: its SHA-256 differs" in line
 
 
 def test_data_shows_what_was_dropped_and_how_much_would_be_padding(
@@ -98,6 +73,7 @@ def test_data_shows_what_was_dropped_and_how_much_would_be_padding(
     assert done.status == 0
     assert "  duplicate: 1 (1.96 %): " in done.stdout
     assert "    train.en line 51: en number 0 is even\n" in done.stdout
+    assert done.stdout.count("\tde\tde number") == 3  # examples
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     (row,) = [lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "padding"]]
     assert row[0] == "200"

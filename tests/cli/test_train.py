@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from toy_training import prepare_toy, recipe
+from command_line import Nmt
+from toy_training import recipe
 
 from nmt.config import Recipe
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import launch as launch_module
-
-Command = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("toy"))
 
 
 @pytest.fixture
@@ -30,7 +22,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
 
 
 def test_without_a_preset_one_that_fits_is_taken_and_named(
-    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]
 ) -> None:
     answer = nmt("train", data, "--out", tmp_path / "run", "--set", "dropout=0.2")
     assert [one.preset for one in trained] == ["transformer_low_resource"]
@@ -42,7 +34,7 @@ def test_without_a_preset_one_that_fits_is_taken_and_named(
 
 
 def test_a_run_and_its_configuration_bring_their_preset(
-    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
+    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]
 ) -> None:
     run = RunFolder(tmp_path / "run")
     run.create()
@@ -51,11 +43,3 @@ def test_a_run_and_its_configuration_bring_their_preset(
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
     assert trained[1:] == [recipe()]
-
-
-def test_weights_of_another_model_need_its_preset(
-    nmt: Command, data: Path, tmp_path: Path, trained: list[Recipe]
-) -> None:
-    answer = nmt("train", data, "--out", tmp_path / "run", "--init-from", tmp_path / "model")
-    assert (answer.status, trained) == (2, [])
-    assert "also needs --model" in answer.stderr

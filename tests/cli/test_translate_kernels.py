@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Answer, Nmt
 
 from nmt.errors import Stopped
 from nmt.models.kernels import packed_weights as kernels
 from nmt.translate.journal import Journal
 
-Nmt = Callable[..., Any]
-
-OPTIONS = ["--precision", "int8", "--scores", "--workers", "1", "--pool-lines", "3"]
-OPTIONS += ["--beam-size", "2", "--max-extra-tokens", "3"]
 TEXT = "".join(f"the {word} cat sees a dog\n" for word in ("red", "old", "small") * 4)
+
+
+@pytest.fixture
+def job(translate: Nmt, tmp_path: Path) -> Callable[[str], Answer]:
+    """Translate the folder `in`, where the text is `a`, in pools of three lines."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text(TEXT)
+
+    def run(output: str) -> Answer:
+        words = ["--precision", "int8", "--scores", "--pool-lines", "3"]
+        return translate(*words, "--input", tmp_path / "in", "--output", tmp_path / output)
+
+    return run
 
 
 @pytest.fixture
@@ -61,73 +71,47 @@ def kernel_of(output: Path) -> str:
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_job_keeps_its_kernel_or_begins_again_if_it_is_missing(
-    nmt: Nmt,
-    model_file: Path,
+    job: Callable[[str], Answer],
     tmp_path: Path,
     faster: Callable[[str], None],
     is_lost: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "in").write_text(TEXT)
-    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in", "--output"]
     expected: dict[str, bytes] = {}
     for kernel in ("own", "transposed"):
         faster(kernel)
-        assert nmt(*words, tmp_path / kernel).status == 0
-        assert kernel_of(tmp_path / kernel) == kernel
-        expected[kernel] = (tmp_path / kernel).read_bytes()
+        assert job(kernel).status == 0
+        assert kernel_of(tmp_path / kernel / "a") == kernel
+        expected[kernel] = (tmp_path / kernel / "a").read_bytes()
     assert expected["own"] != expected["transposed"]
 
     faster("own")
     with monkeypatch.context() as patch:
         stop_after_two_pools(patch)
-        assert nmt(*words, tmp_path / "out").status == 75
+        assert job("out").status == 75
     faster("transposed")
+    (tmp_path / "in" / "b").write_text(TEXT)  # goes by the kernel at work
     if is_lost:
-        monkeypatch.setitem(
-            kernels.KERNELS, "int8", {"transposed": kernels.KERNELS["int8"]["transposed"]}
-        )
-    resumed = nmt(*words, tmp_path / "out")
+        rest = {"transposed": kernels.KERNELS["int8"]["transposed"]}
+        monkeypatch.setitem(kernels.KERNELS, "int8", rest)
+    resumed = job("out")
     assert resumed.status == 0
     kernel = "transposed" if is_lost else "own"
-    assert kernel_of(tmp_path / "out") == kernel
-    assert (tmp_path / "out").read_bytes() == expected[kernel]
+    for name in ("a", "b"):
+        assert kernel_of(tmp_path / "out" / name) == kernel
+        assert (tmp_path / "out" / name).read_bytes() == expected[kernel]
     assert ("has no kernel 'own' for int8 here; starting again" in resumed.stderr) == is_lost
     assert ("continuing after line 6" in resumed.stderr) != is_lost
 
 
 def test_a_job_that_was_killed_before_its_first_line_needs_no_kernel(
-    nmt: Nmt, model_file: Path, tmp_path: Path, faster: Callable[[str], None]
+    job: Callable[[str], Answer], tmp_path: Path, faster: Callable[[str], None]
 ) -> None:
-    (tmp_path / "in").write_text(TEXT)
-    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in", "--output"]
     faster("own")
-    assert nmt(*words, tmp_path / "out").status == 0
-    journal = tmp_path / ".out.journal"
+    assert job("out").status == 0
+    journal = tmp_path / "out" / ".a.journal"
     header = json.loads(journal.read_text().splitlines()[0]) | {"kernel": "elsewhere"}
     journal.write_text(json.dumps(header) + "\n")
-    (tmp_path / "out").unlink()
-    again = nmt(*words, tmp_path / "out")
-    assert (again.status, kernel_of(tmp_path / "out")) == (0, "own")
-
-
-def test_a_new_file_is_translated_by_the_kernel_at_work(
-    nmt: Nmt,
-    model_file: Path,
-    tmp_path: Path,
-    faster: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for folder in ("in", "out"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "in" / "a").write_text(TEXT)
-    words = ["translate", model_file, *OPTIONS, "--input", tmp_path / "in"]
-    words += ["--output", tmp_path / "out"]
-    faster("own")
-    with monkeypatch.context() as patch:
-        stop_after_two_pools(patch)
-        assert nmt(*words).status == 75
-    (tmp_path / "in" / "b").write_text(TEXT)
-    faster("transposed")
-    assert nmt(*words).status == 0
-    assert [kernel_of(tmp_path / "out" / name) for name in "ab"] == ["own", "own"]
+    (tmp_path / "out" / "a").unlink()
+    assert job("out").status == 0
+    assert kernel_of(tmp_path / "out" / "a") == "own"

@@ -6,18 +6,21 @@ import fcntl
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# Runs commands one after the other in a process that cannot load torch.
+from command_line import Nmt
+
+# Runs commands one after the other in a process that cannot load some modules.
 PROGRAM = """
 import contextlib, io, json, sys
-sys.modules["torch"] = None
+unneeded, commands = json.load(sys.stdin)
+sys.modules |= dict.fromkeys(unneeded)
 from nmt.cli import main
 answers = []
-for words in json.load(sys.stdin):
+for words in commands:
     sys.argv = ["nmt", *words]
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
@@ -31,52 +34,49 @@ print(json.dumps(answers))
 """
 
 
-def test_what_needs_no_torch_loads_none(
-    nmt: Callable[..., Any], model_file: Path, tmp_path: Path
-) -> None:
+def answers(unneeded: Sequence[str], commands: Sequence[Sequence[str | Path]]) -> list[Any]:
+    """Return the statuses of commands that are run without these modules, and their stderr."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([unneeded, [[str(word) for word in words] for words in commands]]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_what_needs_no_torch_loads_none(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
     text, done, held, run = (tmp_path / name for name in ("in", "done", "held", "run"))
     text.write_text("the cat\n")
     run.mkdir()
     files = ("--input", text, "--output")
     finished = ("translate", model_file, *files, done)
     assert nmt(*finished, "--workers", "1").status == 0
+    translate, out = ("translate", model_file), ("--out", run / "out")
+    new = (*translate, *files, run / "out", "--workers")
     cases: list[tuple[tuple[str | Path, ...], int, str]] = [
         (finished, 0, "already translated"),
-        (("translate", model_file, *files, held), 75, "held: another job is working on it"),
-        (
-            ("translate", model_file, "--lock", tmp_path / "lock"),
-            75,
-            "lock: another job is working on it",
-        ),
+        ((*translate, *files, held), 75, "held: another job is working on it"),
+        ((*translate, "--lock", tmp_path / "lock"), 75, "lock: another job is working on it"),
         (("translate", tmp_path / "none.safetensors"), 1, "none.safetensors: no such file"),
         (("translate", run), 1, "run: no model in this folder"),
         (("translate", text), 1, "in: damaged, or not a file that nmt wrote"),
-        (("translate", model_file, "--precision", "fp23"), 2, "--precision fp23: unknown"),
-        (("translate", model_file, "--device", "gpu"), 2, "--device gpu: unknown"),
-        (("translate", model_file, *files, run / "out", "--workers", "1000"), 2, "must be at most"),
-        (
-            ("translate", model_file, *files, run / "out", "--workers", "99", "--device", "cpu"),
-            2,
-            "must be at most",
-        ),
-        (("translate", model_file, "--shortlist", run), 1, "run: no such file"),
-        (("translate", model_file, "--input", tmp_path / "none"), 1, "No such file"),
-        (("train", run, "--out", run, "--model", "transformer_tiny"), 1, "run is not a data"),
-        (("train", run, "--out", run, "--model", "bert"), 2, "unknown model 'bert'"),
-        (
-            ("train", run, "--out", run, "--model", "conv_seq2seq", "--set", "x=1"),
-            2,
-            "unknown key 'x'",
-        ),
-        (("average", text, run / "none", "--out", run / "out"), 1, "in: damaged, or not a file"),
-        (("average", run, "--last", "2", "--out", run / "out"), 2, "run: not a run folder"),
+        ((*translate, "--precision", "fp23"), 2, "--precision fp23: unknown"),
+        ((*translate, "--device", "gpu"), 2, "--device gpu: unknown"),
+        ((*new, "1000"), 2, "must be at most"),
+        ((*new, "99", "--device", "cpu"), 2, "must be at most"),
+        ((*translate, "--shortlist", run), 1, "run: no such file"),
+        ((*translate, "--input", tmp_path / "none"), 1, "No such file"),
+        (("train", run, *out, "--model", "transformer_tiny"), 1, "run is not a data"),
+        (("train", run, *out, "--model", "bert"), 2, "unknown model 'bert'"),
+        (("train", run, *out, "--model", "conv_seq2seq", "--set", "x=1"), 2, "unknown key 'x'"),
+        (("average", text, run / "none", *out), 1, "in: damaged, or not a file"),
+        (("average", run, "--last", "2", *out), 2, "run: not a run folder"),
         (("models",), 0, ""),
         (("score", text, text), 0, ""),
-        (
-            ("rescore", model_file, text, "--source", text, "--device", "gpu"),
-            2,
-            "--device gpu: unknown",
-        ),
+        (("rescore", model_file, text, "--source", text, "--device", "gpu"), 2, "--device gpu: un"),
         (("data", run), 1, "run is not a data folder"),
     ]
     if find_spec("ctranslate2") is not None:
@@ -89,34 +89,16 @@ def test_what_needs_no_torch_loads_none(
     with job, lock:
         for file in (job, lock):
             fcntl.flock(file, fcntl.LOCK_EX)
-        ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=json.dumps([[str(word) for word in words] for words, _, _ in cases]),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    for (words, status, message), (found, said) in zip(cases, json.loads(ran.stdout), strict=True):
-        assert found == status, f"{words}: {said}"
+        # Moses, which is slow to load, is for paragraphs alone.
+        found = answers(["torch", "sacremoses"], [words for words, _, _ in cases])
+    for (words, status, message), (ended, said) in zip(cases, found, strict=True):
+        assert ended == status, f"{words}: {said}"
         assert message in said
 
 
 def test_bleu_of_two_files_loads_nothing_else(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("the cat\n")
-    unneeded = ("numpy", "pydantic", "nmt.data.moses", "nmt.search.options")
-    program = f"""
-import sys
-sys.modules |= dict.fromkeys({unneeded})
-from nmt.cli import main
-main()
-"""
-    words = ("score", text, text, "--metric", "bleu")
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert "BLEU" in ran.stdout
+    unneeded = ["numpy", "pydantic", "nmt.data.moses", "nmt.search.options"]
+    ((status, said),) = answers(unneeded, [("score", text, text, "--metric", "bleu")])
+    assert status == 0, said

@@ -3,57 +3,47 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from prepare_job import Job
+from command_line import Nmt
 
-Nmt = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small data folder, and beside it the text that it was made of."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 50), ("valid", 3)):
-        for lang in ("en", "de"):
-            text = "".join(
-                f"{lang} number {n} is {'odd' if n % 2 else 'even'}\n" for n in range(count)
-            )
-            (folder / f"{name}.{lang}").write_text(text)
-    job = Job.of(
-        folder / "data",
-        train=(f"{folder}/train",),
-        valid=f"{folder}/valid",
-        vocab_size=300,
-    )
-    job.prepare()
-    return folder
+from nmt.cpu import most_workers
 
 
 @pytest.fixture
 def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in: text, a data folder, a model, a link that leads to itself."""
-    for path in data.iterdir():
+    for path in data.parent.iterdir():
         (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "model").symlink_to(model_file)
+    for lang, path in (("en", data.with_name("train.en")), ("de", data.with_name("valid.de"))):
+        (tmp_path / f"unequal.{lang}").symlink_to(path)
+    shutil.copy(model_file, tmp_path / "model")
     (tmp_path / "round").symlink_to("round")
+    (tmp_path / "blank").write_text("\n \n\n")
+    (tmp_path / "latin").write_bytes(b"eins\nzwei\ngr\xfc\xdfe\n")
+    (tmp_path / "n-best").write_text("0 ||| Das ist ein Test. ||| -0.500000\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 LOOP, LONG = "Too many levels of symbolic links", "x" * 300
+AUTO = "must be auto or a number from 1"
+TEXTS = "--src en --tgt de --train train --valid valid"
+TRAIN = "train data --out run --model transformer_tiny"
+TRANSLATE = "translate model --input valid.en"
+SCORE = "score valid.de valid.en"
+RESCORE = "rescore model valid.de --source valid.en"
 CASES = [
     # A link that leads to itself.
     ("translate round", 1, "round"),
     ("translate model --input round", 1, "round"),
-    ("translate model --input valid.en --output round", 1, f"round: {LOOP}"),
+    (f"{TRANSLATE} --output round", 1, f"round: {LOOP}"),
     ("train round --out run", 1, "round"),
     ("train data --out round", 1, "round"),
     ("train data --out run --config round", 1, f"round: {LOOP}"),
-    ("train data --out run --model transformer_tiny --init-from round", 1, "round"),
+    (f"{TRAIN} --init-from round", 1, "round"),
     ("data round", 1, "round"),
     ("data data --svg round.svg/x.svg", 2, "no such folder"),
     ("average round model --out mean", 1, "round"),
@@ -61,64 +51,166 @@ CASES = [
     ("export shortlist data round", 1, f"round: {LOOP}"),
     ("export ctranslate2 model round", 1, f"round: {LOOP}"),
     ("export shortlist round list", 1, "round"),
-    ("prepare round --src en --tgt de --train train --valid valid", 1, f"round: {LOOP}"),
+    (f"prepare round {TEXTS}", 1, f"round: {LOOP}"),
     ("score round valid.de", 1, f"round: {LOOP}"),
     ("score valid.de round", 1, f"round: {LOOP}"),
     ("rescore round valid.de --source valid.en", 1, "round"),
     ("rescore model valid.de --source round", 1, f"round: {LOOP}"),
-    # Pictures, folders and values that contradict each other.
-    ("translate model --attention a.png --input valid.en", 2, "a.png: pictures are SVG"),
-    ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
-    ("data data --svg nowhere/x.svg", 2, "nowhere: no such folder"),
-    ("average model model --out no/", 2, "no/: is a folder; name a file"),
-    ("export shortlist data no/", 2, "no/: is a folder; name a file"),
-    (
-        "train data --out run --max-updates 4 --set max_updates=2",
-        2,
-        "--max-updates 4 and --set max_updates=2 contradict each other; give one of them",
-    ),
-    ("train data --out run --device cpu --set device=cuda", 2, "contradict each other"),
-    (
-        "train data --out run --micro-batch-tokens auto --set micro_batch_tokens=9",
-        2,
-        "contradict each other",
-    ),
-    ("train data --out run --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
     # Arguments that are empty or mean a stream elsewhere.
     ("translate model --input ''", 2, "an argument is empty; give a value"),
     ("translate model --input=", 2, "--input is empty; give a value"),
-    ("translate model --input valid.en --output ''", 2, "an argument is empty"),
+    (f"{TRANSLATE} --output ''", 2, "an argument is empty"),
     ("translate model --input -", 2, "leave it out to read stdin"),
-    ("translate model --input valid.en --output -", 2, "leave it out to write to stdout"),
-    ("translate model --input valid.en --encoding idna", 2, "--encoding idna: unknown"),
-    ("data data --batch-tokens 99999999999999999999", 2, "'--batch-tokens'"),
-    ("rescore model valid.de", 2, "Missing option '--source'"),
-    ("translate model --input valid.en --output /dev/full", 1, "/dev/full: the disk is full"),
+    (f"{TRANSLATE} --output -", 2, "leave it out to write to stdout"),
+    (f"{SCORE} --reference -", 2, "- is stdin, which only HYPOTHESIS can be here"),
+    (f"{SCORE} --source -", 2, "- is stdin, which only HYPOTHESIS can be here"),
+    ("rescore model - --source -", 2, "stdin can be only one text"),
+    ("rescore model --source -", 2, "stdin can be only one text"),
     # Names that are too long, and files where folders are expected.
     (f"translate {LONG}", 1, "File name too long"),
     (f"translate model --input {LONG}", 1, "File name too long"),
-    (f"translate model --input valid.en --output {LONG}", 1, "File name too long"),
+    (f"{TRANSLATE} --output {LONG}", 1, "File name too long"),
     (f"train data --out {LONG}", 1, "File name too long"),
-    (f"prepare {LONG} --src en --tgt de --train train --valid valid", 1, "File name too long"),
+    (f"prepare {LONG} {TEXTS}", 1, "File name too long"),
     ("translate model --input valid.en/x", 1, "valid.en/x"),
-    ("translate model --input valid.en --output valid.en/x", 2, "valid.en: no such folder"),
+    (f"{TRANSLATE} --output valid.en/x", 2, "valid.en: no such folder"),
     ("translate model/x", 1, "model/x"),
     ("train data --out valid.en/run", 1, "valid.en"),
     ("train valid.en --out run", 1, "valid.en"),
-    ("prepare valid.en/out --src en --tgt de --train train --valid valid", 2, "valid.en"),
+    (f"prepare valid.en/out {TEXTS}", 2, "valid.en"),
     ("score valid.en/x valid.en", 1, "valid.en/x"),
-    ("data valid.en", 1, "valid.en"),
+    ("data valid.en", 1, "valid.en is not a data folder"),
+    ("average model model --out no/", 2, "no/: is a folder; name a file"),
+    ("export shortlist data no/", 2, "no/: is a folder; name a file"),
+    # Preparing.
+    (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
+    (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
+    (f"prepare out {TEXTS} --vocab-size 9999", 2, "9999 is too large for this text"),
+    (f"prepare out {TEXTS} --keep ratoi --seed -1", 2, "did you mean 'ratio'?"),
+    (f"prepare out {TEXTS} --keep ratoi --seed -1", 2, "--seed -1: must be 0 or more"),
+    (f"prepare out {TEXTS} --encoding utf-9", 2, "--encoding utf-9"),
+    (f"prepare out {TEXTS} --vocab /nowhere/spm.model", 1, "/nowhere/spm.model"),
+    (f"prepare out {TEXTS} --test /nowhere/test", 1, "/nowhere/test.en: no such file"),
+    (f"prepare out {TEXTS} --no-such-option", 2, "--no-such-option"),
+    ("data data --batch-tokens 99999999999999999999", 2, "'--batch-tokens'"),
+    ("data data --svg x.png", 2, "x.png: pictures are SVG; give a name that ends in .svg"),
+    ("data data --svg nowhere/x.svg", 2, "nowhere: no such folder"),
+    # Training.
+    (f"{TRAIN} --device gpu", 2, "cuda"),
+    (f"{TRAIN} --max-updates 4 --set max_updates=2", 2, "contradict each other; give one of them"),
+    (f"{TRAIN} --device cpu --set device=cuda", 2, "contradict each other"),
+    (f"{TRAIN} --micro-batch-tokens auto --set micro_batch_tokens=9", 2, "contradict each other"),
+    (f"{TRAIN} --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
+    ("train data --out run --init-from model", 2, "also needs --model"),
+    ("models transformer_bigg", 2, "'transformer_bigg'; did you mean 'transformer_big'?"),
+    ("models --compare transformer_base transformer_bigg", 2, "did you mean 'transformer_big'?"),
+    ("models transformer_tiny --compare a b", 2, "--compare takes both presets"),
+    ("models --compare transformer_tiny", 2, "--compare"),
+    ("models transformer_tiny --length 0", 2, "--length"),
+    ("models transformer_tiny --length 30 --micro-batch-tokens 20", 2, "cannot hold a sentence"),
+    # Exporting.
+    ("export onnx model out", 2, "unknown format 'onnx'"),
+    ("export ctranslate2 model nowhere/out", 2, "nowhere: no such folder"),
+    ("export ctranslate2 model out --quantization int9", 2, "did you mean 'int8'?"),
+    ("export ctranslate2 model out --best 9", 2, "--best has no meaning for ctranslate2"),
+    ("export shortlist model out --quantization int8", 2, "has no meaning for shortlist"),
+    ("export shortlist data blank", 2, "blank: exists and is not a shortlist"),
+    ("export shortlist data data", 2, "data: is a folder; name a file"),
+    # Translating.
+    ("translate model --device gpu", 2, "--device gpu: unknown; write 'cuda'"),
+    (f"{TRANSLATE} --beam-size 0", 2, "--beam-size 0: must be from 1 to 1000"),
+    (f"{TRANSLATE} --bream-size 4", 2, "No such option: --bream-size"),
+    (f"{TRANSLATE} --n-best 5", 2, "--n-best 5: must be from 1 to the beam size 4"),
+    (f"{TRANSLATE} --n-best 2 --scores", 2, "have a form of their own; for all of them use"),
+    (f"{TRANSLATE} --format json", 2, "--format json: unknown; did you mean 'jsonl'?"),
+    (f"{TRANSLATE} --format jsonl --scores", 2, "--scores is for text; jsonl has them"),
+    (f"{TRANSLATE} --threads {'9' * 20}", 2, f"--threads {'9' * 20}: must be from 1 to 1024"),
+    (f"{TRANSLATE} --top-k 5", 2, "--top-k, --top-p and --seed are for --sample; add it"),
+    (f"{TRANSLATE} --sample --top-p 1.5", 2, "--top-p 1.5: must be above 0 and at most 1"),
+    (f"{TRANSLATE} --shard 9/8", 2, "--shard 9/8: is not I/N, such as 3/8"),
+    ("translate model --shard 1/2", 2, "--shard needs --input FILE"),
+    (f"{TRANSLATE} --precision fp23", 2, "--precision fp23: unknown; did you mean 'fp32'?"),
+    (f"{TRANSLATE} --length-penalty inf", 2, "--length-penalty inf: must be a finite number"),
+    (f"{TRANSLATE} --encoding idna", 2, "--encoding idna: unknown"),
+    (f"{TRANSLATE} --workers two", 2, f"--workers 'two' {AUTO}"),
+    (f"{TRANSLATE} --workers 0", 2, f"--workers '0' {AUTO}"),
+    (f"{TRANSLATE} --workers {'9' * 20}", 2, "must be at most"),
+    (f"{TRANSLATE} --workers {most_workers() + 1}", 2, f"must be at most {most_workers()}; this"),
+    (f"{TRANSLATE} --deadline 06:30", 2, "--deadline needs --input and --output with files"),
+    ("translate model --input nowhere", 1, "nowhere: No such file or directory"),
+    ("translate model --input nowhere --shard 1/2", 1, "nowhere: No such file or directory"),
+    ("translate model --input nowhere --output out.gz", 1, "nowhere: No such file or directory"),
+    ("translate model --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
+    (f"{TRANSLATE} --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
+    (f"{TRANSLATE} --output nowhere/text", 2, "nowhere: no such folder"),
+    (f"{TRANSLATE} --output model", 2, "the output would replace"),
+    (f"{TRANSLATE} --max-tokens 1 --output /dev/full", 1, "/dev/full: the disk is full"),
+    ("translate model --input model", 1, "not text but safetensors"),
+    ("translate model --input model --output out", 1, "not text but safetensors"),
+    (f"{TRANSLATE} --attention a.png", 2, "a.png: pictures are SVG; give a name that ends in .svg"),
+    (f"{TRANSLATE} --attention nowhere/a.svg", 2, "nowhere: no such folder"),
+    (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention goes with one input"),
+    (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
+    (f"{TRANSLATE} --shortlist nowhere", 1, "nowhere: no such file"),
+    (f"{TRANSLATE} --shortlist blank", 1, "blank: damaged, or not a file that nmt wrote"),
+    (f"{TRANSLATE} --shortlist model", 1, "not a shortlist of nmt, but"),
+    (f"{TRANSLATE} --shortlist model --output out", 1, "not a shortlist of nmt, but"),
+    # Scoring.
+    ("score", 2, "REFERENCE"),
+    ("score valid.de train.de", 1, "valid.de has 20, train.de has 300"),
+    ("score valid.de /dev/null", 1, "valid.de has 20, /dev/null has 0"),
+    ("score valid.de missing", 1, "missing: No such file"),
+    ("score valid.de latin", 1, "latin: line 3 is not valid utf-8"),
+    (
+        "score valid.de n-best",
+        1,
+        "n-best is an n-best list (LINE ||| TEXT ||| SCORE), not plain text",
+    ),
+    (f"{SCORE} --baseline train.de", 1, "valid.en has 20, train.de has 300"),
+    (f"{SCORE} --model run", 2, "models score by `nmt rescore` (see"),
+    (f"{SCORE} --metric blue", 2, "--metric blue: unknown; did you mean 'bleu'?"),
+    (f"{SCORE} --tokenize zhh", 2, "--tokenize zhh: unknown; did you mean 'zh'?"),
+    (f"{SCORE} --tokenize zh --metric ter", 2, "--tokenize is BLEU's"),
+    (f"{SCORE} --samples 50", 2, "--samples is for --confidence and --baseline"),
+    (f"{SCORE} --seed 1", 2, "--seed is for --confidence and --baseline"),
+    (f"{SCORE} --confidence 95 --trials 50", 2, "--trials is for --baseline"),
+    (f"{SCORE} --confidence 99 --samples 100", 2, "--samples 200"),
+    (f"{SCORE} --sentences --confidence 95", 2, "leave out --confidence"),
+    (f"{SCORE} --sentences --baseline valid.en --seed 1", 2, "--seed is for --confidence"),
+    (f"{SCORE} --tgt de", 2, "--tgt is for --card"),
+    (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
+    (f"{SCORE} --card --tgt ja", 2, "--tokenize char"),
+    ("score blank blank --card", 2, "pass --tgt"),
+    # Rescoring.
+    ("rescore model valid.de", 2, "Missing option '--source'"),
+    ("rescore model missing --source valid.en", 1, "missing: No such file"),
+    ("rescore model valid.de --source missing", 1, "missing: No such file"),
+    ("rescore missing valid.de --source valid.en", 1, "missing: no such file"),
+    ("rescore model train.de --source valid.en", 1, "train.de has 300, valid.en has 20"),
+    ("rescore model blank --source blank", 1, "blank has no line with text"),
+    ("rescore model latin --source valid.en", 1, "line 3 is not valid utf-8"),
+    (f"{RESCORE} --n-best n-best", 2, "TARGET and --n-best FILE are both translations"),
+    (f"{RESCORE} --n-best n-best --tokens", 2, "--n-best and --tokens print different things"),
+    (f"{RESCORE} --scores --json", 2, "--scores and --json print different things"),
+    (f"{RESCORE} --weight 0.5", 2, "--weight is for --n-best"),
+    (f"{RESCORE} --length-penalty 1", 2, "--length-penalty is for --scores"),
+    (f"{RESCORE} --json --length-penalty-form wu", 2, "--length-penalty-form is for"),
+    (f"{RESCORE} --scores --length-penalty-form wo", 2, "known: power, wu"),
+    (f"{RESCORE} --precision fp64", 2, "--precision fp64: unknown"),
+    (f"{RESCORE} --device abacus", 2, "--device abacus: unknown"),
 ]
 
 
 @pytest.mark.parametrize(("line", "status", "message"), CASES)
-@pytest.mark.usefixtures("place")
 def test_a_wrong_input_is_answered_in_one_line(
     nmt: Nmt, place: Path, line: str, status: int, message: str
 ) -> None:
     before = sorted(place.iterdir())
-    answer = nmt(*shlex.split(line), "--quiet")
-    assert (answer.status, answer.stdout) == (status, "")
-    assert message in answer.stderr
-    assert answer.stderr.count("\n") == 1, answer.stderr
+    command, *words = shlex.split(line)
+    assert message in nmt(command, "--quiet", *words).refusal(status)
     assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize("line", ["train 100k --foo", "translate 5k --beam-size two"])
+def test_a_name_with_a_k_is_no_number(nmt: Nmt, line: str) -> None:
+    assert "; write" not in nmt(*line.split()).refusal(2)

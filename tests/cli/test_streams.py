@@ -1,0 +1,116 @@
+"""Standard streams that are closed, full, left by their reader, or not UTF-8."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import QUICK, Nmt
+
+
+def start(*words: str | Path, **streams: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a process of its own, which ends as Python ends."""
+    command = [sys.executable, "-m", "nmt", *words]
+    options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(command, check=False, **options)
+    return done
+
+
+def pipe_without_reader() -> int:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "message"),
+    [
+        ("stdin", ["translate", "MODEL"], "stdin is closed; name an --input"),
+        ("stdout", ["translate", "MODEL", "--input", "in"], "stdout is closed; name an --output"),
+        ("stdin", ["score", "in"], "stdin is closed; name the file of each text"),
+        ("stdout", ["score", "in", "in"], "stdout is closed, where the answer would go"),
+    ],
+)
+def test_a_closed_stream_is_told_of_where_it_is_needed(
+    nmt: Nmt,
+    model_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    closed: str,
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("the cat\n")
+    monkeypatch.setattr(sys, closed, None)  # as Python has it then
+    answer = nmt(*(model_file if word == "MODEL" else word for word in words))
+    assert answer == (2, "", f"nmt: error: {message}\n")
+
+
+def test_files_are_translated_without_any_stream(model_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("the cat\n")
+    files = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
+    line = shlex.join(map(str, [sys.executable, "-m", "nmt", "translate", model_file, *QUICK]))
+    shell = f"{line} {shlex.join(map(str, files))} --quiet <&- >&- 2>&-"
+    assert subprocess.run(shell, shell=True, check=False).returncode == 0
+    assert (tmp_path / "out").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "models", "translate MODEL"])
+def test_a_full_stdout_is_one_line(model_file: Path, words: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        words = words.replace("MODEL", shlex.join([str(model_file), *QUICK]))
+        done = start(*shlex.split(words), stdout=full, input=b"the cat\n")
+    assert done.returncode == 1
+    assert done.stderr == (
+        b"nmt: error: stdout: the disk is full; make room and run the same command again\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["translate", "--help"]])
+def test_a_reader_of_help_who_has_seen_enough_is_no_failure(words: Sequence[str]) -> None:
+    with os.fdopen(pipe_without_reader(), "wb") as nobody:
+        done = start(*words, stdout=nobody)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_leaves_early_is_no_failure(model_file: Path) -> None:
+    command = [sys.executable, "-m", "nmt", "translate", model_file, *QUICK, "--pool-lines", "10"]
+    shell = f"set -o pipefail; seq 300 | {shlex.join(map(str, command))} | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+
+
+def test_nobody_listening_to_stderr_is_no_failure(model_file: Path) -> None:
+    with os.fdopen(pipe_without_reader(), "wb") as nobody:
+        done = start("translate", model_file, *QUICK, input=b"the cat\n", stderr=nobody)
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("locale", "shown"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "ref-ü"),
+        # As Python reads the name there.
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, "ref-\\udcc3\\udcbc"),
+    ],
+)
+def test_where_stdout_is_not_utf_8_help_is_ascii_and_answers_are_utf_8(
+    tmp_path: Path, locale: dict[str, str], shown: str
+) -> None:
+    reference = tmp_path / "ref-ü"
+    reference.write_text("Größe\n")
+    environment = os.environ | locale
+    helped = start("--help", env=environment)
+    assert (helped.returncode, helped.stdout.isascii()) == (0, True)
+    scored = start("score", reference, reference, "--baseline", reference, env=environment)
+    assert scored.returncode == 0, scored.stderr
+    assert shown.encode() in scored.stdout
