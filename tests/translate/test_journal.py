@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import Stopped
 from nmt.translate.journal import Journal
 
@@ -54,19 +55,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_finished_job_leaves_its_output_and_its_journal(output: Path) -> None:
-    assert work(output) == LINES
-    assert output.read_bytes() == TEXT.upper()
-    assert names(output.parent) == [".out.de.journal", "out.de"]
-
-
-@pytest.mark.parametrize("done", [1, 4, 7])
+@pytest.mark.parametrize("done", [0, 1, 4, 7])
 def test_a_job_goes_on_where_it_was_stopped(output: Path, done: int) -> None:
     output.write_text("an earlier one")
     work(output, lines=done)
     assert output.read_text() == "an earlier one"
+    left = [".out.de.journal", ".out.de.partial", "out.de"] if done else ["out.de"]
+    assert names(output.parent) == left
     assert work(output) == LINES[done:]
     assert output.read_bytes() == TEXT.upper()
+    assert names(output.parent) == [".out.de.journal", "out.de"]
 
 
 def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) -> None:
@@ -89,33 +87,42 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
     assert work(output) is None
 
 
+def beside(output: Path, kind: str) -> Path:
+    """The job's partial output or journal."""
+    return output.with_name(f".{output.name}.{kind}")
+
+
 def test_what_was_not_noted_is_done_again(output: Path) -> None:
     work(output, lines=3)
-    partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))
-    with partial.open("ab") as file:
+    with beside(output, "partial").open("ab") as file:
         file.write(b"LINE 3 WITHOUT A NOTE\nLINE")
-    with journal.open("ab") as file:
+    with beside(output, "journal").open("ab") as file:
         file.write(b'{"input_bytes": 40, "inp')
     assert work(output, lines=4) == LINES[3:4]
-    assert all(json.loads(line) for line in journal.read_bytes().splitlines())
+    assert all(json.loads(line) for line in beside(output, "journal").read_bytes().splitlines())
     assert work(output) == LINES[4:]
     assert output.read_bytes() == TEXT.upper()
 
 
-@pytest.mark.parametrize("what", ["partial changed", "partial short", "partial gone", "note"])
-def test_what_does_not_match_its_note_is_not_believed(output: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("partial", b"LINE 2", b"LINE 3"),
+        ("partial", b"LINE 4\n", b"LINE 4"),
+        ("partial", TEXT.upper()[:35], None),  # gone
+        ("journal", b'"input_bytes": 35', b'"input_bytes": 28'),
+    ],
+)
+def test_what_does_not_match_its_note_is_not_believed(
+    output: Path, kind: str, old: bytes, new: bytes | None
+) -> None:
     work(output, lines=5)
-    partial, journal = (output.with_name(f".out.de.{kind}") for kind in ("partial", "journal"))
-    if what == "partial changed":
-        partial.write_bytes(partial.read_bytes().replace(b"LINE 2", b"LINE 3"))
-    elif what == "partial short":
-        partial.write_bytes(partial.read_bytes()[:-1])
-    elif what == "partial gone":
-        partial.unlink()
-    else:
-        journal.write_bytes(
-            journal.read_bytes().replace(b'"input_bytes": 35', b'"input_bytes": 28')
-        )
+    changed = beside(output, kind)
+    content = changed.read_bytes()
+    assert old in content
+    changed.unlink()
+    if new is not None:
+        changed.write_bytes(content.replace(old, new))
     assert work(output) == LINES
     assert output.read_bytes() == TEXT.upper()
 
@@ -126,20 +133,15 @@ def test_another_input_or_job_begins_again(output: Path) -> None:
         work(output, lines=5)
         assert len(work(output, **changes) or []) == 8
         assert output.read_bytes() == TEXT.upper()
-        output.with_name(".out.de.journal").unlink()
+        beside(output, "journal").unlink()
 
 
-def test_an_input_that_has_grown_goes_on(output: Path) -> None:
+def test_an_input_that_has_grown_goes_on_unless_its_last_line_has(output: Path) -> None:
     work(output, lines=5, text=TEXT[:35])
-    assert work(output) == LINES[5:]
-
-
-def test_a_last_line_that_has_grown_is_translated_as_one(output: Path) -> None:
+    assert work(output, lines=7) == LINES[5:7]
+    beside(output, "journal").unlink()
     begun = TEXT + b"hel"
-    with Journal(output) as journal:
-        rest = journal.begin(JOB, lambda: chunks(begun))
-        assert rest is not None
-        journal.add(b"".join(rest), begun.upper(), {"lines": 9})
+    assert work(output, lines=9, text=begun) == [*LINES, b"hel"]
     assert work(output, lines=9, text=begun + b"lo\n") == [*LINES, b"hello\n"]
 
 
@@ -150,25 +152,22 @@ def test_what_another_job_has_done_is_kept_until_there_is_more(output: Path) -> 
     assert work(output) == LINES[5:]
 
 
-def test_an_empty_input_is_finished_and_not_done_again(output: Path) -> None:
-    assert work(output, text=b"") == []
-    assert output.read_bytes() == b""
-    assert work(output, text=b"") is None
-
-
 def test_a_finished_job_is_not_done_again_unless_something_has_changed(output: Path) -> None:
     work(output)
     stamp = output.stat().st_mtime_ns
     assert work(output) is None
     assert output.stat().st_mtime_ns == stamp
-    assert work(output, text=TEXT + b"more\n") is not None
-    work(output)
-    assert work(output, job=JOB | {"options": {}}) is not None
-    work(output)
+    changes: list[dict[str, Any]] = [{"text": TEXT + b"more\n"}, {"job": JOB | {"options": {}}}]
+    for change in changes:
+        assert work(output, **change) is not None
+        work(output)
     output.write_bytes(b"edited by hand")
     assert work(output) == LINES
     output.unlink()
     assert work(output) == LINES
+    assert work(output, text=b"") == []
+    assert output.read_bytes() == b""
+    assert work(output, text=b"") is None
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -200,12 +199,6 @@ def test_one_job_at_a_time_is_at_work(output: Path) -> None:
     assert work(output) == LINES[2:]
 
 
-def test_a_job_that_has_done_nothing_leaves_nothing(output: Path) -> None:
-    output.write_text("an earlier one")
-    work(output, lines=0)
-    assert names(output.parent) == ["out.de"]
-
-
 def test_behind_a_symbolic_link_the_file_itself_is_replaced(output: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     output.write_text("an earlier one")
@@ -222,8 +215,6 @@ def test_an_output_is_compressed_as_its_name_says(tmp_path: Path, suffix: str) -
     output = tmp_path / f"out{suffix}"
     work(output, lines=3)
     assert work(output) == LINES[3:]
-    from nmt.data.corpus import Encoding, read_chunks
-
     assert b"".join(read_chunks(output, Encoding.find("utf-8"))) == TEXT.upper()
     assert work(output) is None
     shutil.copy(output, tmp_path / "before")

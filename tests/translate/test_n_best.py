@@ -48,35 +48,42 @@ def test_what_search_writes_is_read() -> None:
     assert [str(entry) for entry in read(*lines)] == lines
 
 
+OTHER_FORM = r"list: line 2 is not LINE \|\|\| TEXT \|\|\| SCORE"
+
+
 @pytest.mark.parametrize(
-    "line",
-    ["", "a", "0 ||| a", "x ||| a ||| -1", "0 ||| a ||| b", "-1 ||| a ||| -1", "0 ||| a ||| nan"],
+    ("line", "message"),
+    [
+        *((line, OTHER_FORM) for line in ("", "a", "0 ||| a", "x ||| a ||| -1", "0 ||| a ||| b")),
+        *((line, OTHER_FORM) for line in ("-1 ||| a ||| -1", "0 ||| a ||| nan")),
+        ("0 ||| c ||| -2", "list: line 2 is a translation of line 0 of the source"),
+    ],
 )
-def test_a_line_of_another_form_is_named(line: str) -> None:
-    with pytest.raises(DataError, match=r"list: line 2 is not LINE \|\|\| TEXT \|\|\| SCORE"):
-        read("0 ||| a ||| -1", line)
-
-
-def test_lines_out_of_order_are_named() -> None:
-    with pytest.raises(DataError, match="list: line 3 is a translation of line 0 of the source"):
-        read("0 ||| a ||| -1", "1 ||| b ||| -1", "0 ||| c ||| -2")
+def test_a_line_of_another_form_or_out_of_order_is_named(line: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read("1 ||| a ||| -1", line)
 
 
 def test_each_translation_stands_beside_its_source() -> None:
     entries = read("0 ||| a ||| -1", "1 ||| b ||| -1", "1 ||| B ||| -2")
-    found = with_sources(entries, ["zero", "one"], "source")
-    assert [(entry.text, source) for entry, source in found] == [
-        ("a", "zero"),
-        ("b", "one"),
-        ("B", "one"),
-    ]
+    found = [(entry.text, line) for entry, line in with_sources(entries, ["zero", "one"], "source")]
+    assert found == [("a", "zero"), ("b", "one"), ("B", "one")]
 
 
-@pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_list_that_leaves_out_a_line_is_refused(missing: int) -> None:
-    entries = [Entry(line, "a", -1.0) for line in range(3) if line != missing]
-    with pytest.raises(DataError, match=f"the list has no translation of line {missing} of source"):
-        list(with_sources(entries, ["x", "y", "z"], "source"))
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((1, 2), "the list has no translation of line 0 of source"),
+        ((0, 2), "the list has no translation of line 1 of source"),
+        ((0, 1), "the list has no translation of line 2 of source"),
+        ((0, 1, 2, 3), "source has 3 lines, and the list a translation of line 3"),
+    ],
+)
+def test_a_list_of_other_lines_than_the_source_s_is_refused(
+    lines: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        list(with_sources([Entry(line, "a", -1.0) for line in lines], ["x", "y", "z"], "source"))
 
 
 @pytest.mark.parametrize(
@@ -91,11 +98,6 @@ def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
     lines = [f"0 ||| a b ||| {features} ||| -1", f"0 |||  ||| {features} ||| -2"]
     assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -2.0)]
     assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
-
-
-def test_a_source_that_is_too_short_is_named() -> None:
-    with pytest.raises(DataError, match="source has 2 lines, and the list a translation of line 2"):
-        list(with_sources([Entry(line, "a", -1.0) for line in range(3)], ["x", "y"], "source"))
 
 
 def order(entries: list[Entry], scores: dict[str, float], weight: float) -> list[tuple[str, float]]:
@@ -120,26 +122,20 @@ ENTRIES = [
 SCORES = {"a": -4.0, "b": -1.0, "c": -2.5, "d": -2.0, "e": -2.0}
 
 
-def test_a_line_s_translations_are_ordered_by_the_models_scores() -> None:
-    assert order(ENTRIES, SCORES, 1.0) == [
-        ("b", -1.0),
-        ("c", -2.5),
-        ("a", -4.0),
-        ("d", -2.0),  # equal ones stay as they were
-        ("e", -2.0),
-    ]
-
-
-def test_or_by_a_mean_of_both() -> None:
-    # a: 0.75 * -1 + 0.25 * -4; b: 0.75 * -2 + 0.25 * -1; and so on.
-    assert order(ENTRIES, SCORES, 0.25) == [
-        ("a", -1.75),
-        ("b", -1.75),
-        ("c", -4.375),
-        ("d", -1.25),
-        ("e", -2.75),
-    ]
-    assert order(ENTRIES, SCORES, 0.0) == [(entry.text, entry.score) for entry in ENTRIES]
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        (0.0, [("a", -1.0), ("b", -2.0), ("c", -5.0), ("d", -1.0), ("e", -3.0)]),
+        # a: 0.75 * -1 + 0.25 * -4; b: 0.75 * -2 + 0.25 * -1; and so on.
+        (0.25, [("a", -1.75), ("b", -1.75), ("c", -4.375), ("d", -1.25), ("e", -2.75)]),
+        # Equal ones, d and e, stay as they were.
+        (1.0, [("b", -1.0), ("c", -2.5), ("a", -4.0), ("d", -2.0), ("e", -2.0)]),
+    ],
+)
+def test_a_line_s_translations_are_ordered_by_a_mean_of_both_scores(
+    weight: float, expected: list[tuple[str, float]]
+) -> None:
+    assert order(ENTRIES, SCORES, weight) == expected
 
 
 def test_what_has_no_score_comes_last() -> None:

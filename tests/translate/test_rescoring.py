@@ -9,21 +9,18 @@ from typing import cast
 
 import pytest
 import torch
-from tiny_models import BOS, EOS, PAD, TINY, begin, tiny
+from tiny_models import BOS, EOS, TINY, begin, tiny
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.vocabulary import UNK_ID
 from nmt.models.base import TranslationModel
 from nmt.models.ensemble import Ensemble
-from nmt.search.engine import Pair, Source
+from nmt.search.engine import Pair
 from nmt.search.options import SearchOptions
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.rescoring import Likelihood, Scorer
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
-
-CPU = torch.device("cpu")
 
 # Of many lengths, so that most share a batch with longer ones; without a source, and a target.
 PAIRS: list[Pair] = [
@@ -43,10 +40,8 @@ SENTENCES = [
 ]
 
 
-def scores(
-    model: TranslationModel | Ensemble, pairs: Sequence[Pair] = PAIRS
-) -> list[list[float] | None]:
-    return TorchEngine(model, SearchOptions(), device=CPU).log_probs(pairs)
+def scores(model: TranslationModel | Ensemble) -> list[list[float] | None]:
+    return TorchEngine(model, SearchOptions(), device=torch.device("cpu")).log_probs(PAIRS)
 
 
 @torch.no_grad()
@@ -82,33 +77,6 @@ def test_an_ensemble_has_the_mean_of_its_members_probabilities() -> None:
         assert log_probs == pytest.approx(chosen(probs.mean(dim=0), target), abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", [*TINY, "ensemble"])
-def test_what_search_has_found_has_the_figures_that_search_reports(kind: str) -> None:
-    model: TranslationModel | Ensemble
-    if kind == "ensemble":
-        model = Ensemble([tiny("transformer"), tiny("rnn_attention", seed=2)])
-    else:
-        model = tiny(kind)
-    options = SearchOptions(
-        beam_size=4, n_best=4, max_extra_tokens=4, barred_ids=(PAD, UNK_ID, BOS)
-    )
-    sources = [Source(source) for source, _ in PAIRS if source]
-    searched = TorchEngine(model, options, device=CPU).search(sources)
-    pairs, expected = [], []
-    for source, hypotheses in zip(sources, searched, strict=True):
-        assert len(hypotheses) == 4
-        for hypothesis in hypotheses:
-            assert not isinstance(hypothesis, str)
-            pairs.append((source.ids, hypothesis.ids))
-            expected.append(hypothesis)
-    assert len({len(target) for _, target in pairs}) > 3  # padding would be needed
-    found = scores(model, pairs)
-    for log_probs, hypothesis in zip(found, expected, strict=True):
-        assert log_probs == pytest.approx(hypothesis.token_log_probs, abs=1e-5)
-        assert log_probs is not None
-        assert sum(log_probs) == pytest.approx(hypothesis.log_prob, abs=1e-5)
-
-
 # ----------------------------------------------------------------------------------- text
 
 
@@ -121,44 +89,23 @@ def scored(scorer: Scorer, pairs: Sequence[tuple[str, str]]) -> list[Translation
     return list(scorer.stream(pairs, Likelihood()))
 
 
-def test_text_has_the_scores_of_a_search_that_has_no_choice(model_file: Path) -> None:
-    # A prefix is taken whole, and no token more than it.
-    options = SearchOptions(max_tokens=0, length_penalty=1.3, length_penalty_form="power")
-    sources, texts = zip(*SENTENCES, strict=True)
-    searched = Translator.load(model_file, options).translate(sources, texts)
-    found = scored(Scorer(Translator.load(model_file, options)), SENTENCES)
-    for expected, given in zip(searched, found, strict=True):
-        assert (given.text, given.tokens, given.segments) == (expected.text, expected.tokens, 1)
-        assert given.score == pytest.approx(expected.score, abs=1e-5)
-        assert given.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
-        assert given.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
-
-
 def test_pairs_come_in_order_whatever_stands_beside_them(ready: Scorer) -> None:
     pairs = SENTENCES * 3 + [("", ""), ("the cat", "")]
     together = scored(ready, pairs)
     assert [each.text for each in together] == [text for _, text in pairs]
-    for pair, found in zip(pairs, together, strict=True):
-        (alone,) = scored(ready, [pair])
-        assert found.score == pytest.approx(alone.score, abs=1e-5)
+    alone = [scored(ready, [pair])[0].score for pair in pairs]
+    assert [each.score for each in together] == pytest.approx(alone, abs=1e-5)
 
 
-def test_a_blank_line_s_blank_translation_counts_for_nothing(ready: Scorer) -> None:
+def test_perplexity_is_of_all_tokens_with_eos_and_of_no_blank_pairs(ready: Scorer) -> None:
     likelihood = Likelihood()
-    found = list(ready.stream([("", ""), (" \t", " "), ("the cat", ""), ("", "a")], likelihood))
+    pairs = [("", ""), (" \t", " "), ("the cat", ""), ("", "a"), *SENTENCES]
+    found = list(ready.stream(pairs, likelihood))
     assert found[:2] == [BLANK, BLANK]
-    assert [each.segments for each in found[2:]] == [1, 1]
-    assert likelihood.lines == 4
-    assert likelihood.tokens == 1 + (len(found[3].tokens) + 1)
-    assert found[2].log_prob < 0  # eos at once
-
-
-def test_perplexity_is_of_all_tokens_with_eos(ready: Scorer) -> None:
-    likelihood = Likelihood()
-    found = list(ready.stream(SENTENCES, likelihood))
-    tokens = sum(len(each.tokens) + 1 for each in found)
+    assert all(each.segments == 1 and each.log_prob < 0 for each in found[2:])
+    tokens = sum(len(each.tokens) + 1 for each in found[2:])
     log_prob = sum(each.log_prob for each in found)
-    assert (likelihood.lines, likelihood.tokens) == (len(SENTENCES), tokens)
+    assert (likelihood.lines, likelihood.tokens) == (len(pairs), tokens)
     assert likelihood.log_prob == pytest.approx(log_prob)
     assert likelihood.perplexity == pytest.approx(math.exp(-log_prob / tokens))
 
@@ -166,24 +113,17 @@ def test_perplexity_is_of_all_tokens_with_eos(ready: Scorer) -> None:
 # ------------------------------------------------------------------------------- failures
 
 
-def test_lines_longer_than_in_training_are_scored_whole_and_counted(ready: Scorer) -> None:
+def test_long_lines_are_scored_whole_and_endless_ones_left_out(ready: Scorer) -> None:
     likelihood = Likelihood()
-    long = "the cat sees the dog and " * 6  # above 20 tokens
-    found = list(ready.stream([SENTENCES[0], ("a", long), (long, "a")], likelihood))
-    assert all(math.isfinite(each.score) for each in found)
+    long, endless = "the cat sees the dog and " * 6, "q" * 4_097  # above 20 and 4,096 tokens
+    pairs = [SENTENCES[0], ("a", long), (long, "a"), ("a", endless), (endless, "a")]
+    found = list(ready.stream(pairs, likelihood))
+    assert [math.isfinite(each.score) for each in found] == [True] * 3 + [False] * 2
     assert (likelihood.long_lines, likelihood.first_long_line) == (2, 2)
-    assert likelihood.failed_lines == 0
-
-
-def test_what_no_batch_has_room_for_is_left_out_and_named(ready: Scorer) -> None:
-    likelihood = Likelihood()
-    endless = "q" * 4_097  # as many tokens
-    found = list(ready.stream([("a", endless), (endless, "a"), SENTENCES[0]], likelihood))
-    assert [each.error for each in found] == ["more than 4,096 tokens"] * 2 + [""]
-    assert [each.score for each in found[:2]] == [-math.inf, -math.inf]
-    assert (likelihood.failed_lines, likelihood.first_failed_line) == (2, 1)
+    assert [each.error for each in found] == [""] * 3 + ["more than 4,096 tokens"] * 2
+    assert (likelihood.failed_lines, likelihood.first_failed_line) == (2, 4)
     assert likelihood.first_error == "more than 4,096 tokens"
-    assert likelihood.tokens == len(found[2].tokens) + 1
+    assert likelihood.tokens == sum(len(each.tokens) + 1 for each in found[:3])
 
 
 def test_without_memory_batches_are_halved_and_a_pair_alone_fails(

@@ -119,10 +119,8 @@ def test_segments_that_are_translated_by_themselves_join_to_the_text(
 ) -> None:
     (ids,) = vocabulary.encode([text])
     segments = split_ids(vocabulary, ids, max_tokens)
-    joined = join_segments(
-        vocabulary.decode([segment.ids for segment in segments]),
-        [segment.separator for segment in segments],
-    )
+    texts = vocabulary.decode([segment.ids for segment in segments])
+    joined = join_segments(texts, [segment.separator for segment in segments])
     assert joined == vocabulary.decode([ids])[0].strip()
 
 

@@ -70,17 +70,20 @@ def test_lines_that_no_worker_survives_end_the_job(
         translate(model_file)
 
 
+@pytest.mark.parametrize(
+    ("limit", "threads", "expected"), [("1", None, 1), ("2", None, 2), ("", None, 3), ("1", 2, 2)]
+)
 def test_one_worker_has_the_threads_of_omp_num_threads(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
+    model_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    threads: int | None,
+    expected: int,
 ) -> None:
     chosen: list[int] = []  # loading sets them for its own purposes, and back
     monkeypatch.setattr("torch.set_num_threads", chosen.append)
     monkeypatch.setattr("nmt.cpu.cores", lambda: 3)
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
     setup = Setup(models=(model_file,), options=SearchOptions())
-    for limit in ("1", "2", ""):
-        monkeypatch.setenv("OMP_NUM_THREADS", limit)
-        Translators.start(setup, TranslateOptions(device="cpu", workers="1"))
-        assert chosen[-1] == int(limit or 3)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    Translators.start(setup, TranslateOptions(device="cpu", workers="1", threads=2))
-    assert chosen[-1] == 2
+    Translators.start(setup, TranslateOptions(device="cpu", workers="1", threads=threads))
+    assert chosen[-1] == expected
