@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
-import shlex
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import QUICK
+from mishaps import fill_up
 
 CRON = Path(__file__).parents[1] / "examples" / "cron"
 sys.path.insert(0, str(CRON))
@@ -89,9 +93,11 @@ class Place:
         (self.folder / "incoming" / name).write_bytes(content)
 
     def content(self, name: str) -> dict[str, bytes]:
-        """Return the files of a folder, hidden ones left out."""
-        paths = (self.folder / name).rglob("[!.]*")
-        return {str(p.relative_to(self.folder / name)): p.read_bytes() for p in paths if is_file(p)}
+        """Return the files of a folder, hidden ones and links left out."""
+        paths = [
+            p for p in (self.folder / name).rglob("[!.]*") if p.is_file() and not p.is_symlink()
+        ]
+        return {str(p.relative_to(self.folder / name)): p.read_bytes() for p in paths}
 
     @property
     def log(self) -> str:
@@ -104,15 +110,12 @@ class Place:
         return [call.split()[0] for call in calls]
 
 
-def is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A place at which the stand-in translates."""
     (tmp_path / "stand_in.py").write_text(STAND_IN)
-    monkeypatch.setattr(translate_incoming, "NMT", stand_in(tmp_path))
+    program = [sys.executable, "-I", "-S", str(tmp_path / "stand_in.py")]
+    monkeypatch.setattr(translate_incoming, "NMT", program)
     numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
     before = [signal.getsignal(number) for number in numbers]
     (tmp_path / "model").write_text("sound")
@@ -121,20 +124,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         signal.signal(number, handler)
 
 
-def stand_in(folder: Path) -> list[str]:
-    return [sys.executable, "-I", "-S", str(folder / "stand_in.py")]
-
-
-def driver(place: Place) -> str:
-    """Return a program that does a run with the stand-in, in a process of its own."""
-    return (
-        f"import sys; sys.path.insert(0, {str(CRON)!r}); import translate_incoming as t; "
-        f"t.NMT = {stand_in(place.config.parent)!r}; sys.exit(t.main([{str(place.config)!r}]))"
-    )
+Once = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Once:
     """Do a run in this process; return its exit status and what a mail would hold."""
 
     def once(*words: str) -> tuple[int, str]:
@@ -143,9 +137,6 @@ def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple
         return status, said.out + said.err
 
     return once
-
-
-Once = Callable[..., tuple[int, str]]
 
 
 # ------------------------------------------------------------------------- the ways of files
@@ -160,12 +151,8 @@ def test_nothing_to_do_is_silent_and_leaves_no_log(place: Place, run: Once) -> N
 
 def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: Once) -> None:
     place.receive("news.en", b"one\ntwo\n")
-    status, said = run()
     log = place.folder / "log" / "translate.log"
-    assert (status, said) == (
-        0,
-        f"translate-incoming: 1 translated (2 lines); log: {log}\n",
-    )
+    assert run() == (0, f"translate-incoming: 1 translated (2 lines); log: {log}\n")
     assert place.content("outgoing") == {"news.en": b"ONE\nTWO\n"}
     assert place.content("done") == {"news.en": b"one\ntwo\n"}
     for empty in ("incoming", "working", "failed"):
@@ -207,19 +194,12 @@ def test_a_file_that_its_sender_takes_back_is_no_failure(
 
 
 def test_nothing_is_overwritten_where_a_name_comes_again(place: Place, run: Once) -> None:
-    for text in (b"first\n", b"second\n", b"third\n"):
+    done = {"news.en.txt": b"first", "news.2.en.txt": b"second", "news.3.en.txt": b"third"}
+    for text in done.values():
         place.receive("news.en.txt", text)
         assert run()[0] == 0
-    assert place.content("done") == {
-        "news.en.txt": b"first\n",
-        "news.2.en.txt": b"second\n",
-        "news.3.en.txt": b"third\n",
-    }
-    assert place.content("outgoing") == {
-        "news.en.txt": b"FIRST\n",
-        "news.2.en.txt": b"SECOND\n",
-        "news.3.en.txt": b"THIRD\n",
-    }
+    assert place.content("done") == done
+    assert place.content("outgoing") == {name: text.upper() for name, text in done.items()}
 
 
 def test_a_name_waits_for_the_file_before_it(place: Place, run: Once) -> None:
@@ -354,40 +334,38 @@ def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
 ) -> None:
     """At each change of a folder in turn, with a file to deliver and one to give up."""
     place.configure(max_attempts=1)
-    steps = deadly = 0
+    left = 0  # steps up to the deadly one; none is deadly below 1
 
-    def deadly_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def step(*words: Any, **options: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            if steps == deadly:
+            nonlocal left
+            left -= 1
+            if left == 0:
                 raise Killed
             return function(*words, **options)
 
         return step
 
-    steps_of = (Path, "mkdir"), (Path, "rename"), (Path, "rmdir"), (shutil, "rmtree")
-    for owner, name in steps_of:
-        monkeypatch.setattr(owner, name, deadly_one(getattr(owner, name)))
-    survived = False
-    while not survived:
-        deadly += 1
-        steps = deadly  # none of ours is deadly
+    for owner, name in ((Path, "mkdir"), (Path, "rename"), (Path, "rmdir"), (shutil, "rmtree")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    for deadly in itertools.count(1):
+        left = 0
         shutil.rmtree(place.folder)
         (place.folder / "incoming").mkdir(parents=True)
         place.receive("good.en", b"good\n")
         place.receive("bad.en", b"bad\n")
-        steps = 0
+        left = deadly
         with contextlib.suppress(Killed):
             run()
-        survived = steps < deadly
-        steps = deadly
+        survived, left = left > 0, 0
         run()
         assert place.content("done") == {"good.en": b"good\n"}, deadly
         assert place.content("outgoing") == {"good.en": b"GOOD\n"}, deadly
         assert place.content("failed")["bad.en/source/bad.en"] == b"bad\n", deadly
         for empty in ("incoming", "working"):
             assert place.content(empty) == {}, deadly
+        if survived:
+            break
     assert deadly > 12  # at the least: six folders, two files, three moves, two tidied away
 
 
@@ -409,14 +387,17 @@ def test_nothing_is_begun_in_the_last_minute_before_the_deadline(
 def test_a_run_that_is_told_to_stop_goes_on_next_time(place: Place, run: Once) -> None:
     place.receive("a.en", b"slow\n")
     place.receive("b.en")
-    process = subprocess.Popen(
-        [sys.executable, "-c", driver(place)], stdout=subprocess.PIPE, text=True
-    )
-    while process.poll() is None and not place.model.with_suffix(".ready").exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate()[0]
-    assert process.returncode == 75
+
+    def stop() -> None:
+        while not place.model.with_suffix(".ready").exists():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    status, said = run()
+    thread.join()
+    assert status == 75
     assert said.startswith("translate-incoming: ended early: stopped by SIGTERM; log: ")
     assert list(place.content("incoming")) == ["b.en"]
     assert "a.en/source/a.en" in place.content("working")
@@ -439,35 +420,25 @@ def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Once) -
     assert run() == (0, "")
 
 
-def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
-    """On a disk of 500 KiB of its own: a translation of 200 KB comes when there is room for it."""
-    (tmp_path / "stand_in.py").write_text(STAND_IN)
-    (tmp_path / "model").write_text("sound")
-    disk = Place(tmp_path, tmp_path / "model")
-    (tmp_path / "news.en").write_bytes(b"a line\n" * 30_000)
-    folder, driven = (shlex.quote(str(path)) for path in (disk.folder, tmp_path / "drive.py"))
-    (tmp_path / "drive.py").write_text(driver(disk))
-    script = f"""
-        mount -t tmpfs -o size=500k none {folder} || exit 99
-        mkdir {folder}/incoming && cp {folder}/../news.en {folder}/incoming
-        head -c 200k /dev/zero > {folder}/another
-        for attempt in 1 2 3 4; do {sys.executable} {driven}; echo $?; done
-        find {folder}/outgoing {folder}/failed -type f
-        rm {folder}/another
-        {sys.executable} {driven}; echo $?
-        cp {folder}/outgoing/news.en {folder}/../translated
-    """
-    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode in (1, 99) and not done.stdout:
-        pytest.skip(f"a disk of its own may not be mounted here: {done.stderr.strip()}")
-    *full, last, status = done.stdout.splitlines()
-    assert full[1::2] == ["1"] * 4
-    assert all("nothing can be translated: " in said for said in full[::2])
-    assert all(DISK_IS_FULL in said for said in full[::2])
-    assert "1 translated (30,000 lines)" in last
-    assert status == "0"
-    assert (tmp_path / "translated").read_bytes() == b"A LINE\n" * 30_000
+def test_a_full_disk_costs_nothing_but_time(small_disk: Path, place: Place, run: Once) -> None:
+    place.folder = small_disk
+    place.configure(folder=str(small_disk))
+    (small_disk / "incoming").mkdir()
+    place.receive("news.en", b"a line\n" * 30_000)
+    fill_up(small_disk / "ballast")
+    with (small_disk / "ballast").open("r+b") as ballast:  # room for less than the translation
+        ballast.truncate((small_disk / "ballast").stat().st_size - 150_000)
+    for _ in range(4):
+        status, said = run()
+        assert status == 1
+        assert "nothing can be translated: " in said
+        assert DISK_IS_FULL in said
+        assert place.content("outgoing") == place.content("failed") == {}
+    (small_disk / "ballast").unlink()
+    status, said = run()
+    assert status == 0
+    assert "1 translated (30,000 lines)" in said
+    assert place.content("outgoing") == {"news.en": b"A LINE\n" * 30_000}
 
 
 # ----------------------------------------------------------------------------- log, settings
@@ -514,27 +485,17 @@ def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
 
 
 def test_the_sample_configuration_tells_the_defaults(tmp_path: Path) -> None:
-    sample = (CRON / "translate_incoming.toml").read_text(encoding="utf-8")
     (tmp_path / "model").touch()
-    texts = {
-        "given": f'folder = "{tmp_path}"\nmodel = "{tmp_path}/model"\n',
-        "sample": sample.replace("# settle", "settle")
-        .replace("# max", "max")
-        .replace("# log_", "log_")
-        .replace("/srv/translate", str(tmp_path))
-        .replace("/srv/models/en-de.safetensors", f"{tmp_path}/model")
-        .replace('"--beam-size", "4"', ""),
-    }
-    found = []
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        found.append(Config.read(tmp_path / name))
-    assert found[0] == found[1]
+    given, sample = tmp_path / "given", tmp_path / "sample"
+    given.write_text(f'folder = "{tmp_path}"\nmodel = "{tmp_path}/model"\n')
+    text = (CRON / "translate_incoming.toml").read_text(encoding="utf-8")
+    text = re.sub(r"^# (?=(settle|max|log)_)", "", text, flags=re.MULTILINE)
+    text = text.replace("/srv/translate", str(tmp_path)).replace('"--beam-size", "4"', "")
+    sample.write_text(text.replace("/srv/models/en-de.safetensors", f"{tmp_path}/model"))
+    assert Config.read(given) == Config.read(sample)
 
 
 # -------------------------------------------------------------------------- with the real one
-
-QUICK = ["--threads", "1", "--workers", "1", "--beam-size", "2", "--max-extra-tokens", "3"]
 
 
 def start(place: Place) -> subprocess.Popen[str]:
@@ -547,6 +508,12 @@ def start(place: Place) -> subprocess.Popen[str]:
     )
 
 
+def finish(place: Place) -> tuple[int, str]:
+    process = start(place)
+    said = process.communicate()[0]
+    return process.returncode, said
+
+
 def test_a_killed_run_that_is_run_again_gives_the_undisturbed_result(
     model_file: Path, tmp_path: Path
 ) -> None:
@@ -555,7 +522,7 @@ def test_a_killed_run_that_is_run_again_gives_the_undisturbed_result(
     options = [*QUICK, "--pool-lines", "25"]
     undisturbed = Place(tmp_path / "undisturbed", model_file, options=options)
     undisturbed.receive("news.en", text)
-    assert "1 translated (750 lines); 1 with warnings" in start(undisturbed).communicate()[0]
+    assert "1 translated (750 lines); 1 with warnings" in finish(undisturbed)[1]
 
     place = Place(tmp_path / "killed", model_file, options=options)
     place.receive("news.en", text)
@@ -564,18 +531,12 @@ def test_a_killed_run_that_is_run_again_gives_the_undisturbed_result(
     while first.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 4):
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGSTOP)
-
-    def another() -> tuple[int, str]:
-        process = start(place)
-        said = process.communicate()[0]
-        return process.returncode, said
-
-    assert another() == (75, "")  # two at once
+    assert finish(place) == (75, "")  # two at once
     first.kill()
     first.wait()
-    assert another() == (75, "")  # what the first had started is still there, and at work
+    assert finish(place) == (75, "")  # what the first had started is still there, and at work
     os.killpg(first.pid, signal.SIGKILL)
-    while (second := another())[0] == 75:
+    while (second := finish(place))[0] == 75:
         time.sleep(0.01)  # until the killed one is gone
     assert second[0] == 0
     assert "news.en: continuing after line " in place.log.replace(str(journal.parent) + "/", "")
