@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -32,16 +33,16 @@ def drawing(points: list[tuple[float, float]], log_scale: bool = False) -> Eleme
     return ElementTree.fromstring(draw_curves([panel], "run"))
 
 
-def test_points_stand_at_their_linear_places() -> None:
-    # The plot is 400 wide for updates 0 to 100, and 200 high for values 1 to 3, upwards.
-    picture = drawing([(0, 1), (50, 2), (100, 3)])
-    assert places(picture) == [[(0, 200), (200, 100), (400, 0)]]
-
-
-def test_points_stand_at_their_logarithmic_places() -> None:
-    # 1 to 100 are two decades on 200 pixels: 10 stands in the middle.
-    picture = drawing([(0, 1), (50, 10), (100, 100)], log_scale=True)
-    assert places(picture) == [[(0, 200), (200, 100), (400, 0)]]
+@pytest.mark.parametrize(
+    ("log_scale", "points"),
+    [
+        (False, [(0, 1), (50, 2), (100, 3)]),
+        (True, [(0, 1), (50, 10), (100, 100)]),  # two decades: 10 stands in the middle
+    ],
+)
+def test_points_stand_at_their_places(log_scale: bool, points: list[tuple[float, float]]) -> None:
+    # The plot is 400 wide for updates 0 to 100, and 200 high, upwards.
+    assert places(drawing(points, log_scale)) == [[(0, 200), (200, 100), (400, 0)]]
 
 
 def test_panels_share_the_axis_of_updates() -> None:
@@ -64,34 +65,27 @@ def test_two_panels_stand_in_a_row_and_the_third_below() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ticks"),
+    ("ticks_of", "low", "high", "ticks"),
     [
-        (0, 10, [0, 2, 4, 6, 8, 10]),
-        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (3.2, 6.9, [3, 4, 5, 6, 7]),
-        (0, 100_000, [0, 20_000, 40_000, 60_000, 80_000, 100_000]),
-        (1e-5, 7e-4, [0, 2e-4, 4e-4, 6e-4, 8e-4]),
-        (-1, 1, [-1, -0.5, 0, 0.5, 1]),
-        (5, 5, [4.4, 4.6, 4.8, 5, 5.2, 5.4, 5.6]),
-        (0, 0, [-1, -0.5, 0, 0.5, 1]),
+        (linear_ticks, 0, 10, [0, 2, 4, 6, 8, 10]),
+        (linear_ticks, 0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (linear_ticks, 3.2, 6.9, [3, 4, 5, 6, 7]),
+        (linear_ticks, 0, 100_000, [0, 20_000, 40_000, 60_000, 80_000, 100_000]),
+        (linear_ticks, 1e-5, 7e-4, [0, 2e-4, 4e-4, 6e-4, 8e-4]),
+        (linear_ticks, -1, 1, [-1, -0.5, 0, 0.5, 1]),
+        (linear_ticks, 5, 5, [4.4, 4.6, 4.8, 5, 5.2, 5.4, 5.6]),
+        (linear_ticks, 0, 0, [-1, -0.5, 0, 0.5, 1]),
+        (log_ticks, 1, 100, [1, 2, 5, 10, 20, 50, 100]),
+        (log_ticks, 4.3, 160, [2, 5, 10, 20, 50, 100, 200]),
+        (log_ticks, 4.1, 4.9, [4, 4.2, 4.4, 4.6, 4.8, 5]),  # 2 and 5 would say little
+        (log_ticks, 2, 200_000, [1, 10, 100, 1000, 10_000, 100_000, 1_000_000]),
+        (log_ticks, 7, 7, [6, 6.5, 7, 7.5, 8]),
     ],
 )
-def test_linear_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert linear_ticks(low, high) == pytest.approx(ticks)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (1, 100, [1, 2, 5, 10, 20, 50, 100]),
-        (4.3, 160, [2, 5, 10, 20, 50, 100, 200]),
-        (4.1, 4.9, [4, 4.2, 4.4, 4.6, 4.8, 5]),  # 2 and 5 alone would say little
-        (2, 200_000, [1, 10, 100, 1000, 10_000, 100_000, 1_000_000]),
-        (7, 7, [6, 6.5, 7, 7.5, 8]),
-    ],
-)
-def test_log_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert log_ticks(low, high) == pytest.approx(ticks)
+def test_ticks_are_round(
+    ticks_of: Callable[[float, float], list[float]], low: float, high: float, ticks: list[float]
+) -> None:
+    assert ticks_of(low, high) == pytest.approx(ticks)
 
 
 @given(st.floats(1e-30, 1e30), st.floats(1, 1e6))
@@ -127,13 +121,8 @@ def test_a_long_series_is_thinned_and_keeps_its_spike() -> None:
     assert len(kept) <= MAX_POINTS
     assert (77_777.0, 9.0) in kept
     assert list(kept) == sorted(kept)
-    (line,) = places(drawing(points))
-    assert len(line) == len(kept)
-
-
-def test_a_short_series_is_drawn_whole() -> None:
-    points = [(float(x), 0.0) for x in range(MAX_POINTS)]
-    assert thinned(points) == points
+    assert [len(line) for line in places(drawing(points))] == [len(kept)]
+    assert thinned(points[:MAX_POINTS]) == points[:MAX_POINTS]  # a short one is drawn whole
 
 
 def test_what_cannot_be_drawn_is_left_out() -> None:
@@ -167,8 +156,7 @@ def test_titles_units_and_labels_are_escaped() -> None:
 def test_the_background_is_drawn() -> None:
     picture = drawing([(1, 1)])
     background = next(picture.iter(f"{SVG}rect"))
-    assert background.get("fill") == "#ffffff"
-    assert background.get("width") == picture.get("width")
+    assert (background.get("fill"), background.get("width")) == ("#ffffff", picture.get("width"))
 
 
 def test_the_legend_gives_the_last_value() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import connection
 from pathlib import Path
@@ -41,11 +41,11 @@ def die(number: int) -> int:
     return number
 
 
-def die_once(died: Path, number: int) -> int:
+def die_once(died: Path, number: int) -> bytes:
     if number == 4 and not died.exists():
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return number
+    return bytes(number)
 
 
 def die_writing_once(died: Path, number: int) -> bytes:
@@ -96,13 +96,18 @@ def test_an_error_in_a_worker_comes_through_in_its_place(workers: int) -> None:
         next(results)
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_a_worker_that_dies_is_no_hang(method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "is_repeated"), [("spawn", False), ("fork", False), ("fork", True)]
+)
+def test_work_that_no_worker_survives_ends(method: str, is_repeated: bool) -> None:
+    deaths: list[None] = []
+    note = (lambda: deaths.append(None)) if is_repeated else None
     with (
         pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
-        Workers(die, 2, method=method) as workers,
+        Workers(die, 2, method=method, on_death=note) as workers,
     ):
         list(workers.map(range(9)))
+    assert len(deaths) == (4 if is_repeated else 0)
     assert not multiprocessing.active_children()
 
 
@@ -145,34 +150,19 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_what_a_dead_worker_had_in_hand_is_done_again(tmp_path: Path, method: str) -> None:
-    deaths: list[int] = []
-    dying = partial(die_once, tmp_path / "died")
-    with Workers(dying, 2, method=method, on_death=lambda: deaths.append(1)) as workers:
-        results = list(workers.map(range(12)))
-    assert results == [(number, number) for number in range(12)]
-    assert deaths == [1]
-    assert not multiprocessing.active_children()
-
-
-def test_work_that_no_worker_survives_ends() -> None:
-    deaths: list[int] = []
-    with (
-        pytest.raises(NMTError, match=r"a worker process has died.*fewer --workers"),
-        Workers(die, 2, method="fork", on_death=lambda: deaths.append(1)) as workers,
-    ):
-        list(workers.map(range(9)))
-    assert len(deaths) == 4
-    assert not multiprocessing.active_children()
-
-
-def test_a_worker_that_dies_while_it_writes_a_result_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "method"), [(die_once, "spawn"), (die_once, "fork"), (die_writing_once, "fork")]
+)
+def test_what_a_dead_worker_had_in_hand_is_done_again(
+    tmp_path: Path, function: Callable[[Path, int], bytes], method: str
+) -> None:
     deaths: list[None] = []
-    function = partial(die_writing_once, tmp_path / "died")
-    with Workers(function, 2, method="fork", on_death=lambda: deaths.append(None)) as workers:
-        assert [len(result) for _, result in workers.map(range(12))] == list(range(12))
+    dying = partial(function, tmp_path / "died")
+    with Workers(dying, 2, method=method, on_death=lambda: deaths.append(None)) as workers:
+        results = list(workers.map(range(12)))
+    assert results == [(number, bytes(number)) for number in range(12)]
     assert len(deaths) == 1
+    assert not multiprocessing.active_children()
 
 
 def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:

@@ -6,49 +6,49 @@ import gzip
 import lzma
 import math
 import os
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from nmt.data.folder import DataFolder
+from benchmarks.harness import nmt, run, setting
 
 _EUROPARL_PAIRS = 100_000
 
 
-def multi30k(out: Path, vocab_size: int = 8_000) -> Path:
-    """Prepare Multi30k en-de: captions of 13 words."""
-    return _multi30k(out, "--vocab-size", str(vocab_size))
+def real_text(name: str) -> Path:
+    """Return the folder of a corpus in NMT_DATA; skip the test if it is not there."""
+    data = os.environ.get("NMT_DATA")
+    folder = Path(data or "") / name
+    if not (data and folder.is_dir()):
+        pytest.skip(f"needs real text: set NMT_DATA to a folder that holds {name}/")
+    return folder
 
 
-def multi30k_by(vocabulary: Path, out: Path) -> Path:
-    """Prepare the same text with a given vocabulary."""
-    return _multi30k(out, "--vocab", str(vocabulary))
-
-
-def _multi30k(out: Path, *vocabulary: str) -> Path:
-    text = real_text("multi30k")
-    return _prepare(out, "en", "de", text / "train", text / "val", *vocabulary)
+def first_lines(prefix: Path, lang: str, lines: int | None = None) -> list[str]:
+    """Return the first lines, or all, of PREFIX.LANG.gz."""
+    with gzip.open(f"{prefix}.{lang}.gz", "rt", encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\n") for line in islice(file, lines)]
 
 
 def multi30k_test(lines: int) -> tuple[list[str], list[str]]:
     """Return the first lines of Multi30k's test_2016_flickr, English and German."""
     text = real_text("multi30k") / "test_2016_flickr"
-    return _first_lines(text, "en", lines), _first_lines(text, "de", lines)
+    return first_lines(text, "en", lines), first_lines(text, "de", lines)
 
 
 def newstest2013() -> tuple[list[str], list[str]]:
     """Return newstest2013, English and French."""
     text = real_text("wmt-news") / "newstest2013.en-fr"
-    return _first_lines(text, "en", None), _first_lines(text, "fr", None)
+    return first_lines(text, "en"), first_lines(text, "fr")
 
 
-def _first_lines(prefix: Path, lang: str, lines: int | None) -> list[str]:
-    with gzip.open(f"{prefix}.{lang}.gz", "rt", encoding="utf-8", newline="\n") as file:
-        return [line.rstrip("\n") for line in islice(file, lines)]
+def multi30k(out: Path, *, vocab_size: int = 8_000, vocabulary: Path | None = None) -> Path:
+    """Prepare Multi30k en-de, captions of 13 words, with a new vocabulary or a given one."""
+    text = real_text("multi30k")
+    options = ("--vocab", vocabulary) if vocabulary else ("--vocab-size", str(vocab_size))
+    return _prepare(out, "en", "de", text / "train", text / "val", *options)
 
 
 def europarl(out: Path) -> Path:
@@ -75,7 +75,7 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
     Words are 60,000 strings of syllables, the n-th as frequent as 1/n (Zipf's law); lines have a
     lognormal number of them, 29 on average. The vocabulary has 32,000 subwords.
     """
-    if given := os.environ.get("NMT_BENCH_DATA"):
+    if given := setting("DATA", ""):
         return Path(given)
     random = np.random.default_rng(1)
     syllables = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
@@ -104,32 +104,13 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
 def toy(out: Path) -> Path:
     """Prepare the text that examples/toy generates: short lines, and a vocabulary of 1,000."""
     text = out.with_name(f"{out.name}-text")
-    make_text = Path(__file__).parents[2] / "examples/toy/make_text.py"
-    subprocess.run([sys.executable, make_text, "--out", text], check=True)
+    run([sys.executable, Path(__file__).parents[2] / "examples/toy/make_text.py", "--out", text])
     return _prepare(out, "en", "de", text / "train", text / "valid", "--vocab-size", "1000")
 
 
-def write_training_text(data: DataFolder, prefix: Path) -> None:
-    """Write a folder's cleaned training pairs to PREFIX.src and PREFIX.tgt."""
-    paths = Path(f"{prefix}.src"), Path(f"{prefix}.tgt")
-    rows = data.train.rows(np.arange(len(data.train)))
-    vocabularies = data.src_vocabulary, data.tgt_vocabulary
-    for path, side, vocabulary in zip(paths, rows, vocabularies, strict=True):
-        ids = [part.tolist() for part in np.split(side.ids, np.cumsum(side.lengths)[:-1])]
-        path.write_text("".join(f"{line}\n" for line in vocabulary.decode(ids)), encoding="utf-8")
-
-
-def real_text(name: str) -> Path:
-    """Return the folder of a corpus in NMT_DATA; skip the test if it is not there."""
-    data = os.environ.get("NMT_DATA")
-    folder = Path(data or "") / name
-    if not (data and folder.is_dir()):
-        pytest.skip(f"needs real text: set NMT_DATA to a folder that holds {name}/")
-    return folder
-
-
-def _prepare(out: Path, src: str, tgt: str, train: Path, valid: Path, *vocabulary: str) -> Path:
-    arguments = ["--src", src, "--tgt", tgt, "--train", str(train), "--valid", str(valid)]
-    arguments += [*vocabulary, "--quiet"]
-    subprocess.run([sys.executable, "-m", "nmt", "prepare", str(out), *arguments], check=True)
+def _prepare(
+    out: Path, src: str, tgt: str, train: Path, valid: Path, *vocabulary: str | Path
+) -> Path:
+    pairs = ("--src", src, "--tgt", tgt, "--train", train, "--valid", valid)
+    nmt("prepare", out, *pairs, *vocabulary, "--quiet")
     return out

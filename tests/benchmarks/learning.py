@@ -1,83 +1,72 @@
-"""Models that learn the same text by the same recipe."""
+"""How BLEU grows in training, over updates and over time."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from benchmarks.contenders import environment
+import numpy as np
+from benchmarks.harness import nmt, publish_picture
+from toy_training import metrics
 
-RECIPE: Mapping[str, object] = {
-    "dropout": 0.3,
-    "batch_tokens": 2000,
-    "schedule": "inverse_sqrt",  # without a last update, so any training can continue
-    "warmup_updates": 300,
-    "ema_decay": 0.995,
-    "precision": "fp32",
-    "validate_bleu": "true",
-    "sample_translations": 0,
-    "save_every": 1_000_000,
-}
+from nmt.plot import Panel, Series, draw_curves
 
 
 @dataclass(frozen=True)
-class Model:
-    """A preset and its changes."""
+class Curve:
+    """BLEU and speed of a system."""
 
-    preset: str
-    learning_rate: float
-    """At its peak."""
-    changes: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class History:
-    """The results of a training, one for each validation."""
-
-    updates: list[int]
-    seconds_per_update: list[float]
-    """Of training only, since the validation before."""
-    bleu: list[float]
-    """Of the valid text."""
+    bleu: Mapping[int, float]
+    """By update."""
+    seconds: Sequence[float]
+    """Of an update, for each measurement."""
 
     @property
-    def seconds(self) -> list[float]:
-        """Return the time until each validation, by the median time of an update."""
-        usual = median(self.seconds_per_update)
-        return [usual * update for update in self.updates]
+    def minutes(self) -> list[float]:
+        """Return the time until each BLEU, by the median time of an update."""
+        return [update * median(self.seconds) / 60 for update in self.bleu]
+
+    def bleu_at(self, minutes: float) -> float:
+        """Return BLEU after a time, between two validations by interpolation."""
+        return float(np.interp(minutes, self.minutes, list(self.bleu.values())))
 
 
-def train(model: Model, data: Path, run: Path, updates: int, every: int) -> None:
-    """Train until the run has `updates` updates, with a validation every `every` updates."""
-    if not run.exists() or updates not in records(run, "valid"):
-        values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
-        values |= {"max_updates": updates, "validate_every": every, "log_every": every}
-        command = ["train", str(data), "--out", str(run), "--model", model.preset, "--quiet"]
-        command += [f"--set={key}={value}" for key, value in values.items()]
-        subprocess.run([sys.executable, "-m", "nmt", *command], check=True, env=environment())
+def train(data: Path, out: Path, preset: str, updates: int, values: Mapping[str, object]) -> None:
+    """Train until the run has `updates` updates."""
+    validated = {one["update"] for one in metrics(out, "valid")} if out.exists() else set()
+    if updates not in validated:
+        assignments = {**values, "max_updates": updates}
+        settings = [f"--set={key}={value}" for key, value in assignments.items()]
+        nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
 
 
-def history(run: Path) -> History:
-    """Read the metrics of a run that has validated BLEU."""
-    seconds = {0: 0.0}
-    seconds |= {update: one["seconds"] for update, one in records(run, "train").items()}
-    bleu = {update: one["bleu"] for update, one in records(run, "valid").items()}
+def curve_of(out: Path) -> Curve:
+    """Return the curve of a run that has validated BLEU, with the time since each validation."""
+    seconds = {0: 0.0} | {one["update"]: one["seconds"] for one in metrics(out, "train")}
+    bleu = {one["update"]: one["bleu"] for one in metrics(out, "valid")}
     stretches = pairwise([0, *bleu])
-    return History(
-        list(bleu),
-        [(seconds[last] - seconds[first]) / (last - first) for first, last in stretches],
-        list(bleu.values()),
-    )
+    return Curve(bleu, [(seconds[b] - seconds[a]) / (b - a) for a, b in stretches])
 
 
-def records(run: Path, kind: str) -> dict[int, dict[str, Any]]:
-    """Return a run's metrics of a kind, by update."""
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return {one["update"]: one for one in map(json.loads, lines) if one["kind"] == kind}
+def draw(
+    name: str,
+    title: str,
+    text: str,
+    x_label: str,
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+) -> None:
+    """Publish a picture of BLEU of a text; lines: places and BLEU, by system."""
+    series = [Series(system, list(zip(x, y, strict=True))) for system, (x, y) in lines.items()]
+    panel = Panel(f"BLEU over {name.rpartition('-')[2]}", series, text)
+    publish_picture(name, draw_curves([panel], title, x_label=x_label))
+
+
+def draw_learning(prefix: str, title: str, text: str, curves: Mapping[str, Curve]) -> None:
+    """Publish pictures of BLEU over updates and over time."""
+    by_update = {name: (list(one.bleu), list(one.bleu.values())) for name, one in curves.items()}
+    by_time = {name: (one.minutes, list(one.bleu.values())) for name, one in curves.items()}
+    draw(f"{prefix}bleu-over-updates", title, text, "update", by_update)
+    draw(f"{prefix}bleu-over-time", title, text, "minutes of training", by_time)

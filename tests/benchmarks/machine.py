@@ -66,22 +66,18 @@ def describe() -> str:
 def product_rates(device: str) -> dict[str, float]:
     """Return the FLOP/s of matrix products by kind, on all cores or the GPU."""
     if device == "cuda":
-        size = 8192
         return {
-            "fp32 (no TF32)": _rate(F.linear, 4096, 4096, 4096, torch.float32, device),
-            "bf16": _rate(F.linear, size, size, size, torch.bfloat16, device),
+            "fp32 (no TF32)": _rate(F.linear, (4096, 4096, 4096), torch.float32, device),
+            "bf16": _rate(F.linear, (8192, 8192, 8192), torch.bfloat16, device),
         }
-    threads = torch.get_num_threads()
+    threads, shape = torch.get_num_threads(), (4096, 1024, 1024)
     torch.set_num_threads(CORES)
-    try:
-        shape = (4096, 1024, 1024)
-        rates = {"fp32 (F.linear)": _rate(F.linear, *shape, torch.float32, device)}
-        if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-            rates["fp32 (oneDNN)"] = _rate(onednn_product, *shape, torch.float32, device)
-        if has_bf16():
-            rates["bf16"] = _rate(F.linear, *shape, torch.bfloat16, device)
-    finally:
-        torch.set_num_threads(threads)
+    rates = {"fp32 (F.linear)": _rate(F.linear, shape, torch.float32, device)}
+    if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        rates["fp32 (oneDNN)"] = _rate(onednn_product, shape, torch.float32, device)
+    if has_bf16():
+        rates["bf16"] = _rate(F.linear, shape, torch.bfloat16, device)
+    torch.set_num_threads(threads)
     return rates
 
 
@@ -100,13 +96,12 @@ def _cpuinfo(key: str) -> str:
 
 def _rate(
     multiply: Callable[[Tensor, Tensor], Tensor],
-    rows: int,
-    inner: int,
-    columns: int,
+    shape: tuple[int, int, int],
     dtype: torch.dtype,
     device: str,
 ) -> float:
     """Return the FLOP/s of (rows, inner) times (inner, columns) at their fastest."""
+    rows, inner, columns = shape
     x = torch.randn(rows, inner, device=device, dtype=dtype)
     weight = torch.randn(columns, inner, device=device, dtype=dtype)
     multiply(x, weight)

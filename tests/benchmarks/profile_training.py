@@ -2,29 +2,29 @@
 
     make profile PROFILE="DATA --model transformer_base --precision bf16 --device cuda"
 
-prints the time of each kind of operation, and the slowest operators, without those that they call.
-On a GPU it is the GPU's time. On a CPU it is the time of the threads that run operators
-(the main one and autograd's). Profiling makes small operators seem slower than they are.
+runs `nmt train` with these arguments, and prints the time of each kind of operation and the slowest
+operators, without those that they call. On a GPU it is the GPU's time. On a CPU it is the time of
+the threads that run operators (the main one and autograd's). Profiling makes small operators seem
+slower than they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
 import torch
-from benchmarks.report import table
+from benchmarks.harness import table
 from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from nmt.config import parse_overrides, resolve_recipe
+from nmt.cli import application
 from nmt.data.stream import Update
-from nmt.models.presets import find_preset, preset_values
 from nmt.training import launch
 from nmt.training.trainer import Trainer
 from nmt.training.update import Outcome
@@ -92,62 +92,55 @@ def by_kind(events: Iterable[FunctionEvent], device: str) -> Counter[str]:
     return times
 
 
-def run(arguments: argparse.Namespace, run_folder: Path) -> EventList:
+def profiled(words: list[str], *, device: str, warmup: int, updates: int) -> EventList:
     """Train under the profiler, and return the events after the warm-up."""
-    updates = arguments.warmup + arguments.updates
-    preset = arguments.model
-    recipe = resolve_recipe(
-        preset,
-        find_preset(preset).architecture,
-        [
-            (preset, preset_values(preset)),
-            ("--set", parse_overrides(arguments.set)),
-            (
-                "command line",
-                {"precision": arguments.precision, "device": arguments.device}
-                | {"max_updates": updates, "log_every": updates}
-                | {"validate_every": 10**9, "save_every": 10**9},
-            ),
-        ],
-    )
-    activities = [ProfilerActivity.CPU]
-    if arguments.device == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    plan = schedule(wait=0, warmup=arguments.warmup, active=arguments.updates, repeat=1)
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    plan = schedule(wait=0, warmup=warmup, active=updates, repeat=1)
+    count, never = warmup + updates, 10**9
+    settings = {"log_every": count, "validate_every": never, "save_every": never}
     with (
+        TemporaryDirectory() as folder,
         profile(activities=activities, schedule=plan, acc_events=True) as profiler,
         mock.patch.object(ProfiledTrainer, "profiler", profiler, create=True),
         mock.patch.object(launch, "Trainer", ProfiledTrainer),
     ):
-        launch.launch(recipe, arguments.data, run_folder)
+        status = application(["train"])(
+            [
+                *("train", *words, "--out", f"{folder}/run", "--device", device),
+                *("--max-updates", str(count)),
+                *(f"--set={key}={value}" for key, value in settings.items()),
+            ],
+            standalone_mode=False,
+        )
+    if status:
+        sys.exit(status)
     events: EventList = profiler.events()
     return events
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="profile_training")
-    parser.add_argument("data", type=Path, help="a data folder that `nmt prepare` wrote")
-    parser.add_argument("--model", default="transformer_base", help="a preset")
-    parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16", "fp16"))
     gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(prog="profile_training", epilog="The rest: see nmt train.")
     parser.add_argument("--device", default="cuda" if gpu else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--warmup", type=int, default=2, help="updates that are not profiled")
     parser.add_argument("--updates", type=int, default=3, help="updates that are")
     parser.add_argument("--top", type=int, default=20, help="operators shown")
-    arguments = parser.parse_args()
-    with TemporaryDirectory() as folder:
-        events = run(arguments, Path(folder) / "run")
-    times = by_kind(events, arguments.device)
+    own, words = parser.parse_known_args()
+    events = profiled(words, device=own.device, warmup=own.warmup, updates=own.updates)
+    times = by_kind(events, own.device)
     total = sum(times.values())
-    rows = [
-        [kind, f"{time / 1000 / arguments.updates:,.1f}", f"{time / total:.1%}"]
+    rows = (
+        {
+            "kind": kind,
+            "ms an update": f"{time / 1000 / own.updates:,.1f}",
+            "share": f"{time / total:.1%}",
+        }
         for kind, time in times.most_common()
-    ]
-    print(table(["kind", "ms an update", "share"], rows), end="\n\n")
-    order = "self_device_time_total" if arguments.device == "cuda" else "self_cpu_time_total"
+    )
+    print(table(rows), end="\n\n")
+    order = "self_device_time_total" if own.device == "cuda" else "self_cpu_time_total"
     averages = events.key_averages()  # type: ignore[no-untyped-call]
-    print(averages.table(sort_by=order, row_limit=arguments.top))
+    print(averages.table(sort_by=order, row_limit=own.top))
 
 
 if __name__ == "__main__":

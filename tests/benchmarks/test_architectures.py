@@ -5,35 +5,36 @@ learning rate. They take turns after some updates, so that a slow minute hits al
 has BLEU of the valid text after the same updates, and after the same time, which is that of the
 fastest model. It also has BLEU of the test text, the speed of translation, and BLEU on lines of
 several captions, which are longer than any in training.
-
-NMT_BENCH_MODELS    which of `MODELS`, with semicolons between, or `all`; a model of each of the
-                    three families by default
-NMT_BENCH_UPDATES   updates of each, a multiple of 400; 800 by default
-NMT_BENCH_ROUNDS    measurements of each translation, 3 by default
-NMT_BENCH_WORK      a folder that keeps data and runs: an interrupted benchmark continues
-NMT_BENCH_OUT       a file that the tables are added to; the pictures go beside it
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 from benchmarks import corpora
-from benchmarks.learning import History, Model, history, train
+from benchmarks.harness import publish, rounds, setting, spread, table, work_folder
+from benchmarks.learning import Curve, curve_of, draw, draw_learning, train
 from benchmarks.machine import CORES, describe
-from benchmarks.report import publish, publish_picture, rounds, spread, table
-from benchmarks.translation_contenders import nmt
+from benchmarks.translation import nmt
 
 from nmt.models.model_file import load_model
-from nmt.plot import Panel, Series, draw_curves
 from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
+
+
+@dataclass(frozen=True)
+class Model:
+    """A preset and its changes."""
+
+    preset: str
+    learning_rate: float
+    """At its peak."""
+    changes: Mapping[str, object] = field(default_factory=dict)
+
 
 # Learning rates: of Transformers that of `transformer_low_resource`; of others the better of two by
 # valid perplexity after 200 updates, 0.002 and 0.004 for LSTMs, 0.003 and 0.006 for convolutions.
@@ -52,15 +53,29 @@ MODELS = {
     ),
 }
 FAMILIES = "Transformer;LSTMs;convolutions"
-CHOSEN = os.environ.get("NMT_BENCH_MODELS", FAMILIES)
+CHOSEN = setting("MODELS", FAMILIES)
 NAMES = list(MODELS) if CHOSEN == "all" else CHOSEN.split(";")
-UPDATES = int(os.environ.get("NMT_BENCH_UPDATES", "800"))
+UPDATES = setting("UPDATES", 800)
 STRETCH = 400
+RECIPE = {
+    "dropout": 0.3,
+    "batch_tokens": 2000,
+    "schedule": "inverse_sqrt",  # without a last update, so any training can continue
+    "warmup_updates": 300,
+    "ema_decay": 0.995,
+    "precision": "fp32",
+    "validate_every": STRETCH // 2,
+    "log_every": STRETCH // 2,
+    "validate_bleu": "true",
+    "sample_translations": 0,
+    "save_every": 1_000_000,
+}
 ROUNDS = rounds(3)
 BEAM_SIZE = 5
 CAPTIONS = (1, 2, 3, 4, 6, 8)
 """Of a line."""
 TEST_LINES = 960  # the first of 1,000: full lines of any of these
+TITLE = "Multi30k, English to German"
 
 
 @dataclass(frozen=True)
@@ -75,45 +90,72 @@ class Translated:
 def test_architectures(tmp_path: Path) -> None:
     if UPDATES < STRETCH or UPDATES % STRETCH:
         pytest.fail(f"NMT_BENCH_UPDATES={UPDATES}: take a multiple of {STRETCH}")
-    work = Path(os.environ.get("NMT_BENCH_WORK", tmp_path))
-    work.mkdir(exist_ok=True)
-    data = work / "data"
+    work = work_folder(tmp_path)
+    runs = {name: work / f"run-{list(MODELS).index(name)}" for name in NAMES}
+    curves = learn(runs, work / "data")
+    models = {name: run / "last.safetensors" for name, run in runs.items()}
+    translated = translate(models, tmp_path)
+    publish(f"{describe()}; {CORES} threads")
+    same_time = min(one.minutes[-1] for one in curves.values())
+    publish(
+        table(
+            {
+                "": name,
+                "parameters": f"{parameters(models[name]):,}",
+                "ms an update, median (range)": spread([1000 * s for s in one.seconds], ".0f"),
+                f"valid BLEU after {UPDATES:,} updates": f"{one.bleu[UPDATES]:.2f}",
+                f"after {same_time:.1f} minutes": f"{one.bleu_at(same_time):.2f}",
+                "test BLEU": f"{translated[name].bleu[0]:.2f}",
+                f"sentences/s, beam {BEAM_SIZE}, median of {ROUNDS} (range)": spread(
+                    [TEST_LINES / seconds for seconds in translated[name].seconds], ".1f"
+                ),
+            }
+            for name, one in curves.items()
+        )
+    )
+    publish(
+        table(
+            {"test BLEU, captions of a line": name}
+            | {str(n): f"{bleu:.2f}" for n, bleu in zip(CAPTIONS, one.bleu, strict=True)}
+            for name, one in translated.items()
+        )
+    )
+    draw_learning("", TITLE, "valid text", curves)
+    by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
+    draw("bleu-over-length", TITLE, "test text", "captions of a line", by_length)
+    assert all(max(one.bleu.values()) > 0 for one in curves.values())
+
+
+def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
+    """Train all for the same updates, in turn."""
     if not data.exists():
         corpora.multi30k(data, vocab_size=4_000)
-    histories, files = learn(data, work)
-    translated = translate(files, tmp_path)
-    publish(f"{describe()}; {CORES} threads")
-    publish(learning_table(histories, files, translated))
-    publish(length_table(translated))
-    publish_pictures(histories, translated)
-    assert all(max(one.bleu) > 0 for one in histories.values())
-
-
-def learn(data: Path, work: Path) -> tuple[dict[str, History], dict[str, Path]]:
-    """Train all for the same updates; return their histories and the models."""
-    runs = {name: work / f"run-{list(MODELS).index(name)}" for name in NAMES}
     for updates in range(STRETCH, UPDATES + 1, STRETCH):
         for name, run in runs.items():
-            train(MODELS[name], data, run, updates, STRETCH // 2)
-    histories = {name: history(run) for name, run in runs.items()}
-    further = max(one.updates[-1] for one in histories.values())
+            model = MODELS[name]
+            values = {**RECIPE, **model.changes, "learning_rate": model.learning_rate}
+            train(data, run, model.preset, updates, values)
+    curves = {name: curve_of(run) for name, run in runs.items()}
+    further = max(max(one.bleu) for one in curves.values())
     if further > UPDATES:
-        pytest.fail(f"runs of {work} have {further} updates: take as many, or another folder")
-    return histories, {name: run / "last.safetensors" for name, run in runs.items()}
+        pytest.fail(
+            f"runs of {data.parent} have {further} updates: take as many, or another folder"
+        )
+    return curves
 
 
-def translate(files: Mapping[str, Path], folder: Path) -> dict[str, Translated]:
+def translate(models: Mapping[str, Path], folder: Path) -> dict[str, Translated]:
     """Translate test lines of all numbers of captions by each model, in turn."""
     sides = corpora.multi30k_test(TEST_LINES)
-    found = {name: Translated([], []) for name in files}
+    found = {name: Translated([], []) for name in models}
     for captions in CAPTIONS:
         sources, references = (joined(side, captions) for side in sides)
         text = folder / f"test-{captions}"
         text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
         for number in range(ROUNDS if captions == 1 else 1):
-            for name, file in files.items():
-                output = folder / f"{file.parent.name}-{captions}-{number}"
-                seconds = nmt(file, "fp32", BEAM_SIZE).time_loop(text, output, 0)
+            for name, model in models.items():
+                output = folder / f"{model.parent.name}-{captions}-{number}"
+                seconds = nmt(model, "fp32", BEAM_SIZE).time_loop(text, output)
                 if captions == 1:
                     found[name].seconds.append(seconds)
                 if number == 0:
@@ -127,69 +169,5 @@ def joined(lines: Sequence[str], count: int) -> list[str]:
     return [" ".join(lines[start : start + count]) for start in range(0, len(lines), count)]
 
 
-def learning_table(
-    histories: Mapping[str, History],
-    files: Mapping[str, Path],
-    translated: Mapping[str, Translated],
-) -> str:
-    """Return the table of BLEU, speed and size."""
-    same_time = min(one.seconds[-1] for one in histories.values())
-    header = [
-        "",
-        "parameters",
-        "ms an update, median (range)",
-        f"valid BLEU after {UPDATES:,} updates",
-        f"after {same_time / 60:.1f} minutes",
-        "test BLEU",
-        f"sentences/s, beam {BEAM_SIZE}, median of {ROUNDS} (range)",
-    ]
-    rows = []
-    for name, one in histories.items():
-        model, _ = load_model(files[name])
-        rows.append(
-            [
-                name,
-                f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-                spread([1000 * taken for taken in one.seconds_per_update], ".0f"),
-                f"{one.bleu[-1]:.2f}",
-                f"{np.interp(same_time, one.seconds, one.bleu):.2f}",
-                f"{translated[name].bleu[0]:.2f}",
-                spread([TEST_LINES / taken for taken in translated[name].seconds], ".1f"),
-            ]
-        )
-    return table(header, rows)
-
-
-def length_table(translated: Mapping[str, Translated]) -> str:
-    """Return the table of BLEU by the number of captions of a line."""
-    header = ["test BLEU, captions of a line", *map(str, CAPTIONS)]
-    return table(
-        header, [[name, *(f"{x:.2f}" for x in one.bleu)] for name, one in translated.items()]
-    )
-
-
-def publish_pictures(
-    histories: Mapping[str, History], translated: Mapping[str, Translated]
-) -> None:
-    """Draw BLEU over updates, over time, and over the length of lines."""
-    bleu = {name: one.bleu for name, one in histories.items()}
-    updates = {name: one.updates for name, one in histories.items()}
-    minutes = {name: [x / 60 for x in one.seconds] for name, one in histories.items()}
-    _publish_picture("updates", "update", updates, bleu, "valid text")
-    _publish_picture("time", "minutes of training", minutes, bleu, "valid text")
-    captions = dict.fromkeys(translated, CAPTIONS)
-    test = {name: one.bleu for name, one in translated.items()}
-    _publish_picture("length", "captions of a line", captions, test, "test text")
-
-
-def _publish_picture(
-    what: str,
-    x_label: str,
-    places: Mapping[str, Sequence[float]],
-    bleu: Mapping[str, Sequence[float]],
-    text: str,
-) -> None:
-    series = [Series(name, list(zip(x, bleu[name], strict=True))) for name, x in places.items()]
-    panel = Panel(f"BLEU over {what}", series, text)
-    picture = draw_curves([panel], "Multi30k, English to German", x_label=x_label)
-    publish_picture(f"bleu-over-{what}", picture)
+def parameters(model: Path) -> int:
+    return sum(parameter.numel() for parameter in load_model(model)[0].parameters())

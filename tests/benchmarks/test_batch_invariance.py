@@ -3,26 +3,19 @@
 10,000 lines of Multi30k's training text are translated as by `nmt translate`, and then in other
 batches, in another order and by another number of workers. Changed lines are listed with the scores
 of both translations. If the scores are nearly equal, the difference is rounding.
-
-NMT_BENCH_MODEL_SMALL   a model file or run folder; without it, one is trained for minutes
-NMT_BENCH_LINES         how many lines, 10,000 by default
-NMT_BENCH_OUT           a file that the tables are added to
 """
 
 from __future__ import annotations
 
-import gzip
-import os
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
-from benchmarks.corpora import real_text
+from benchmarks.corpora import first_lines, real_text
+from benchmarks.harness import publish, setting, table
 from benchmarks.machine import describe, has_bf16
-from benchmarks.report import publish, table
-from benchmarks.translation_models import model_of
+from benchmarks.translation import model_of
 
 from nmt.search.options import SearchOptions
 from nmt.translate.lines import Line
@@ -33,7 +26,7 @@ from nmt.translate.setup import Setup
 
 pytestmark = pytest.mark.benchmark
 
-LINES = int(os.environ.get("NMT_BENCH_LINES", "10000"))
+LINES = setting("LINES", 10_000)
 VARIANTS: Mapping[str, Mapping[str, str | int]] = {
     "batches of 512 tokens": {"batch_tokens": 512},
     "batches of 16,384 tokens": {"batch_tokens": 16_384},
@@ -43,8 +36,7 @@ LISTED = 20
 
 
 def test_batch_invariance(tmp_path: Path) -> None:
-    with gzip.open(real_text("multi30k") / "train.en.gz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in islice(file, LINES)]
+    lines = first_lines(real_text("multi30k") / "train", "en", LINES)
     model = model_of("small", tmp_path)
     publish(f"{describe()}. {len(lines):,} lines, beam 4.")
     rows = []
@@ -57,12 +49,17 @@ def test_batch_invariance(tmp_path: Path) -> None:
             found = translate(model, precision, [lines[at] for at in order], changes)
             pairs = [(usual[at], other) for at, other in zip(order, found, strict=True)]
             changed = [(a, b) for a, b in pairs if a.text != b.text]
-            gaps = sorted((abs(a.score - b.score) for a, b in changed), reverse=True)
-            farthest = f"{gaps[0]:.1e}" if gaps else ""
-            rows.append([f"{precision}, {name}", f"{len(changed):,}", farthest])
+            gaps = [abs(a.score - b.score) for a, b in changed]
+            rows.append(
+                {
+                    "": f"{precision}, {name}",
+                    "lines changed": f"{len(changed):,}",
+                    "largest difference of scores": f"{max(gaps):.1e}" if gaps else "",
+                }
+            )
             for a, b in changed[:LISTED]:
                 publish(f"{precision}: {a.score:.6f} {a.text}\n      {b.score:.6f} {b.text}")
-    publish(table(["", "lines changed", "largest difference of scores"], rows))
+    publish(table(rows))
     assert len(rows) >= 2 * len(VARIANTS)
 
 

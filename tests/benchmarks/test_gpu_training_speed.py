@@ -2,34 +2,21 @@
 
 Updates are the paper's, of 25,000 source and 25,000 target tokens, with a vocabulary of 32,000, on
 made-up text of WMT's lengths.
-
-    NMT_BENCH_CONFIGS   which, by comma: transformer_base, transformer_big; both by default
-    NMT_BENCH_ROUNDS    measurements of each system, 5 by default
-    NMT_BENCH_DATA      a data folder to train on instead
-    NMT_BENCH_OUT       a file that the tables are added to
 """
 
 from __future__ import annotations
 
-import os
-import statistics
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
-from benchmarks import contenders
-from benchmarks.contenders import Contender, Job
+from benchmarks import harness, training
 from benchmarks.corpora import made_up
+from benchmarks.harness import chosen, highest, in_turn, publish, rounds, spread, table
 from benchmarks.machine import best_rate, describe, product_rates
-from benchmarks.report import in_turn, publish, rounds, spread, table
-from benchmarks.work import config_of, flops_per_token, update_tokens
+from benchmarks.training import Contender, Job, flops_per_token, nmt_command, update_tokens
 
 from nmt.data.folder import DataFolder
 
@@ -40,8 +27,6 @@ pytestmark = [
     ),
 ]
 
-PRESETS = ["transformer_base", "transformer_big"]
-CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(PRESETS)).split(",")
 ROUNDS = rounds()
 BATCH_TOKENS = 25_000
 WARMUP, UPDATES = 20, 100
@@ -61,43 +46,15 @@ def rates() -> dict[str, float]:
     return found
 
 
-@contextmanager
-def gpu_peak() -> Iterator[list[int]]:
-    """Watch the GPU's memory; the list's one number is the most bytes that were added to it."""
-    before = torch.cuda.mem_get_info()[0]
-    peak, ended = [0], threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            peak[0] = max(peak[0], before - torch.cuda.mem_get_info()[0])
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield peak
-    finally:
-        ended.set()
-        watcher.join()
-
-
 def measure(train: Contender) -> tuple[float, int]:
     """Return the tokens a second of a training, and its peak of GPU memory."""
-    with gpu_peak() as peak:
+    before = torch.cuda.mem_get_info()[0]
+    with highest(lambda: before - torch.cuda.mem_get_info()[0], every=0.05) as peak:
         speed = train(WARMUP, UPDATES).tokens_per_second
     return speed, peak[0]
 
 
-def seconds_of_a_start(job: Job, run: Path) -> float:
-    """Return how long `nmt train` with a compiled model takes for one update, start included."""
-    command = contenders.nmt_command(job, "bf16", run, 1, 0, "compile=true")
-    started = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "nmt", *command], check=True, env=contenders.environment()
-    )
-    return time.monotonic() - started
-
-
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", chosen("transformer_base", "transformer_big"))
 def test_gpu_training_speed(
     preset: str,
     data: Path,
@@ -105,51 +62,42 @@ def test_gpu_training_speed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if preset not in CHOSEN:
-        pytest.skip("not among NMT_BENCH_CONFIGS")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     job = Job(data, preset, BATCH_TOKENS, "cuda", TEXTBOOK_PAIRS)
-    folder = DataFolder.open(data)
-    runs = tmp_path / "runs"
-    runs.mkdir()
+    cold, warm = (  # seconds of a training of one update, start included
+        harness.nmt(*nmt_command(job, "bf16", tmp_path / name, 1, 0, "compile=true")).seconds
+        for name in ("cold", "warm")
+    )
+    textbook = "textbook under autocast, bf16"
     systems: dict[str, Contender] = {
-        "textbook, fp32": contenders.textbook(job, "fp32"),
-        "textbook under autocast, bf16": contenders.textbook(job, "bf16"),
-        "nmt, bf16": contenders.nmt(job, "bf16", runs),
-        "nmt compiled, bf16": contenders.nmt(job, "bf16", runs, "compile=true"),
+        "textbook, fp32": training.textbook(job, "fp32"),
+        textbook: training.textbook(job, "bf16"),
+        "nmt, bf16": training.nmt(job, "bf16", tmp_path),
+        "nmt compiled, bf16": training.nmt(job, "bf16", tmp_path, "compile=true"),
     }
-    cold, warm = (seconds_of_a_start(job, tmp_path / name) for name in ("cold", "warm"))
     found = in_turn({name: partial(measure, train) for name, train in systems.items()}, ROUNDS)
-    speeds = {name: [speed for speed, _ in pairs] for name, pairs in found.items()}
-    peaks = {name: max(peak for _, peak in pairs) for name, pairs in found.items()}
+    speeds = {name: [speed for speed, _ in of] for name, of in found.items()}
+    peaks = {name: max(peak for _, peak in of) for name, of in found.items()}
+    folder = DataFolder.open(data)
+    tokens, work = update_tokens(folder, BATCH_TOKENS), flops_per_token(preset, folder)
 
-    tokens = update_tokens(folder, BATCH_TOKENS)
-    per_token = flops_per_token(config_of(preset), folder)
-    medians = {name: statistics.median(found) for name, found in speeds.items()}
-    rows = []
-    for name, own in speeds.items():
-        share = per_token * medians[name] / best_rate(rates, name.rpartition(" ")[2])
-        rows.append(
-            [
-                name,
-                spread([1000 * tokens / speed for speed in own], ",.1f"),
-                f"{medians[name]:,.0f}",
-                f"{medians[name] / medians['textbook under autocast, bf16']:.2f}x",
-                f"{share:.0%}",
-                f"{peaks[name] / 2**30:.1f}",
-            ]
-        )
-    header = [
-        f"{preset}, {BATCH_TOKENS:,} + {BATCH_TOKENS:,} tokens an update",
-        f"ms an update, median of {ROUNDS} (range)",
-        "source + target tokens/s",
-        "textbook, bf16",
-        "of matrix products",
-        "peak GiB of GPU memory",
-    ]
+    def row(name: str) -> dict[str, str]:
+        speed = median(speeds[name])
+        share = work * speed / best_rate(rates, name.rpartition(" ")[2])
+        return {
+            f"{preset}, {BATCH_TOKENS:,} + {BATCH_TOKENS:,} tokens an update": name,
+            f"ms an update, median of {ROUNDS} (range)": spread(
+                [1000 * tokens / one for one in speeds[name]], ",.1f"
+            ),
+            "source + target tokens/s": f"{speed:,.0f}",
+            "textbook, bf16": f"{speed / median(speeds[textbook]):.2f}x",
+            "of matrix products": f"{share:.0%}",
+            "peak GiB of GPU memory": f"{peaks[name] / 2**30:.1f}",
+        }
+
     publish(
-        f"{table(header, rows)}\n\nA start with one compiled update took {cold:.0f} s, and "
+        f"{table(map(row, systems))}\n\nA start with one compiled update took {cold:.0f} s, and "
         f"{warm:.0f} s where torch had kept what it compiled."
     )
-    assert all(speed > 0 for own in speeds.values() for speed in own)
+    assert all(speed > 0 for of in speeds.values() for speed in of)
     assert all(peak > 0 for peak in peaks.values())

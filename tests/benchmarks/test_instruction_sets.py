@@ -8,12 +8,11 @@ machine does not have are left out.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
+from benchmarks.harness import publish, run, table
 from benchmarks.machine import INSTRUCTION_SETS, describe, limited_to
-from benchmarks.report import publish, table
 
 pytestmark = pytest.mark.benchmark
 
@@ -47,20 +46,17 @@ def test_products_by_instruction_set() -> None:
         if environment is None:
             left_out.append(name)
             continue
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", WORK],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        report = json.loads(done.stdout)
-        fp32 = report[0][2]
-        for precision, kernel, rates in report:
-            cells = [
-                f"{rate:,.0f} ({rate / of:.2f}x)" for rate, of in zip(rates, fp32, strict=True)
-            ]
-            rows.append([name, precision, kernel, *cells])
-    header = ["instruction set", "precision", "kernel", "4 rows, GFLOP/s", "256 rows, GFLOP/s"]
+        report = json.loads(run([sys.executable, "-W", "ignore", "-c", WORK], environment).stdout)
+        _, _, (few, many) = report[0]  # in fp32
+        for precision, kernel, (step, batch) in report:
+            rows.append(
+                {
+                    "instruction set": name,
+                    "precision": precision,
+                    "kernel": kernel,
+                    "4 rows, GFLOP/s": f"{step:,.0f} ({step / few:.2f}x)",
+                    "256 rows, GFLOP/s": f"{batch:,.0f} ({batch / many:.2f}x)",
+                }
+            )
     note = f"\n\nNot on this CPU: {', '.join(left_out)}." if left_out else ""
-    publish(f"{describe()}\n\n{table(header, rows)}{note}")
+    publish(f"{describe()}\n\n{table(rows)}{note}")

@@ -5,9 +5,6 @@ convolutions with gated linear units over 3 tokens. All are 512 wide like the ba
 forward and backward over 4,096 tokens, from 64 sentences of 64 tokens to one of 4,096. So a column
 does not grow if the cost depends only on the number of tokens. The decoder's LSTM has input feeding
 but no attention. It goes step by step, and the encoder's LSTM knows all inputs beforehand.
-
-    NMT_BENCH_ROUNDS    measurements of each layer and length, 5 by default; the fastest counts
-    NMT_BENCH_OUT       a file that the tables are added to; the picture goes beside it
 """
 
 from __future__ import annotations
@@ -19,8 +16,8 @@ from functools import partial
 
 import pytest
 import torch
+from benchmarks.harness import publish, publish_picture, rounds, table
 from benchmarks.machine import describe
-from benchmarks.report import publish, publish_picture, rounds, table
 from pairs import batch_of
 from torch import Tensor
 
@@ -92,19 +89,15 @@ def test_layer_cost() -> None:
     publish(f"{describe()}, {torch.get_num_threads()} threads")
     panels = []
     for side, causal in (("encoder", False), ("decoder", True)):
-        costs = [[cost(name, length, causal=causal) for name in LAYERS] for length in LENGTHS]
-        seconds, sizes = ([[one[i] for one in row] for row in costs] for i in (0, 1))
-        header = [f"{side}, tokens of a sentence", *LAYERS]
-        for rows, unit, scale in ((seconds, "ms", 1e3), (sizes, "MiB held at most", 2**-20)):
-            cells = [
-                [f"{length:,}", *(f"{scale * x:,.0f}" for x in row)]
-                for length, row in zip(LENGTHS, rows, strict=True)
-            ]
-            publish(table([f"{header[0]} ({unit})", *header[1:]], cells))
-        series = [
-            Series(name, [(n, 1e3 * row[i]) for n, row in zip(LENGTHS, seconds, strict=True)])
-            for i, name in enumerate(LAYERS)
-        ]
+        costs = {n: {name: cost(name, n, causal=causal) for name in LAYERS} for n in LENGTHS}
+        for at, unit, scale in ((0, "ms", 1e3), (1, "MiB held at most", 2**-20)):
+            rows = (
+                {f"{side}, tokens of a sentence ({unit})": f"{n:,}"}
+                | {name: f"{scale * found[at]:,.0f}" for name, found in of.items()}
+                for n, of in costs.items()
+            )
+            publish(table(rows))
+        series = [Series(name, [(n, 1e3 * costs[n][name][0]) for n in LENGTHS]) for name in LAYERS]
         panels.append(Panel(side.capitalize(), series, "ms", log_scale=True, legend_values=False))
     title = f"A layer over {TOKENS:,} tokens, forward and backward"
     publish_picture("layer-cost", draw_curves(panels, title, x_label="tokens of a sentence"))

@@ -1,26 +1,21 @@
 """How much faster several processes train than one: gloo on CPUs, NCCL on GPUs.
 
 Every process of a CPU has one thread. An update is the same set of pairs on any number of them.
-
-    NMT_BENCH_ROUNDS    measurements of each number of processes, 5 by default
-    NMT_BENCH_DATA      a data folder to train on instead of made-up text
-    NMT_BENCH_OUT       a file that the table is added to
 """
 
 from __future__ import annotations
 
-import statistics
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import mkdtemp
 
 import pytest
 import torch
-from benchmarks import contenders, processes
-from benchmarks.contenders import Job, nmt_command
 from benchmarks.corpora import made_up
+from benchmarks.harness import in_turn, publish, rounds, run, spread, table
 from benchmarks.machine import CORES, describe
-from benchmarks.report import in_turn, publish, rounds, spread, table
+from benchmarks.training import Job, nmt_command, rate_after_warmup
 from toy_training import nmt_command as launched
 
 pytestmark = pytest.mark.benchmark
@@ -46,27 +41,22 @@ def test_scaling(device: str, units: int, work: tuple[str, int, int, int], tmp_p
     precision = "fp32" if device == "cpu" else "bf16"
 
     def updates_per_second(ranks: int) -> float:
-        run = Path(mkdtemp(dir=tmp_path)) / "run"
-        arguments = nmt_command(job, precision, run, warmup, updates, "threads=1")
-        processes.run(launched(*arguments, ranks=ranks), contenders.environment())
-        return contenders.rate_after_warmup(run, "update")
+        out = Path(mkdtemp(dir=tmp_path)) / "run"
+        arguments = nmt_command(job, precision, out, warmup, updates, "threads=1")
+        run(launched(*arguments, ranks=ranks))
+        return rate_after_warmup(out, "update")
 
     speeds = in_turn({str(n): partial(updates_per_second, n) for n in numbers}, ROUNDS)
-    alone = statistics.median(speeds["1"])
-    rows = [
-        [
-            ranks,
-            spread(found, ".3f"),
-            f"{statistics.median(found) / alone:.2f}x",
-            f"{statistics.median(found) / alone / int(ranks):.0%}",
-        ]
-        for ranks, found in speeds.items()
-    ]
-    header = [
-        f"processes, {preset}, {precision} on {device}",
-        f"updates/s, median of {ROUNDS} (range)",
-        "of one",
-        "efficiency",
-    ]
-    publish(f"{describe()}\n\n{table(header, rows)}")
+    rows = []
+    for ranks, found in speeds.items():
+        gain = median(found) / median(speeds["1"])
+        rows.append(
+            {
+                f"processes, {preset}, {precision} on {device}": ranks,
+                f"updates/s, median of {ROUNDS} (range)": spread(found, ".3f"),
+                "of one": f"{gain:.2f}x",
+                "efficiency": f"{gain / int(ranks):.0%}",
+            }
+        )
+    publish(f"{describe()}\n\n{table(rows)}")
     assert all(speed > 0 for found in speeds.values() for speed in found)

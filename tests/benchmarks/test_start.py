@@ -3,49 +3,40 @@
 A command's time is the CPU time, user and system, of its process and of all that it starts: the
 fastest of several runs, those of all commands taken in turns. Work of other processes hardly
 changes it.
-
-    NMT_BENCH_ROUNDS    runs of each command, 5 by default
-    NMT_BENCH_OUT       a file that the table is added to
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.harness import NMT, in_turn, nmt, publish, rounds, table
 from benchmarks.machine import describe
-from benchmarks.report import publish, rounds, table
 
 from nmt.models.model_file import ModelCard, write_model
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = rounds()
 LINES = 1_000  # that are scored
-NMT = (sys.executable, "-m", "nmt")
-SEARCH = ("--quiet",)
 # Python files are compiled once, as in an installation.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def seconds(words: tuple[str | Path, ...], text: bytes) -> float:
-    """Return the CPU time of a command that is given text."""
-    command = list(map(str, words))
-    process = subprocess.Popen(
-        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+def cpu_seconds(command: list[str | Path]) -> float:
+    """Return the CPU time of a command that is given a line of text."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        command, env=ENVIRONMENT, input=b"the cat\n", stdout=subprocess.DEVNULL, check=True
     )
-    assert process.stdin is not None
-    process.stdin.write(text)
-    process.stdin.close()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return usage.ru_utime + usage.ru_stime
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_commands_start_fast(card: ModelCard, tmp_path: Path) -> None:
@@ -57,38 +48,33 @@ def test_commands_start_fast(card: ModelCard, tmp_path: Path) -> None:
     hyp.write_text("".join(f"{' '.join(words[n % 7 :])} {n}.\n" for n in range(LINES)))
     typer, pytorch = "python -c 'import typer'", "python -c 'import torch'"
     sacrebleu = "sacrebleu ref -i hyp"
-    commands: dict[str, tuple[str | Path, ...]] = {
-        typer: (sys.executable, "-c", "import typer"),
-        pytorch: (sys.executable, "-c", "import torch"),
-        sacrebleu: (sys.executable, "-m", "sacrebleu", ref, "-i", hyp),
-        "nmt --help": (*NMT, "--help"),
-        "nmt models": (*NMT, "models"),
-        "nmt translate MODEL, one line": (*NMT, "translate", model, *SEARCH),
-        "nmt score, BLEU": (*NMT, "score", ref, hyp, "--metric", "bleu"),
+    commands: dict[str, list[str | Path]] = {
+        typer: [sys.executable, "-c", "import typer"],
+        pytorch: [sys.executable, "-c", "import torch"],
+        sacrebleu: [sys.executable, "-m", "sacrebleu", ref, "-i", hyp],
     }
-    yardsticks = {
-        "nmt --help": typer,
-        "nmt models": typer,
-        "nmt translate MODEL, one line": pytorch,
-        "nmt score, BLEU": sacrebleu,
-    }
+    yardsticks = {}
+
+    def compare(name: str, yardstick: str, *arguments: str | Path) -> None:
+        commands[name], yardsticks[name] = [*NMT, *arguments], yardstick
+
+    compare("nmt --help", typer, "--help")
+    compare("nmt models", typer, "models")
+    compare("nmt translate MODEL, one line", pytorch, "translate", model, "--quiet")
+    compare("nmt score, BLEU", sacrebleu, "score", ref, hyp, "--metric", "bleu")
     if find_spec("ctranslate2") is not None:
-        subprocess.run([*NMT, "export", "ctranslate2", model, export, "--quiet"], check=True)
-        name = "nmt translate EXPORT, one line"
-        commands[name], yardsticks[name] = (*NMT, "translate", export, *SEARCH), pytorch
-    fastest = dict.fromkeys(commands, float("inf"))
-    for _ in range(ROUNDS + 1):  # the first of which warms the cache
-        for name, command in commands.items():
-            fastest[name] = min(fastest[name], seconds(command, b"the cat\n"))
-    rows = [
-        (
-            name,
-            f"{fastest[name]:.2f}",
-            yardstick,
-            f"{fastest[yardstick]:.2f}",
-            f"{fastest[name] / fastest[yardstick]:.2f}",
-        )
+        nmt("export", "ctranslate2", model, export, "--quiet")
+        compare("nmt translate EXPORT, one line", pytorch, "translate", export, "--quiet")
+    runs = in_turn({name: partial(cpu_seconds, of) for name, of in commands.items()}, rounds() + 1)
+    fastest = {name: min(found[1:]) for name, found in runs.items()}  # the first warms the cache
+    rows = (
+        {
+            "command": name,
+            "CPU seconds": f"{fastest[name]:.2f}",
+            "beside": yardstick,
+            "its CPU seconds": f"{fastest[yardstick]:.2f}",
+            "ratio": f"{fastest[name] / fastest[yardstick]:.2f}",
+        }
         for name, yardstick in yardsticks.items()
-    ]
-    header = ("command", "CPU seconds", "beside", "CPU seconds", "ratio")
-    publish(f"{describe()}\n\n{table(header, rows)}")
+    )
+    publish(f"{describe()}\n\n{table(rows)}")

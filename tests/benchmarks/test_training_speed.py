@@ -1,28 +1,18 @@
-"""`nmt train` beside a textbook Transformer and beside Marian, of the same size, on the same text.
-
-NMT_BENCH_CONFIGS   which, by comma: small-multi30k, base-multi30k, small-europarl,
-                    base-europarl; all by default
-NMT_BENCH_ROUNDS    measurements of each system, 5 by default
-NMT_BENCH_SECONDS   what one measurement takes at least, warm-up not counted, 30 by default
-NMT_BENCH_MARIAN    a Python that can import pymarian, if this one cannot
-NMT_BENCH_OUT       a file that the tables are added to
-"""
+"""`nmt train` beside a textbook Transformer and beside Marian: the same size and text."""
 
 from __future__ import annotations
 
-import os
-import statistics
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
+from statistics import median
 
 import pytest
-from benchmarks import contenders, corpora, marian
-from benchmarks.contenders import Contender, Job
+from benchmarks import corpora, training
+from benchmarks.harness import chosen, find_python, publish, rounds, setting, spread, table
 from benchmarks.machine import best_rate, describe, has_bf16, product_rates
-from benchmarks.peers import find_python
-from benchmarks.report import in_turn, publish, rounds, spread, table
-from benchmarks.work import config_of, flops_per_token, update_tokens
+from benchmarks.marian import Marian
+from benchmarks.training import Contender, Job, flops_per_token, update_tokens
 
 from nmt.data.folder import DataFolder
 
@@ -33,12 +23,10 @@ CORPORA: dict[str, Callable[[Path], Path]] = {
     "europarl": corpora.europarl,
 }
 CONFIGURATIONS = [f"{size}-{corpus}" for corpus in CORPORA for size in ("small", "base")]
-CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(CONFIGURATIONS)).split(",")
 ROUNDS = rounds()
-SECONDS = float(os.environ.get("NMT_BENCH_SECONDS", "30"))
+SECONDS = setting("SECONDS", 30.0)  # of one measurement, warm-up not counted
 BATCH_TOKENS = 4096
 WARMUP = 3  # updates
-FEWEST_UPDATES = 5
 
 
 @pytest.fixture(scope="module")
@@ -56,67 +44,45 @@ def rates() -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", chosen(*CONFIGURATIONS))
 def test_training_speed(
     configuration: str,
     data_of: Callable[[str], Path],
     rates: dict[str, float],
     tmp_path: Path,
 ) -> None:
-    if configuration not in CHOSEN:
-        pytest.skip("not among NMT_BENCH_CONFIGS")
     size, _, corpus = configuration.partition("-")
     job = Job(data_of(corpus), f"transformer_{size}", BATCH_TOKENS)
-    data, config = DataFolder.open(job.data), config_of(job.preset)
+    textbook, ours, marian = "textbook, fp32", "nmt, fp32", "Marian, fp32"
     systems: dict[str, Contender] = {
-        "textbook, fp32": contenders.textbook(job, "fp32"),
-        "nmt, fp32": contenders.nmt(job, "fp32", tmp_path),
+        textbook: training.textbook(job, "fp32"),
+        ours: training.nmt(job, "fp32", tmp_path),
     }
     if has_bf16():
-        systems["nmt, bf16"] = contenders.nmt(job, "bf16", tmp_path)
-    python = find_python("NMT_BENCH_MARIAN", "pymarian")
-    if python:
-        folder = tmp_path / "marian"
-        folder.mkdir()
-        systems["Marian, fp32"] = marian.marian(job, config, python, folder)
+        systems["nmt, bf16"] = training.nmt(job, "bf16", tmp_path)
+    if python := find_python("MARIAN", "pymarian"):
+        systems[marian] = Marian(python, tmp_path / "marian", job).train
 
-    tokens = update_tokens(data, BATCH_TOKENS)
-    updates = {  # a short training tells how fast each one is
-        name: max(FEWEST_UPDATES, round(SECONDS * train(1, 2).tokens_per_second / tokens))
-        for name, train in systems.items()
-    }
-    figures = in_turn(
-        {name: partial(train, WARMUP, updates[name]) for name, train in systems.items()}, ROUNDS
-    )
-    per_token = flops_per_token(config, data)
-    medians = {
-        name: statistics.median(one.tokens_per_second for one in found)
-        for name, found in figures.items()
-    }
-    peer = medians.get("Marian, fp32")
-    rows = []
-    for name, found in figures.items():
-        share = per_token * medians[name] / best_rate(rates, name.rpartition(" ")[2])
-        rows.append(
-            [
-                name,
-                spread([one.tokens_per_second for one in found]),
-                f"{medians[name] / medians['textbook, fp32']:.2f}x",
-                f"{medians[name] / peer:.2f}x" if peer else "",
-                f"{share:.0%}",
-                f"{statistics.median(one.peak_bytes for one in found) / 2**30:.2f}",
-            ]
-        )
-    if not python:
-        rows.append(["Marian", "not installed: pip install pymarian", "", "", "", ""])
-    header = [
-        f"{job.preset}, {corpus}, {BATCH_TOKENS:,} target tokens an update",
-        f"source + target tokens/s, median of {ROUNDS} (range)",
-        "textbook",
-        "Marian",
-        "of matrix products",
-        "peak GiB",
-    ]
-    publish(table(header, rows))
-    assert all(one.tokens_per_second > 0 for found in figures.values() for one in found)
-    assert all(one.peak_bytes > 0 for found in figures.values() for one in found)
+    data = DataFolder.open(job.data)
+    tokens = dict.fromkeys(systems, update_tokens(data, BATCH_TOKENS))
+    found = training.timed(systems, tokens, warmup=WARMUP, seconds=SECONDS, rounds=ROUNDS)
+    speeds = {name: [one.tokens_per_second for one in of] for name, of in found.items()}
+    work = flops_per_token(job.preset, data)
+
+    def row(name: str) -> dict[str, str]:
+        speed = median(speeds[name])
+        share = work * speed / best_rate(rates, name.rpartition(" ")[2])
+        peak = median(one.peak_bytes for one in found[name])
+        return {
+            f"{job.preset}, {corpus}, {BATCH_TOKENS:,} target tokens an update": name,
+            f"source + target tokens/s, median of {ROUNDS} (range)": spread(speeds[name]),
+            "textbook": f"{speed / median(speeds[textbook]):.2f}x",
+            "Marian": f"{speed / median(speeds[marian]):.2f}x" if python else "",
+            "of matrix products": f"{share:.0%}",
+            "peak GiB": f"{peak / 2**30:.2f}",
+        }
+
+    note = "" if python else "\n\nMarian is not installed: pip install pymarian"
+    publish(f"{table(map(row, systems))}{note}")
+    assert all(one.tokens_per_second > 0 for of in found.values() for one in of)
+    assert all(one.peak_bytes > 0 for of in found.values() for one in of)

@@ -5,37 +5,41 @@ batch sizes. Three times are measured: of the whole command, of its loop from te
 loading and warming up (subword segmentation counts for all), and of the command on a single line,
 which is its start. BLEU, and the share of lines that equal those of `nmt` in fp32, show whether it
 is the same work.
-
-NMT_BENCH_CONFIGS       which, by comma: small-multi30k, base-multi30k; both by default
-NMT_BENCH_ROUNDS        measurements of each system, 5 by default
-NMT_BENCH_LINES         how many lines, 1,000 for small and 300 for base by default
-NMT_BENCH_MODEL_SMALL   a model file or run folder; without it, one is trained for minutes
-NMT_BENCH_MODEL_BASE    the same for base
-NMT_BENCH_CTRANSLATE2   a Python that can import ctranslate2 and sentencepiece, if this one cannot
-NMT_BENCH_MARIAN        a Python that can import pymarian, if this one cannot
-NMT_BENCH_TRANSFORMERS  a Python that can import transformers, torch and sentencepiece, likewise
-NMT_BENCH_OUT           a file that the tables are added to
 """
 
 from __future__ import annotations
 
 import itertools
-import os
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import pytest
-from benchmarks import corpora
-from benchmarks import translation_contenders as contenders
+from benchmarks import corpora, harness
+from benchmarks.harness import (
+    chosen,
+    find_python,
+    in_turn,
+    publish,
+    rounds,
+    setting,
+    spread,
+    table,
+    version,
+)
 from benchmarks.machine import describe, has_bf16
-from benchmarks.marian_weights import write_marian
-from benchmarks.peers import find_python, version
-from benchmarks.report import publish, rounds, spread, table
-from benchmarks.transformers_weights import write_transformers
-from benchmarks.translation_contenders import Contender
-from benchmarks.translation_models import model_of, open_for_peers
+from benchmarks.peer_weights import write_marian, write_transformers
+from benchmarks.translation import (
+    Contender,
+    ctranslate2,
+    marian,
+    model_of,
+    nmt,
+    open_for_peers,
+    transformers,
+)
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.models.transformer import Transformer
@@ -44,62 +48,78 @@ from nmt.scoring.metrics import score
 pytestmark = pytest.mark.benchmark
 
 DEFAULT_LINES = {"small": 1000, "base": 300}
-CONFIGURATIONS = [f"{size}-multi30k" for size in DEFAULT_LINES]
-CHOSEN = os.environ.get("NMT_BENCH_CONFIGS", ",".join(CONFIGURATIONS)).split(",")
 ROUNDS = rounds()
 BEAM_SIZE, GREEDY = 4, 1
 PEERS = {  # the variable that names a Python, and what it must import
-    "ctranslate2": ("NMT_BENCH_CTRANSLATE2", "ctranslate2", "sentencepiece"),
-    "pymarian": ("NMT_BENCH_MARIAN", "pymarian"),
-    "transformers": ("NMT_BENCH_TRANSFORMERS", "transformers", "torch", "sentencepiece"),
+    "ctranslate2": ("CTRANSLATE2", "ctranslate2", "sentencepiece"),
+    "pymarian": ("MARIAN", "pymarian"),
+    "transformers": ("TRANSFORMERS", "transformers", "torch", "sentencepiece"),
 }
 ONE_LINE = "A man is riding a bicycle.\n"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Figures:
-    """The seconds of a system, and its translations."""
+    """The seconds of a round of a system, and its translations."""
 
-    batch: int
-    command: list[float] = field(default_factory=list)
-    loop: list[float] = field(default_factory=list)
-    start: list[float] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    command: float
+    loop: float
+    start: float
+    lines: list[str]
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", chosen("small-multi30k", "base-multi30k"))
 def test_translation_speed(configuration: str, tmp_path: Path) -> None:
-    if configuration not in CHOSEN:
-        pytest.skip("not among NMT_BENCH_CONFIGS")
     size, _, corpus = configuration.partition("-")
-    count = int(os.environ.get("NMT_BENCH_LINES", DEFAULT_LINES[size]))
-    sources, references = corpora.multi30k_test(count)
+    sources, references = corpora.multi30k_test(setting("LINES", DEFAULT_LINES[size]))
+    text, line = tmp_path / "text", tmp_path / "line"
+    text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
+    line.write_text(ONE_LINE, encoding="utf-8")
+    outputs = (tmp_path / f"output-{number}" for number in itertools.count())  # none of them twice
     model = model_of(size, tmp_path)
     transformer, vocabulary = open_for_peers(model)
     pythons = {name: find_python(*needs) for name, needs in PEERS.items()}
-    systems = gather(model, transformer, vocabulary, pythons, tmp_path)
-    figures = measure(systems, sources, tmp_path)
+    gathered = gather(model, transformer, vocabulary, pythons, tmp_path)
+    systems = {one.name: one for one in sorted(gathered, key=lambda one: -one.beam_size)}
+    batches = {name: fastest_batch(system, text, outputs) for name, system in systems.items()}
 
-    header = [
-        f"transformer_{size}, {corpus} test, {len(sources):,} lines",
-        f"command, s, median of {ROUNDS} (range)",
-        "loop, sentences/s",
-        "target tokens/s",
-        "loop beside nmt fp32",
-        "BLEU",
-        "lines as nmt fp32",
-        "one line, s",
-        "batch",
-    ]
-    rows = [row(system, figures, references, vocabulary) for system in systems]
-    for name, python in pythons.items():
-        if not python:
-            rows.append([name, f"not installed: pip install {name}", *[""] * (len(header) - 2)])
+    def measure(name: str) -> Figures:
+        system, batch, output = systems[name], batches[name], next(outputs)
+        command = system.time_command(text, output, batch)
+        lines = output.read_text(encoding="utf-8").split("\n")[:-1]
+        assert len(lines) == len(sources), name
+        loop = system.time_loop(text, next(outputs), batch)
+        return Figures(command, loop, system.time_command(line, next(outputs), batch), lines)
+
+    found = in_turn({name: partial(measure, name) for name in systems}, ROUNDS)
+
+    def row(name: str) -> dict[str, str]:
+        system, figures = systems[name], found[name]
+        ours, lines = found[f"nmt, fp32, {system.search}"], figures[-1].lines
+        loop = median(one.loop for one in figures)
+        tokens = sum(map(len, vocabulary.encode(lines)))
+        same = sum(map(str.__eq__, lines, ours[-1].lines)) / len(lines)
+        return {
+            f"transformer_{size}, {corpus} test, {len(sources):,} lines": name,
+            f"command, s, median of {ROUNDS} (range)": spread(
+                [one.command for one in figures], ".1f"
+            ),
+            "loop, sentences/s": spread([len(lines) / one.loop for one in figures], ".1f"),
+            "target tokens/s": f"{tokens / loop:,.0f}",
+            "loop beside nmt fp32": f"{median(one.loop for one in ours) / loop:.2f}x",
+            "BLEU": f"{score(lines, [references])['bleu'].score:.2f}",
+            "lines as nmt fp32": f"{same:.1%}",
+            "one line, s": f"{median(one.start for one in figures):.2f}",
+            "batch": f"{batches[name]:,} {system.unit}" if system.batches else "its own",
+        }
+
     versions = [f"{name} {version(python, name)}" for name, python in pythons.items() if python]
-    publish(f"{'; '.join([describe(), *versions])}.")
-    publish(table(header, rows))
-    for found in figures.values():
-        assert all(seconds > 0 for seconds in (*found.command, *found.loop, *found.start))
+    missing = [name for name, python in pythons.items() if not python]
+    note = f" Not installed: pip install {' '.join(missing)}." if missing else ""
+    publish(f"{'; '.join([describe(), *versions])}.{note}")
+    publish(table(map(row, systems)))
+    for one in itertools.chain.from_iterable(found.values()):
+        assert min(one.command, one.loop, one.start) > 0
 
 
 def gather(
@@ -108,89 +128,40 @@ def gather(
     vocabulary: Vocabulary,
     pythons: Mapping[str, str | None],
     folder: Path,
-) -> list[Contender]:
-    """Give every installed system the model in its own format."""
+) -> Iterator[Contender]:
+    """Yield every installed system, with the model in its own format."""
     pieces = folder / "vocab.spm"  # Marian knows it by this ending
     pieces.write_bytes(vocabulary.model)
-    searches = (BEAM_SIZE, GREEDY)
-    precisions = ["fp32", *(["bf16"] if has_bf16() else []), "int8"]
-    systems = [contenders.nmt(model, precision, BEAM_SIZE) for precision in precisions]
-    systems += [contenders.nmt(model, precision, GREEDY) for precision in ("fp32", "int8")]
-    shortlist = contenders.export_shortlist(pieces, folder)
-    systems += [
-        contenders.nmt(model, precision, BEAM_SIZE, shortlist=shortlist)
-        for precision in ("fp32", "int8")
-    ]
-    if python := pythons["ctranslate2"]:
-        for precision in ("fp32", "int8"):
-            exported = contenders.export_to_ctranslate2(model, precision, folder)
-            systems.append(contenders.nmt(exported, precision, BEAM_SIZE, "ctranslate2"))
-            systems += [
-                contenders.ctranslate2(exported, pieces, python, precision, size)
-                for size in searches
-            ]
+    shortlist = folder / "shortlist"
+    data = corpora.multi30k(folder / "data-of-shortlist", vocabulary=pieces)
+    harness.nmt("export", "shortlist", data, shortlist, "--quiet")
+    for precision in ("fp32", *(["bf16"] if has_bf16() else []), "int8"):
+        yield nmt(model, precision, BEAM_SIZE)
+        if precision == "bf16":
+            continue
+        yield nmt(model, precision, GREEDY)
+        yield nmt(model, precision, BEAM_SIZE, shortlist)
+        if python := pythons["ctranslate2"]:
+            exported = folder / f"ctranslate2-{precision}"
+            quantization = [] if precision == "fp32" else ["--quantization", precision]
+            harness.nmt("export", "ctranslate2", model, exported, *quantization)
+            yield nmt(exported, precision, BEAM_SIZE)
+            yield ctranslate2(exported, pieces, python, precision=precision, beam_size=BEAM_SIZE)
+            yield ctranslate2(exported, pieces, python, precision=precision, beam_size=GREEDY)
     if python := pythons["pymarian"]:
         weights = folder / "marian.npz"
         write_marian(transformer, weights)
-        systems += [contenders.marian(weights, pieces, python, size) for size in searches]
+        yield marian(weights, pieces, python, beam_size=BEAM_SIZE)
+        yield marian(weights, pieces, python, beam_size=GREEDY)
     if python := pythons["transformers"]:
         converted = folder / "transformers"
         converted.mkdir()
         write_transformers(transformer, converted)
-        systems += [contenders.transformers(converted, pieces, python, size) for size in searches]
-    return sorted(systems, key=lambda system: -system.beam_size)
-
-
-def measure(
-    systems: Sequence[Contender], sources: Sequence[str], folder: Path
-) -> dict[str, Figures]:
-    """Measure the systems in turn, so that a slow minute hits all alike."""
-    text, line = folder / "text", folder / "line"
-    text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
-    line.write_text(ONE_LINE, encoding="utf-8")
-    outputs = (folder / f"output-{number}" for number in itertools.count())  # none of them twice
-    figures = {
-        system.name: Figures(fastest_batch(system, text, outputs) if system.batches else 0)
-        for system in systems
-    }
-    for _ in range(ROUNDS):
-        for system in systems:
-            found = figures[system.name]
-            output = next(outputs)
-            found.command.append(system.time_command(text, output, found.batch))
-            found.lines = output.read_text(encoding="utf-8").split("\n")[:-1]
-            assert len(found.lines) == len(sources), system.name
-            found.loop.append(system.time_loop(text, next(outputs), found.batch))
-            found.start.append(system.time_command(line, next(outputs), found.batch))
-    return figures
+        yield transformers(converted, pieces, python, beam_size=BEAM_SIZE)
+        yield transformers(converted, pieces, python, beam_size=GREEDY)
 
 
 def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int:
-    """Return the batch size with which a system's loop is fastest."""
+    """Return the batch size with which a system's loop is fastest; 0 if it has its own."""
     seconds = {batch: system.time_loop(text, next(outputs), batch) for batch in system.batches}
-    return min(seconds, key=seconds.__getitem__)
-
-
-def row(
-    system: Contender,
-    figures: dict[str, Figures],
-    references: Sequence[str],
-    vocabulary: Vocabulary,
-) -> list[str]:
-    """Return a system's line of the table."""
-    found = figures[system.name]
-    ours = figures[f"nmt, fp32, {system.search}"]
-    tokens = sum(map(len, vocabulary.encode(found.lines)))
-    loop = statistics.median(found.loop)
-    same = sum(map(str.__eq__, found.lines, ours.lines)) / len(ours.lines)
-    return [
-        system.name,
-        spread(found.command, ".1f"),
-        spread([len(found.lines) / seconds for seconds in found.loop], ".1f"),
-        f"{tokens / loop:,.0f}",
-        f"{statistics.median(ours.loop) / loop:.2f}x",
-        f"{score(found.lines, [references])['bleu'].score:.2f}",
-        f"{same:.1%}",
-        f"{statistics.median(found.start):.2f}",
-        f"{found.batch:,} {system.unit}" if found.batch else "its own",
-    ]
+    return min(seconds, key=seconds.__getitem__, default=0)

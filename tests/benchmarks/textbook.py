@@ -3,7 +3,9 @@
 F.cross_entropy, torch.optim.Adam, padded batches of similar length, fp32. It is kept as it is, so
 that results of different times can be compared. A process of its own measures its memory:
 
-python -m benchmarks.textbook DATA PRESET DEVICE PRECISION BATCH_TOKENS WARMUP UPDATES PAIRS
+python -m benchmarks.textbook DATA DEVICE PRECISION BATCH_TOKENS WARMUP UPDATES PAIRS SIZES...
+
+SIZES are those of `Textbook`, after the vocabulary's.
 
 On a GPU it is the same code with `torch.set_default_device("cuda")`. In bf16 it runs under
 `torch.autocast` with fp32 weights, as in a textbook.
@@ -21,7 +23,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from benchmarks.machine import CORES
-from benchmarks.work import config_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -116,21 +117,14 @@ def tokens_per_second(
     return done / (time.perf_counter() - started)
 
 
-def main(data: str, preset: str, device: str, precision: str, *counts: str) -> None:
-    """Train a model of a preset's size on a data folder, and print its speed."""
-    batch_tokens, warmup, updates, pairs = map(int, counts)
+def main(data: str, device: str, precision: str, *numbers: str) -> None:
+    """Train a model on a data folder, and print its speed."""
+    batch_tokens, warmup, updates, pairs, *sizes = map(int, numbers)
     torch.set_num_threads(CORES)
     torch.set_default_device(device)
     torch.manual_seed(1)
     folder = DataFolder.open(Path(data))
-    config = config_of(preset)
-    model = Textbook(
-        len(folder.src_vocabulary),
-        d_model=config.d_model,
-        d_ff=config.d_ff,
-        heads=config.num_heads,
-        layers=config.num_encoder_layers,
-    )
+    model = Textbook(len(folder.src_vocabulary), *sizes)
     chosen = range(0, len(folder.train), -(-len(folder.train) // pairs))
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         rate = tokens_per_second(

@@ -1,0 +1,218 @@
+"""What every benchmark does: run commands, measure systems in turn, and print a table of medians.
+
+README.md says what you can set by NMT_BENCH_ variables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from nmt.cpu import WAITING
+
+NMT = (sys.executable, "-m", "nmt")
+
+_TESTS = Path(__file__).parents[1]
+
+Measured = TypeVar("Measured")
+Setting = TypeVar("Setting", int, float, str)
+
+
+# --------------------------------------------------------------------------- settings
+
+
+def setting(name: str, usual: Setting) -> Setting:
+    """Return NMT_BENCH_NAME in the type of its usual value."""
+    kind = type(usual)
+    return kind(os.environ.get(f"NMT_BENCH_{name}", usual))
+
+
+def chosen(*configurations: str) -> list[str]:
+    """Return those of a benchmark's configurations that NMT_BENCH_CONFIGS names, or all."""
+    named = setting("CONFIGS", ",".join(configurations)).split(",")
+    return [one for one in configurations if one in named]
+
+
+def work_folder(usual: Path) -> Path:
+    """Return the folder NMT_BENCH_WORK, where an interrupted benchmark goes on."""
+    folder = Path(setting("WORK", str(usual)))
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def rounds(usual: int = 5) -> int:
+    """Return how often each system is measured."""
+    return setting("ROUNDS", usual)
+
+
+def find_python(name: str, *modules: str) -> str | None:
+    """Return a Python that can import the modules: NMT_BENCH_NAME, or else this one."""
+    if python := setting(name, ""):
+        subprocess.run([python, "-c", f"import {', '.join(modules)}"], check=True)
+        return python
+    return sys.executable if all(map(importlib.util.find_spec, modules)) else None
+
+
+def version(python: str, package: str) -> str:
+    """Return the version of a package as a Python has it."""
+    program = f"from importlib.metadata import version; print(version({package!r}))"
+    return run([python, "-c", program]).stdout.strip()
+
+
+# -------------------------------------------------------------------------- measuring
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The output and the cost of a process that ended without an error."""
+
+    stdout: str
+    stderr: str
+    seconds: float
+    peak_bytes: int
+
+
+def run(
+    command: Sequence[str | Path],
+    variables: Mapping[str, str] | None = None,
+    *,
+    with_children: bool = False,
+) -> Finished:
+    """Run a command, with some environment variables changed.
+
+    with_children: whether the peak is the sampled proportional set size of the process and all that
+        it starts, instead of the highest resident set size of the process.
+    """
+    size, every = (_tree_bytes, 0.25) if with_children else (_high_water_mark, 0.1)
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | dict(variables or {}),
+    )
+    with highest(lambda: size(process.pid), every) as peak:
+        stdout, stderr = process.communicate()
+        seconds = time.monotonic() - began
+    assert process.returncode == 0, stderr
+    return Finished(stdout, stderr, seconds, peak[0])
+
+
+def nmt(*arguments: str | Path, with_children: bool = False) -> Finished:
+    """Run `nmt ARGUMENTS`."""
+    return run([*NMT, *arguments], with_children=with_children)
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment for another one, with the benchmarks importable.
+
+    Importing nmt has set how threads wait. Other systems must not inherit that, and each new nmt
+    sets it again.
+    """
+    ours = WAITING.keys() if WAITING.items() <= os.environ.items() else ()
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
+    path = os.pathsep.join(filter(None, [str(_TESTS), inherited.get("PYTHONPATH")]))
+    return inherited | {"PYTHONPATH": path}
+
+
+def in_turn(
+    systems: Mapping[str, Callable[[], Measured]], rounds: int
+) -> dict[str, list[Measured]]:
+    """Measure the systems in turn, so that a slow minute hits all alike."""
+    found: dict[str, list[Measured]] = {name: [] for name in systems}
+    for _ in range(rounds):
+        for name, measure in systems.items():
+            found[name].append(measure())
+    return found
+
+
+@contextlib.contextmanager
+def highest(size: Callable[[], int], every: float) -> Iterator[list[int]]:
+    """Ask for a size every so many seconds; the list's one number is the highest so far."""
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(every):
+            peak[0] = max(peak[0], size())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _tree_bytes(root: int) -> int:
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            # The name in brackets may hold anything. The parent is the second field after it.
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    tree, waiting = [], [root]
+    while waiting:
+        tree.append(waiting.pop())
+        waiting += [process for process, parent in parents.items() if parent == tree[-1]]
+    return sum(_kilobytes(f"/proc/{process}/smaps_rollup", "Pss:") for process in tree)
+
+
+def _high_water_mark(process: int) -> int:
+    return _kilobytes(f"/proc/{process}/status", "VmHWM:")
+
+
+def _kilobytes(path: str, name: str) -> int:
+    """Return the bytes that a line of a file in /proc gives in kB; 0 if the process is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(path).read_text().splitlines():
+            if line.startswith(name):
+                return 1024 * int(line.split()[1])
+    return 0
+
+
+# -------------------------------------------------------------------------- reporting
+
+
+def spread(values: Sequence[float], form: str = ",.0f") -> str:
+    """Return the median, the lowest and the highest as text."""
+    if len(values) == 1:
+        return format(values[0], form)
+    low, high = min(values), max(values)
+    return f"{median(values):{form}} ({low:{form}} to {high:{form}})"
+
+
+def table(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return a Markdown table, each row a mapping from column to cell; the first has all columns.
+
+    All columns except the first are right-aligned.
+    """
+    rows = list(rows)
+    columns = list(rows[0])
+    cells = [[row.get(column, "") for column in columns] for row in rows]
+    ruler = ["---", *["---:"] * (len(columns) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ruler, *cells])
+
+
+def publish(text: str) -> None:
+    """Print a report, and add it to the file NMT_BENCH_OUT."""
+    print(f"\n{text}\n")
+    if path := setting("OUT", ""):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n\n")
+
+
+def publish_picture(name: str, picture: str) -> None:
+    """Write an SVG picture beside the file NMT_BENCH_OUT."""
+    if path := setting("OUT", ""):
+        Path(path).with_name(f"{name}.svg").write_text(picture, encoding="utf-8")
