@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import corpora
-from toy_training import prepare_toy, python_command, run_command, train
+from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
@@ -154,6 +154,14 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return made[key]
 
     return find
+
+
+@pytest.fixture
+def toy(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Callable[..., Path]
+) -> Toy:
+    """The toy language's data, and a folder for runs on it."""
+    return Toy(data, tmp_path, monkeypatch, undisturbed)
 
 
 @pytest.fixture

@@ -10,20 +10,16 @@ import errno
 import math
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from torch import Tensor
-from toy_training import train
 
 from nmt.data.batches import Batch
-from nmt.errors import Stopped
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
-from nmt.values import Value
 
 Action = Callable[[Optimizer, int], object]
 
@@ -59,22 +55,6 @@ def at_updates(
 def signal_after(monkeypatch: pytest.MonkeyPatch, update: int, number: int) -> None:
     """Send this process a signal right after an update's optimiser step."""
     at_updates(monkeypatch, {update: lambda: os.kill(os.getpid(), number)})
-
-
-def stopped_after(
-    monkeypatch: pytest.MonkeyPatch,
-    update: int,
-    data: Path,
-    out: Path,
-    init_from: Path | None = None,
-    /,
-    **values: Value,
-) -> Path:
-    """Train until SIGTERM stops the run after an update."""
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        signal_after(patch, update, signal.SIGTERM)
-        train(data, out, init_from, **values)
-    return out
 
 
 # --- gradients and memory

@@ -5,27 +5,30 @@ Number words, the other way round: "one two three" is "drei zwei eins".
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import torch
+from mishaps import signal_after
 from prepare_job import Job
 from torch import Tensor
 
-from nmt.config import Recipe, resolve_recipe
+from nmt.config import Recipe, TrainingConfig, resolve_recipe
 from nmt.distributed import Ranks
+from nmt.errors import Stopped
+from nmt.model_config import MODEL_CONFIGS
 from nmt.models.model_file import ModelReader
-from nmt.models.presets import preset_values
+from nmt.models.presets import find_preset, preset_values
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.training.launch import launch
@@ -59,7 +62,8 @@ TINY: dict[str, Value] = {
 
 FP32: dict[str, Value] = {"ema_decay": 0.9, "keep_last": 2, "keep_best": 2}
 ALONE = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
-ENDLESS: dict[str, Value] = {**FP32, "max_updates": 1_000_000}
+
+Name = str | Path
 
 
 def pairs(count: int, *, seed: int) -> list[tuple[str, str]]:
@@ -95,9 +99,15 @@ def prepare_toy(folder: Path, *, count: int = 300, separate_vocab: bool = False)
 
 
 def recipe(**values: Value) -> Recipe:
-    """Return the tiny recipe with some values changed."""
-    layers = [("preset", preset_values("transformer_tiny")), ("tiny", TINY), ("test", values)]
-    return resolve_recipe("transformer_tiny", "transformer", layers)
+    """Return the tiny recipe with some values changed, or that of another `preset`."""
+    preset = str(values.pop("preset", "transformer_tiny"))
+    architecture = find_preset(preset).architecture
+    known = {
+        spec.name for cls in (MODEL_CONFIGS[architecture], TrainingConfig) for spec in fields(cls)
+    }
+    tiny = {key: value for key, value in TINY.items() if key in known}
+    layers = [("preset", preset_values(preset)), ("tiny", tiny), ("test", values)]
+    return resolve_recipe(preset, architecture, layers)
 
 
 def train(data: Path, out: Path, init_from: Path | None = None, /, **values: Value) -> Path:
@@ -110,6 +120,43 @@ def settings_of(**values: Value) -> list[str]:
     """Return the tiny recipe as arguments of `nmt train`."""
     assignments = [f"{key}={value}" for key, value in (TINY | values).items()]
     return ["--model", "transformer_tiny", *(f"--set={one}" for one in assignments)]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """What a test of training has: data, a folder for its runs, and a way to let things go wrong.
+
+    A run is named by its folder below `folder`, or by a path of its own.
+    """
+
+    data: Path
+    folder: Path
+    patch: pytest.MonkeyPatch  # undone after the test
+    undisturbed: Callable[..., Path]  # the run of some values that was never stopped
+
+    def train(self, run: Name = "run", init_from: Path | None = None, /, **values: Value) -> Path:
+        """Train in this process; return the run folder."""
+        return train(self.data, self.folder / run, init_from, **values)
+
+    def stopped_after(
+        self, update: int, run: Name = "run", init_from: Path | None = None, /, **values: Value
+    ) -> Path:
+        """Train until SIGTERM stops the run after an update."""
+        with self.patch.context() as patch, pytest.raises(Stopped):
+            signal_after(patch, update, signal.SIGTERM)
+            self.train(run, init_from, **values)
+        return self.folder / run
+
+    def words(self, run: Name, *more: Name, **values: Value) -> list[str]:
+        """Return the arguments of `nmt` that train a run, and `more` of them."""
+        words = ["train", self.data, *settings_of(**values), *more, "--out", self.folder / run]
+        return [str(word) for word in words]
+
+    def train_with(self, ranks: int, run: Name, *more: Name, **values: Value) -> str:
+        """Train in so many processes; return what they say."""
+        done = nmt(*self.words(run, *more, **values), ranks=ranks)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
 
 
 def nmt(
@@ -186,23 +233,6 @@ def content(folder: Path) -> dict[str, bytes]:
 def flat(path: Path) -> Tensor:
     """Read a model file's weights as one vector, in order of their names."""
     return torch.cat([weight.flatten() for _, weight in sorted(weights(path).items())])
-
-
-@contextlib.contextmanager
-def training_until(run: Path, update: int, command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a run that has no end of its own, and wait until it has validated an update."""
-    started = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    try:
-        while validated_last(run) < update:
-            assert started.poll() is None, started.communicate()[1]
-            time.sleep(0.02)
-        yield started
-    finally:
-        if started.poll() is None:
-            started.terminate()
-            started.communicate()
 
 
 def validated_last(run: Path) -> int:

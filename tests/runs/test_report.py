@@ -13,15 +13,16 @@ from xml.etree import ElementTree
 import pytest
 from svg_picture import places
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
-from toy_training import metrics, nmt, recipe, settings_of
+from toy_training import Toy, metrics, recipe, status
 
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, Sample, ValidationResult, rows, sparkline
 from nmt.runs.run_folder import RunFolder
 from nmt.values import Value
 
-SAMPLES = (Sample(4, "one two", "zwei eins", "zwei\u2028zwei"), Sample(9, "a\x1b[2Jb", "b", ""))
+SAMPLES = (Sample(4, "one two", "zwei eins", "x\u2028y"), Sample(9, "a\x1b[2Jb", "b", ""))
 RESULT = ValidationResult(1.5, 0.0, None, None)
+Capture = pytest.CaptureFixture[str]
 
 
 class Clock:
@@ -49,7 +50,7 @@ def report(tmp_path: Path, clock: Clock) -> Iterator[Report]:
         yield report
 
 
-def window_metrics(update: int, skipped: int = 0) -> dict[str, Any]:
+def window_metrics(update: int) -> dict[str, Any]:
     return {
         "kind": "train",
         "update": update,
@@ -63,7 +64,7 @@ def window_metrics(update: int, skipped: int = 0) -> dict[str, Any]:
         "mfu": 0.625,
         "data_wait": 0.001,
         "padding": 0.03,
-        "skipped_updates": skipped,
+        "skipped_updates": 2,
     }
 
 
@@ -81,10 +82,10 @@ def log_of(folder: Path) -> list[str]:
 
 
 def test_training_figures_go_to_metrics_and_log(
-    report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    report: Report, tmp_path: Path, capsys: Capture
 ) -> None:
-    report.trained(RunState(1_200), window_metrics(1_200, skipped=2))
-    assert metrics(tmp_path) == [window_metrics(1_200, skipped=2)]
+    trained(report, 1_200)
+    assert metrics(tmp_path) == [window_metrics(1_200)]
     line = (
         "update 1,200 epoch 0.50: nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate "
         "0.001, gradient 2.000; 12,346 tokens/s, mfu 62.5%, padding 3.0%, data wait 0.1%, skipped "
@@ -95,12 +96,13 @@ def test_training_figures_go_to_metrics_and_log(
 
 
 def test_a_validation_is_on_record_with_its_samples(
-    report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    report: Report, tmp_path: Path, capsys: Capture
 ) -> None:
     state = RunState(2_000, best=((1.5, 2_000),))
     report.validated(state, ValidationResult(1.5, 0.0, 33.3, "nrefs:1", SAMPLES), seconds=2.5)
-    (record,) = metrics(tmp_path)
-    assert record == {
+    report.validated(RunState(2_001, best=((1.4, 4),)), RESULT, seconds=0.1)
+    first, second = metrics(tmp_path)
+    assert first == {
         "kind": "valid",
         "update": 2_000,
         "loss": 1.5,
@@ -109,34 +111,23 @@ def test_a_validation_is_on_record_with_its_samples(
         "bleu": 33.3,
         "bleu_signature": "nrefs:1",
         "samples": [
-            {
-                "line": 4,
-                "source": "one two",
-                "reference": "zwei eins",
-                "translation": "zwei\u2028zwei",
-            },
+            {"line": 4, "source": "one two", "reference": "zwei eins", "translation": "x\u2028y"},
             {"line": 9, "source": "a\x1b[2Jb", "reference": "b", "translation": ""},
         ],
     }
+    assert second.keys() == {"kind", "update", "loss", "nll", "perplexity"}
     assert log_of(tmp_path)[1:] == [
         "update 2,000 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000, BLEU 33.30 "
         "(nrefs:1), the best so far; 2.5 s",
         "valid line 4 source: one two",
         "valid line 4 reference: zwei eins",
-        r"valid line 4 translation: zwei\u2028zwei",
+        r"valid line 4 translation: x\u2028y",
         r"valid line 9 source: a\x1b[2Jb",
         "valid line 9 reference: b",
         "valid line 9 translation: ",
+        "update 2,001 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000; 0.1 s",
     ]
-    assert len(capsys.readouterr().err.splitlines()) == 1  # a pipe only gets the metrics
-
-
-def test_without_samples_nothing_is_said_of_them(report: Report, tmp_path: Path) -> None:
-    report.validated(RunState(8, best=((1.4, 4),)), RESULT, seconds=0.1)
-    assert metrics(tmp_path)[0].keys() == {"kind", "update", "loss", "nll", "perplexity"}
-    assert log_of(tmp_path)[1:] == [
-        "update 8 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000; 0.1 s"
-    ]
+    assert len(capsys.readouterr().err.splitlines()) == 2  # a pipe only gets the metrics
 
 
 @pytest.mark.parametrize(
@@ -159,43 +150,37 @@ def test_the_log_soon_tells_how_long_the_run_will_take(
 # --- curves
 
 
-def points(folder: Path) -> int:
-    """How many points of training loss curves.svg shows; 0 without it."""
-    path = folder / "curves.svg"
-    return len(places(ElementTree.parse(path).getroot())[0]) if path.exists() else 0
-
-
-def test_curves_are_drawn_once_a_minute(report: Report, tmp_path: Path, clock: Clock) -> None:
-    drawn = []
-    for update in range(1, 8):
-        clock.now += 25
-        trained(report, update)
-        drawn.append(points(tmp_path))
-    assert drawn == [0, 0, 3, 3, 3, 6, 6]
-
-
-def test_curves_are_drawn_at_each_validation(report: Report, tmp_path: Path) -> None:
-    trained(report, 1)
-    report.validated(RunState(1), RESULT, seconds=0.1)
-    assert points(tmp_path) == 1
-
-
-def test_slow_drawing_takes_a_hundredth_of_the_time(
-    report: Report, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("apart", "takes", "drawn"),
+    [
+        # Once a minute; and if it is slow, for a hundredth of the time.
+        (25, 0, [0, 0, 3, 3, 3, 6, 6]),
+        (99, 3, [1, 1, 1, 1, 5, 5]),
+    ],
+)
+def test_curves_are_drawn_now_and_then_and_at_each_validation(
+    report: Report, clock: Clock, toy: Toy, apart: int, takes: int, drawn: list[int]
 ) -> None:
     draw = RunFolder.draw_curves
 
-    def slow(run: RunFolder) -> None:
+    def draw_slowly(run: RunFolder) -> None:
         draw(run)
-        clock.now += 3
+        clock.now += takes
 
-    monkeypatch.setattr(RunFolder, "draw_curves", slow)
-    drawn = []
-    for update in range(1, 7):
-        clock.now += 99
+    def points() -> int:
+        """How many points of training loss curves.svg shows; 0 without it."""
+        path = toy.folder / "curves.svg"
+        return len(places(ElementTree.parse(path).getroot())[0]) if path.exists() else 0
+
+    toy.patch.setattr(RunFolder, "draw_curves", draw_slowly)
+    found = []
+    for update in range(1, len(drawn) + 1):
+        clock.now += apart
         trained(report, update)
-        drawn.append(points(tmp_path))
-    assert drawn == [1, 1, 1, 1, 5, 5]
+        found.append(points())
+    assert found == drawn
+    report.validated(RunState(len(drawn)), RESULT, seconds=0.1)
+    assert points() == len(drawn)
 
 
 # --- the live view
@@ -214,7 +199,7 @@ def test_the_view_shows_the_figures_that_the_records_have() -> None:
             "training",
             "nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate 0.001, gradient 2.000",
         ),
-        ("speed", "12,346 tokens/s, padding 3.0%, data wait 0.1%, skipped updates 0"),
+        ("speed", "12,346 tokens/s, padding 3.0%, data wait 0.1%, skipped updates 2"),
     ]
 
 
@@ -244,35 +229,34 @@ def test_a_sparkline_reaches_from_the_lowest_to_the_highest_value() -> None:
 
 def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.record({"kind": "train"} | window_metrics(5))
-    run.record({"kind": "valid", "update": 7, "loss": 2.0, "nll": 1.5, "perplexity": 4.5})
-    run.record({"kind": "valid", "update": 14, "loss": 3.0, "nll": 2.5, "perplexity": 12.2})
+    for update, nll in ((7, 1.5), (14, 2.5)):
+        run.record({"kind": "valid"} | valid(update, nll))
     report = Report(run, recipe().training, 20)
-    report.started(RunState(update=20, best=((2.0, 7),)), "a model")
+    report.started(RunState(update=20, best=((2.5, 7),)), "a model")
     assert log_of(tmp_path) == ["resuming at update 20: a model"]
-    assert report._view.rows == [
-        ("last valid", "update 14: nll 2.5000, perplexity 12.200, smoothed loss 3.0000"),
-        ("best valid", "update 7: nll 1.5000, perplexity 4.500, smoothed loss 2.0000"),
-        ("valid nll", "▁█ 1.5 to 2.5"),
-    ]
+    labels = [label for label, _ in report._view.rows]
+    assert labels == ["last valid", "best valid", "valid nll"]
 
 
 # --- a real run
 
-SHOWN: dict[str, Value] = {"sample_translations": 2}
 AT_ONCE = "from nmt import cli, console; console._FRAME_SECONDS = 0.0; cli.main()"
 
 
-def shown_at_once(*arguments: str | Path) -> OnTerminal:
-    """Run `nmt` on a terminal with a bar from the first update: a run may end within a second."""
-    return OnTerminal([sys.executable, "-c", AT_ONCE, *map(str, arguments)])
+def shown_at_once(toy: Toy, **values: Value) -> OnTerminal:
+    """Train on a terminal with a bar from the first update: a run may end within a second."""
+    return OnTerminal([sys.executable, "-c", AT_ONCE, *toy.words("run", **values)])
 
 
-def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) -> None:
-    terminal = shown_at_once("train", data, "--out", tmp_path / "run", *settings_of(**SHOWN))
+def lines_for_people(run: Path) -> list[str]:
+    return [f"nmt: {line}" for line in log_of(run) if not line.startswith("valid line")]
+
+
+def test_a_terminal_shows_a_run_and_is_left_clean(toy: Toy) -> None:
+    terminal, run = shown_at_once(toy, sample_translations=2), toy.folder / "run"
     assert terminal.finish() == 0
     assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
-    last = metrics(tmp_path / "run", "valid")[-1]
+    last = metrics(run, "valid")[-1]
     for shown in (
         "30/30",
         "updates/s",
@@ -286,23 +270,21 @@ def test_a_terminal_shows_a_run_and_is_left_clean(data: Path, tmp_path: Path) ->
     ):
         assert shown in terminal.written
     # What remains is what a pipe gets.
-    log = log_of(tmp_path / "run")
-    said = "".join(f"nmt: {line}" for line in log if not line.startswith("valid line"))
-    assert "".join(terminal.screen).replace(" ", "") == said.replace(" ", "")
+    screen, said = "".join(terminal.screen), "".join(lines_for_people(run))
+    assert screen.replace(" ", "") == said.replace(" ", "")
 
 
 @pytest.mark.parametrize(
     ("values", "number", "exit_status", "last"),
     [
-        ({"max_updates": 100_000}, signal.SIGTERM, 75, "stopped at update"),
         ({"max_updates": 100_000}, signal.SIGINT, 75, "stopped at update"),
         ({"learning_rate": 1e30}, 0, 1, "diverged: no finite gradient"),
     ],
 )
 def test_a_stop_or_a_failure_leaves_the_terminal_clean(
-    data: Path, tmp_path: Path, values: dict[str, Value], number: int, exit_status: int, last: str
+    toy: Toy, values: dict[str, Value], number: int, exit_status: int, last: str
 ) -> None:
-    terminal = shown_at_once("train", data, "--out", tmp_path / "run", *settings_of(**values))
+    terminal = shown_at_once(toy, **values)
     if number:
         terminal.read_until("last valid")
         terminal.process.send_signal(number)
@@ -311,10 +293,4 @@ def test_a_stop_or_a_failure_leaves_the_terminal_clean(
     *_, message = "".join(terminal.screen).split("nmt: ")
     assert last.replace(" ", "") in message.replace(" ", "")  # which the terminal has wrapped
     assert not any(line.startswith(("training", "last valid")) for line in terminal.screen)
-
-
-def test_a_pipe_gets_plain_lines(data: Path, tmp_path: Path) -> None:
-    done = nmt("train", data, "--out", tmp_path / "run", *settings_of(**SHOWN))
-    assert done.returncode == 0
-    log = [line for line in log_of(tmp_path / "run") if not line.startswith("valid line")]
-    assert done.stderr.splitlines() == [f"nmt: {line}" for line in log]
+    assert status(toy.folder / "run")["status"] == ("stopped" if number else "failed")

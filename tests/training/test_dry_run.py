@@ -8,8 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from toy_training import content, nmt, prepare_toy, recipe, settings_of, train
+from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
+from nmt.cli.train import Shorthands
+from nmt.cli.train import train as train_command
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Update
 from nmt.errors import NMTError, UsageError
@@ -22,15 +24,12 @@ from nmt.training.update import Outcome
 from nmt.training.validation import Validator
 from nmt.values import Value
 
+GRADIENT_BYTES = 4 * count_parameters("transformer", recipe().model, 345, 345)
+
 
 @pytest.fixture(autouse=True)
 def _one_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRIAL_SECONDS", 0.0)
-
-
-@pytest.fixture(scope="module")
-def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(data, tmp_path_factory.mktemp("run") / "run", max_updates=4)
 
 
 def seconds_of(text: str) -> float:
@@ -46,8 +45,7 @@ def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
 def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
     found = rows(data, tmp_path / "run", max_updates=70, learning_rate=3e-3)
     folder = DataFolder.open(data)
-    count = count_parameters("transformer", recipe().model, 345, 345)
-    assert found["parameters"] == f"{count:,}"
+    assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
     assert found["training pairs"] == "300"
     assert found["de tokens"] == f"{folder.info.train.tgt.tokens:,}"
     assert found["learning rate"] == "up to 0.003 in 10 updates of 70, then inverse_sqrt"
@@ -64,18 +62,14 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Window, "metrics", lambda *_: metrics)
 
 
-def test_what_it_foretells_follows_from_what_it_measures(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measure(monkeypatch)
-    monkeypatch.setattr(Validator, "estimated_seconds", lambda *_: 12.0)
+def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
+    measure(toy.patch)
+    toy.patch.setattr(Validator, "estimated_seconds", lambda *_: 12.0)
     # At this rate a model, of weights in fp32, is written in a second; and a state, of three times
     # as many, and two counts, in three.
-    weights = 4 * count_parameters("transformer", recipe().model, 345, 345)
-    monkeypatch.setattr(module, "_DISK_RATE", weights)
-    found = rows(
-        data, tmp_path / "run", max_updates=3_000, validate_every=30, save_every=30, save_minutes=1
-    )
+    toy.patch.setattr(module, "_DISK_RATE", GRADIENT_BYTES)
+    values: dict[str, Value] = {"validate_every": 30, "save_every": 30, "save_minutes": 1}
+    found = rows(toy.data, toy.folder / "run", max_updates=3_000, **values)
     assert found["tokens an update"] == "at most 200 a side"
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
@@ -93,77 +87,72 @@ def test_what_it_foretells_follows_from_what_it_measures(
     assert sum(megabytes) == pytest.approx(expected, abs=0.2)  # each is rounded
 
 
-def test_the_disk_that_it_names_is_what_a_start_asks_for(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needed = rows(data, tmp_path / "run")["disk, at most"]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+def test_the_disk_that_it_names_is_what_a_start_asks_for(toy: Toy) -> None:
+    needed = rows(toy.data, toy.folder / "run")["disk, at most"]
+    toy.patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(NMTError, match=f"the run needs {re.escape(needed)} for"):
-        train(data, tmp_path / "run")
+        toy.train()
 
 
-def test_a_lack_of_memory_is_an_answer_too(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_memory_is_an_answer_too(toy: Toy) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(Trainer, "train_update", fail)
+    toy.patch.setattr(Trainer, "train_update", fail)
     with pytest.raises(MemoryError):  # which the command line answers in one line
-        rows(data, tmp_path / "run")
+        rows(toy.data, toy.folder / "run")
 
 
-def test_it_leaves_a_run_alone_that_is_there(data: Path, run: Path) -> None:
+def test_it_leaves_a_run_alone_that_is_there(toy: Toy) -> None:
+    run = toy.train(max_updates=4)
     before = content(run)
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    rows(data, run, max_updates=20)
+    rows(toy.data, run, max_updates=20)
     assert content(run) == before
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
 
 
-def test_it_refuses_what_training_refuses(data: Path, run: Path) -> None:
-    for command in (rows, train):
-        with pytest.raises(UsageError, match=r"dropout was 0\.1 and is now 0\.2; seed was 1"):
-            command(data, run, seed=2, dropout=0.2)
-
-
-def test_it_refuses_what_does_not_fit_the_data(tmp_path: Path) -> None:
-    separate = prepare_toy(tmp_path / "separate", separate_vocab=True)
-    with pytest.raises(UsageError, match="add --set tie_embeddings=decoder"):
-        rows(separate, tmp_path / "run")
-    with pytest.raises(UsageError, match="batch_tokens is 20, but the longest sentence has 46"):
-        rows(separate, tmp_path / "run", tie_embeddings="none", batch_tokens=20)
-    with pytest.raises(UsageError, match=r"up to 257 tokens.*add --set max_positions=257"):
-        rows(
-            separate,
-            tmp_path / "run",
-            tie_embeddings="none",
-            positions="learned",
-            max_positions=256,
-        )
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="exists and is not a folder"):
-        rows(separate, tmp_path / "file", tie_embeddings="none")
-
-
-def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("out", "values", "message"),
+    [
+        ("run", {"tie_embeddings": "all"}, "add --set tie_embeddings=decoder"),
+        ("run", {"batch_tokens": 20}, "batch_tokens is 20, but the longest sentence has 46"),
+        (
+            "run",
+            {"positions": "learned", "max_positions": 256},
+            r"up to 257 tokens.*add --set max_positions=257",
+        ),
+        ("mine", {}, "has other files and no run"),
+        ("mine/thesis.txt", {}, "exists and is not a folder"),
+    ],
+)
+def test_both_it_and_training_refuse_what_does_not_fit(
+    tmp_path: Path, out: str, values: dict[str, Value], message: str
 ) -> None:
-    measure(monkeypatch)
+    separate, run = prepare_toy(tmp_path, separate_vocab=True), tmp_path / out
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("mine")
+    for command in (rows, train):
+        with pytest.raises(UsageError, match=message):
+            command(separate, run, **{"tie_embeddings": "none", "max_updates": 1, **values})
+    assert content(tmp_path / "mine") == {"thesis.txt": b"mine"}
+    if out == "run":  # can be put right in the same folder
+        train(separate, run, tie_embeddings="none", max_updates=1)
+
+
+def test_for_processes_that_are_not_there_the_sum_of_gradients_is_a_range(toy: Toy) -> None:
+    measure(toy.patch)
     # Of four processes each sends its gradient one and a half times, here in 3 seconds.
-    gradient = 4 * count_parameters("transformer", recipe().model, 345, 345)
-    monkeypatch.setitem(module._SUM_RATE, "cpu", gradient / 2)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    found = rows(data, tmp_path / "run", max_updates=3_000)
+    toy.patch.setitem(module._SUM_RATE, "cpu", GRADIENT_BYTES / 2)
+    toy.patch.setenv("WORLD_SIZE", "4")
+    found = rows(toy.data, toy.folder / "run", max_updates=3_000)
     assert found["processes"] == "4"
     assert found["time an update"] == "2.5 s to 5.5 s"
     assert found["time of all updates"] == "2.1 hours to 4.6 hours"
     assert found["how sure"].startswith("estimate: one process did 1/4 of 1 updates; ")
 
 
-def test_a_process_that_stands_for_several_does_its_share(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_stands_for_several_does_its_share(toy: Toy) -> None:
     done: list[Update] = []
     train_update = Trainer.train_update
 
@@ -171,28 +160,30 @@ def test_a_process_that_stands_for_several_does_its_share(
         done.append(update)
         return train_update(self, update)
 
-    monkeypatch.setattr(Trainer, "train_update", noted)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    rows(data, tmp_path / "run")
+    toy.patch.setattr(Trainer, "train_update", noted)
+    toy.patch.setenv("WORLD_SIZE", "2")
+    rows(toy.data, toy.folder / "run")
     update = done[-1]
     whole = update.lengths.src + update.lengths.tgt
     assert 0.3 * whole < update.own_tokens < 0.7 * whole
 
 
-def test_under_torchrun_all_processes_measure_and_one_tells(data: Path, tmp_path: Path) -> None:
-    done = nmt("train", data, "--out", tmp_path / "run", *settings_of(), "--dry-run", ranks=2)
+def test_under_torchrun_all_processes_measure_and_one_tells(toy: Toy) -> None:
+    done = nmt(*toy.words("run", "--dry-run"), ranks=2)
     assert done.returncode == 0, done.stderr
     found = dict(line.split("\t") for line in done.stdout.splitlines())
     assert found["processes"] == "2"
     assert found["how sure"].startswith("measured on all 2 processes together, ")
-    assert not (tmp_path / "run").exists()
+    assert not (toy.folder / "run").exists()
 
 
-def test_the_command_prints_a_table_and_writes_nothing(data: Path, tmp_path: Path) -> None:
-    done = nmt("train", data, "--out", tmp_path / "run", *settings_of(), "--dry-run", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
-    header, *lines = (line.split("\t") for line in done.stdout.splitlines())
+def test_the_command_prints_a_table_and_writes_nothing(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
+    train_command(toy.data, run, config=config, shorthands=Shorthands(), dry_run=True)
+    header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert header == ["what", "value"]
     assert all(len(line) == 2 for line in lines)
     assert ["preset", "transformer_tiny"] in lines
-    assert not list(tmp_path.iterdir())
+    assert not run.exists()

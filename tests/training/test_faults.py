@@ -1,43 +1,47 @@
-"""A run that is killed at any instant, or has its files damaged, and goes on bit for bit."""
+"""What goes wrong from outside: kills at any instant, damaged files, disks without room."""
 
 from __future__ import annotations
 
+import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mishaps import at_updates, fill_up, free_bytes, full_at
 from toy_training import (
-    ENDLESS,
     FP32,
+    Toy,
     assert_same_run,
     assert_same_state,
     content,
+    environment,
     metrics,
     newest_state,
-    nmt,
     nmt_command,
     python_command,
     run_command,
-    settings_of,
     status,
-    train,
-    training_until,
+    validated_last,
 )
 
-from nmt.errors import DataError
-from nmt.models.model_file import load_model
+from nmt.errors import DataError, NMTError
+from nmt.models.model_file import ModelReader, load_model
 from nmt.runs import checkpoint
+from nmt.runs.run_folder import RunFolder
+from nmt.values import Value
 
 KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
+LONG: dict[str, Value] = {**FP32, "max_updates": 40}  # safe again at 24, 32 and 40
+Capture = pytest.CaptureFixture[str]
 
 # --- killed
 
 
-def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
-    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
-) -> None:
-    run = tmp_path / "run"
+def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(toy: Toy) -> None:
     instants = [
         "config.toml:1:before",  # before it is a run
         "update-00000000.state:1:before",  # before there is any state
@@ -47,28 +51,10 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(
         "update-00000024.state:1:after",  # before older ones are removed
         "status.json:2:before",  # when all is done but to say so
     ]
-    command: list[str | Path] = ["train", data, "--out", run, *settings_of(**FP32)]
-    done = run_command(python_command(KILLED_RUNS, *instants, *command))
+    done = run_command(python_command(KILLED_RUNS, *instants, *toy.words("run", **FP32)))
     assert done.returncode == 0, done.stderr
     assert "resuming at update 24" in done.stderr
-    assert_same_run(run, undisturbed(**FP32))
-
-
-def test_a_killed_run_is_not_taken_for_a_running_one(
-    data: Path, tmp_path: Path, undisturbed: Callable[..., Path]
-) -> None:
-    run = tmp_path / "run"
-    endless = settings_of(**ENDLESS)
-    with training_until(run, 14, nmt_command("train", data, "--out", run, *endless)) as started:
-        second = nmt("train", data, "--out", run, *endless)
-        assert second.returncode == 75
-        assert "another process is training here; wait" in second.stderr
-        assert started.poll() is None
-        started.kill()
-        started.communicate()
-    end = newest_state(run)[0]["progress"]["update"] + 9
-    train(data, run, **FP32 | {"max_updates": end})
-    assert_same_state(run, undisturbed(**FP32 | {"max_updates": end}))
+    assert_same_run(toy.folder / "run", toy.undisturbed(**FP32))
 
 
 @pytest.mark.parametrize(
@@ -80,19 +66,18 @@ def test_a_killed_run_is_not_taken_for_a_running_one(
     ],
 )
 def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
-    data: Path, tmp_path: Path, kills: int, seed: int, ema_decay: float
+    toy: Toy, kills: int, seed: int, ema_decay: float
 ) -> None:
     # Records are of whole windows also after a save, so that all their metrics can be compared.
     values = FP32 | {"ema_decay": ema_decay, "log_every": 4, "max_updates": 60}
-    settings = settings_of(**values, validate_bleu=True)
-    command: list[str | Path] = ["train", data, *settings, "--out", tmp_path]
-    done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *command))
+    words = toy.words("", **values, validate_bleu=True)
+    done = run_command(python_command(KILLED_RUNS, str(seed), str(kills), *words))
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
-    runs = sorted(tmp_path.glob("killed-*"))
+    runs = sorted(toy.folder.glob("killed-*"))
     assert runs
     for run in runs:
         try:
-            assert_same_run(run, tmp_path / "undisturbed")
+            assert_same_run(run, toy.folder / "undisturbed")
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, {run.name}: {error}\n{done.stderr}") from error
 
@@ -100,56 +85,37 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
 # --- damaged
 
 
-def flip_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [flip_byte, cut_short, empty])
-def test_a_damaged_newest_state_is_passed_over(
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    undisturbed: Callable[..., Path],
-    damage: Callable[[Path], None],
-) -> None:
-    run = train(data, tmp_path / "run", **FP32 | {"max_updates": 20})
-    damage(run / "checkpoints/update-00000020.state")
+def test_a_damaged_newest_state_is_passed_over(toy: Toy, capsys: Capture) -> None:
+    run = toy.train(**FP32 | {"max_updates": 20})
+    cut_short(run / "checkpoints/update-00000020.state")
     capsys.readouterr()
-    train(data, run, **FP32)
-    told = capsys.readouterr().err
+    toy.train(**FP32)
+    told, log = capsys.readouterr().err, (run / "train.log").read_text()
     assert "nmt: warning: " in told
-    assert "update-00000020.state: damaged" in told
-    assert "; resuming from update-00000016.state instead" in told
-    assert "resuming from update-00000016.state" in (run / "train.log").read_text()
-    assert "resuming at update 16" in told
-    assert_same_run(run, undisturbed(**FP32))
+    for text in (told, log):
+        assert "update-00000020.state: damaged" in text
+        assert "; resuming from update-00000016.state instead" in text
+        assert "resuming at update 16" in text
+    assert_same_run(run, toy.undisturbed(**FP32))
 
 
-def test_states_of_an_earlier_version_are_refused(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
+def test_states_of_an_earlier_version_are_refused(toy: Toy) -> None:
+    with toy.patch.context() as patch:
         patch.setattr(checkpoint, "STATE_VERSION", 4)
-        run = train(data, tmp_path / "run", max_updates=8)
+        toy.train(max_updates=8)
     with pytest.raises(DataError, match=r"format version 4; this nmt reads .* another --out"):
-        train(data, run, max_updates=16)
+        toy.train(max_updates=16)
 
 
-def test_what_lies_beyond_the_state_that_is_used_goes(data: Path, tmp_path: Path) -> None:
-    run = train(data, tmp_path / "run", max_updates=24)
+def test_what_lies_beyond_the_state_that_is_used_goes(toy: Toy) -> None:
+    run = toy.train(max_updates=24)
     cut_short(run / "checkpoints/update-00000024.state")
     # On from update 16 with other cadences, which make neither best-21 nor update-24 again.
-    train(data, run, max_updates=20, validate_every=20, save_every=20)
+    toy.train(max_updates=20, validate_every=20, save_every=20)
     found = sorted(path.name for path in run.glob("checkpoints/*.safetensors"))
     assert found == [
         "best-00000020.safetensors",
@@ -158,32 +124,15 @@ def test_what_lies_beyond_the_state_that_is_used_goes(data: Path, tmp_path: Path
     assert [record["update"] for record in metrics(run, "valid")] == [7, 14, 20]
 
 
-def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(
-    data: Path, tmp_path: Path
-) -> None:
-    run = train(data, tmp_path / "run", **FP32)
+def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(toy: Toy) -> None:
+    run = toy.train(**FP32)
     for path in run.glob("checkpoints/*.state"):
-        flip_byte(path)
+        cut_short(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
     with pytest.raises(DataError, match=r"all training states are damaged .*choose another --out"):
-        train(data, run, **FP32 | {"max_updates": 40})
+        toy.train(**FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
-    after = content(run)
-    assert {name: after[name] for name in models} == models
-
-
-def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
-    run = train(data, tmp_path / "run", max_updates=16)
-    older, newer = sorted(run.glob("checkpoints/update-*.safetensors"))
-    flip_byte(newer)
-    with pytest.raises(DataError, match=r"update-00000016\.safetensors: damaged"):
-        load_model(newer)
-    average = nmt("average", older, newer, "--out", tmp_path / "mean.safetensors")
-    translate = nmt("translate", newer, input="one two\n")
-    for done in (average, translate):
-        assert (done.returncode, done.stdout) == (1, "")
-        assert f"nmt: error: {newer}: damaged: its checksum" in done.stderr
-    assert not (tmp_path / "mean.safetensors").exists()
+    assert models.items() <= content(run).items()
 
 
 # --- two processes
@@ -191,24 +140,194 @@ def test_a_damaged_model_file_is_refused(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "--time-limit"])
-def test_two_processes_stop_together_and_go_on_bit_for_bit(
-    data: Path, tmp_path: Path, how: str
-) -> None:
-    limit = ["--time-limit", "0.3"] if how == "--time-limit" else []
-
-    def command(out: str, max_updates: int) -> list[str]:
-        settings = settings_of(**FP32 | {"max_updates": max_updates})
-        return nmt_command("train", data, "--out", tmp_path / out, *settings, ranks=2)
-
-    endless = [*command("run", 1_000_000), *limit]
-    with training_until(tmp_path / "run", 7, endless) as started:
+def test_two_processes_stop_together_and_go_on_bit_for_bit(toy: Toy, how: str) -> None:
+    run = toy.folder / "run"
+    limit = [how, "0.1"] if how == "--time-limit" else []
+    words = toy.words(run, *limit, **FP32 | {"max_updates": 1_000_000})
+    command = nmt_command(*words, ranks=2)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as started:
+        while validated_last(run) < 7 and started.poll() is None:
+            time.sleep(0.02)
         if not limit:
             started.send_signal(signal.Signals[how])
         started.communicate(timeout=20)  # what a preempted job has before it is killed
-    found = status(tmp_path / "run")
+    found = status(run)
     assert (found["status"], found["reason"]) == ("stopped", how.replace("--time-", "time "))
     end = found["update"] + 5
     for out in ("run", "at once"):
-        done = run_command(command(out, end))
-        assert done.returncode == 0, done.stderr
-    assert_same_state(tmp_path / "run", tmp_path / "at once")
+        toy.train_with(2, out, **FP32 | {"max_updates": end})
+    assert_same_state(run, toy.folder / "at once")
+
+
+# --- no room before the start
+
+
+def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None:
+    # By hand, from files: three states; two checkpoints and one on its way; two best, two of the
+    # state before and one on its way, but a run of 30 updates validates only four times; the last
+    # model and one best of its own. Headers (below 10 kB a file) are not counted.
+    files = toy.undisturbed(**FP32) / "checkpoints"
+    state, model = (min(files.glob(f"*.{end}")).stat().st_size for end in ("state", "safetensors"))
+    needed = 3 * state + (3 + 4 + 2) * model
+    free_bytes(toy.patch, needed)
+    toy.train("fits", **FP32)
+    free_bytes(toy.patch, needed - 12 * 10_000)
+    with pytest.raises(NMTError, match=r"3 training states .* and 9 models") as told:
+        toy.train(**FP32)
+    assert f"{toy.folder / 'run'}: the disk has" in str(told.value)
+    assert "make room, lower keep_last or keep_best" in str(told.value)
+    assert not (toy.folder / "run/config.toml").exists()
+    # What a run has written already counts when it goes on.
+    toy.train("fits", **FP32)
+
+
+def test_a_full_disk_is_told_before_the_start(toy: Toy, small_disk: Path) -> None:
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
+    with pytest.raises(NMTError, match=rf"{small_disk}/run: the disk has 1\.0 MB free"):
+        toy.train(small_disk / "run")
+
+
+# --- no room at work
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("update-00000016.safetensors", "No space left on device"),
+        ("update-00000016.state", "No space left on device"),
+        # It is not begun then.
+        (
+            "update-00000016.safetensors",
+            "the disk has 0.0 MB free, and 0.1 MB are needed; make room",
+        ),
+    ],
+)
+def test_a_save_that_fails_costs_that_save_alone(
+    toy: Toy, capsys: Capture, name: str, problem: str
+) -> None:
+    run, seen = toy.folder / "run", dict[int, Any]()
+
+    def look(update: int) -> None:
+        seen[update] = status(run), content(run)
+
+    with toy.patch.context() as patch:
+        if problem.startswith("No"):
+            full_at(patch, name)
+        else:
+            little, enough = (partial(free_bytes, patch, free) for free in (1000, 10**9))
+            at_updates(patch, {15: little, 17: enough})
+        at_updates(patch, {update: partial(look, update) for update in (16, 17, 25)})
+        toy.train(**LONG)
+    told = capsys.readouterr().err
+    warned = f"not saved at update 16: {run / 'checkpoints' / name}: {problem}"
+    assert f"nmt: warning: {warned}" in told
+    assert told.count("not saved") == told.count("; training continues") == 1
+    assert f"warning: {warned}" in (run / "train.log").read_text()
+    # What was saved before is still there, nothing half-written is, and status.json tells.
+    before, (after_status, after) = seen[16][1], seen[17]
+    saved = {one for one in before if one.startswith("checkpoints/")}
+    assert {one: before[one] for one in saved}.items() <= after.items()
+    assert not [one for one in after if one.endswith(".partial")]
+    assert (after_status["status"], after_status["update"]) == ("running", 16)
+    assert after_status["reason"].startswith(warned)
+    # The next save has gone well, and the run ends as if nothing had been.
+    assert seen[25][0] == {"status": "running", "update": 24, "reason": ""}
+    assert_same_run(run, toy.undisturbed(**LONG))
+
+
+def test_a_best_model_that_cannot_be_written_is_not_among_the_best(
+    toy: Toy, capsys: Capture
+) -> None:
+    full_at(toy.patch, "best-00000028.safetensors")
+    run = toy.train(**FP32)
+    assert "not saved at update 28: " in capsys.readouterr().err
+    best = newest_state(run)[0]["progress"]["best"]
+    assert [update for _, update in best] == [21, 14]
+    assert ModelReader(run / "best.safetensors").card.update == 21
+    assert sorted(path.name for path in run.glob("checkpoints/best-*")) == [
+        "best-00000014.safetensors",
+        "best-00000021.safetensors",
+    ]
+
+
+def test_a_last_save_that_fails_is_an_error_and_can_be_made_up_for(toy: Toy) -> None:
+    run = toy.folder / "run"
+    with toy.patch.context() as patch, pytest.raises(NMTError) as told:
+        full_at(patch, "update-00000030.state")
+        toy.train(**FP32)
+    assert "checkpoints/update-00000030.state: No space left on device" in str(told.value)
+    assert told.value.exit_status == 1
+    assert (status(run)["status"], status(run)["update"]) == ("failed", 30)
+    assert newest_state(run)[0]["progress"]["update"] == 24
+    toy.train(**FP32)
+    assert_same_run(run, toy.undisturbed(**FP32))
+
+
+def test_a_run_outlives_a_disk_that_is_really_full(
+    toy: Toy, small_disk: Path, capsys: Capture
+) -> None:
+    ballast = small_disk / "ballast"
+    with toy.patch.context() as patch:
+        free_bytes(patch, 10**9)  # whoever asks is told of room; only writing finds out
+        at_updates(patch, {15: lambda: fill_up(ballast), 17: ballast.unlink})
+        run = toy.train(small_disk / "run", **LONG)
+    assert "not saved at update 16: " in capsys.readouterr().err
+    for path in run.rglob("*.safetensors"):
+        load_model(path)
+    assert_same_run(run, toy.undisturbed(**LONG))
+
+
+@pytest.mark.slow
+def test_two_processes_outlive_a_save_that_fails(toy: Toy, small_disk: Path) -> None:
+    # What is needed is there at the start; then something else takes it, until a save has failed.
+    run, ballast = small_disk / "run", small_disk / "ballast"
+    words = toy.words(run, **FP32 | {"max_updates": 200, "save_every": 50, "validate_every": 50})
+    with subprocess.Popen(
+        nmt_command(*words, ranks=2), stderr=subprocess.PIPE, text=True, env=environment()
+    ) as started:
+        assert started.stderr is not None
+        said = ""
+        for line in started.stderr:
+            said += line
+            if "update 5 epoch" in line:
+                ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
+            if "not saved" in line:
+                ballast.unlink(missing_ok=True)
+    assert started.returncode == 0, said
+    assert "not saved at update" in said
+    assert status(run)["status"] == "finished"
+
+
+# --- no room for logs
+
+
+def test_lines_that_cannot_be_written_are_lost_and_the_run_goes_on(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    run = RunFolder(tmp_path)
+    (tmp_path / "metrics.jsonl").symlink_to(full)
+    (tmp_path / "train.log").symlink_to(full)
+    for update in (1, 2):
+        run.record({"update": update})
+        run.log(f"update {update}")
+    told = capsys.readouterr().err
+    for name in ("metrics.jsonl", "train.log"):
+        assert told.count(f"nmt: warning: {tmp_path / name}: No space left on device") == 1
+    assert "nmt: update 2" in told
+
+
+def test_a_line_is_written_whole_or_not_at_all(small_disk: Path) -> None:
+    run, number = RunFolder(small_disk), 0
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 20_000))
+    written = -1
+    while written < (size := sum(path.stat().st_size for path in small_disk.glob("*.jsonl"))):
+        written, number = size, number + 1
+        run.record({"kind": "train", "update": number, "text": "x" * 5000})
+    ballast.unlink()
+    run.record({"kind": "train", "update": 1_000})
+    updates = [record["update"] for record in metrics(small_disk)]
+    assert updates == [*range(1, number), 1_000]

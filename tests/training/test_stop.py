@@ -1,4 +1,7 @@
-"""Being asked to stop: by the clock, by signals; that training answers is in `test_resume.py`."""
+"""A run that is asked to stop, by a signal or the clock, and goes on as if it had not been.
+
+What nobody asks for, a run that is killed or damaged, is in `test_faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,37 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mishaps import signal_after
 from torch import nn
 from toy_training import (
     FP32,
+    Toy,
     assert_same_run,
+    content,
+    metrics,
     newest_state,
-    nmt,
     recipe,
-    settings_of,
     status,
-    train,
     validated_last,
 )
 
+from nmt.cli.train import Shorthands
+from nmt.cli.train import train as train_command
 from nmt.errors import Stopped, UsageError
-from nmt.search import beam_search as decode
-from nmt.training import loss, trainer
+from nmt.models.model_file import ModelReader
+from nmt.runs.run_folder import RunFolder
+from nmt.search import beam_search
+from nmt.training import loss, stop, trainer, validation
 from nmt.training.launch import launch
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
 from nmt.values import Value
+
+# --- requests
 
 
 @pytest.mark.parametrize(
@@ -97,10 +106,42 @@ def test_a_stop_is_answered_at_once_while_nothing_needs_saving() -> None:
     assert request()
 
 
-def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run believe that its model is compiled."""
-    monkeypatch.setattr(nn.Module, "compile", lambda *_, **__: None)
-    monkeypatch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+# --- what a run makes of them
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_every_signal_stops_with_everything_saved(toy: Toy, number: signal.Signals) -> None:
+    run, before = toy.folder / "run", signal.getsignal(number)
+    signal_after(toy.patch, 3, number)
+    with pytest.raises(Stopped, match=f"stopped at update 3 \\({number.name}\\), everything saved"):
+        toy.train()
+    assert Stopped.exit_status == 75
+    assert status(run) == {"status": "stopped", "update": 3, "reason": number.name}
+    assert newest_state(run)[0]["progress"]["update"] == 3
+    assert ModelReader(run / "last.safetensors").card.update == 3
+    assert signal.getsignal(number) == before
+
+
+def test_the_end_of_a_terminal_is_no_stop_under_nohup(toy: Toy) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signal_after(toy.patch, 3, signal.SIGHUP)
+        run = toy.train(max_updates=5)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert status(run)["status"] == "finished"
+
+
+def test_the_command_stops_at_its_time_limit(toy: Toy) -> None:
+    config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
+    endless = Shorthands(max_updates=1_000_000)
+    with pytest.raises(UsageError, match="--time-limit 'soon' is not a duration"):
+        train_command(toy.data, run, config=config, shorthands=endless, time_limit="soon")
+    assert not run.exists()
+    with pytest.raises(Stopped, match=r"\(time limit\), everything saved; run the same command"):
+        train_command(toy.data, run, config=config, shorthands=endless, time_limit="0.005")
+    assert status(run)["reason"] == "time limit"
 
 
 @pytest.mark.parametrize(
@@ -109,76 +150,151 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["trying what fits", "the first update"],
 )
 def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: object, function: str
+    toy: Toy, module: object, function: str
 ) -> None:
-    without_compiling(monkeypatch)
-    run = tmp_path / "run"
+    # The run only believes that its model is compiled.
+    toy.patch.setattr(nn.Module, "compile", lambda *_, **__: None)
+    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+    run = toy.folder / "run"
 
     def compile_for_long(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with toy.patch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, function, compile_for_long)
-        train(data, run, **FP32, compile=True)
+        toy.train(**FP32, compile=True)
     assert status(run) == {"status": "stopped", "update": 0, "reason": "interrupted (SIGTERM)"}
-    train(data, run, **FP32, compile=True)
+    toy.train(**FP32, compile=True)
     assert status(run)["status"] == "finished"
 
 
 @pytest.mark.parametrize(
-    ("module", "function", "update"),
-    [(Optimizer, "step", 1), (decode, "top_tokens", 7)],
-    ids=["between updates", "in beam search"],
+    ("module", "function"),
+    [(validation, "smoothed_cross_entropy"), (UpdateRunner, "run")],
+    ids=["in validation", "after it"],
 )
-def test_a_run_stops_at_its_time_limit_and_goes_on_bit_for_bit(
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    undisturbed: Callable[..., Path],
-    module: object,
-    function: str,
-    update: int,
+def test_ctrl_c_twice_does_not_wait_and_tells_what_is_saved(
+    toy: Toy, module: object, function: str
 ) -> None:
-    values: dict[str, Value] = {**FP32, "validate_bleu": True}
-    run, deadline, calls = tmp_path / "run", time.monotonic() + 1_000_000, 0
+    # Update 2 is saved, update 4 validated.
+    run, plain = toy.train(max_updates=2), getattr(module, function)
+
+    def hurried(*arguments: object, **options: object) -> object:
+        if function == "run" and validated_last(run) < 4:
+            return plain(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it waits")
+
+    toy.patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # not one that torchrun passes on
+    toy.patch.setattr(module, function, hurried)
+    with pytest.raises(KeyboardInterrupt):
+        toy.train(validate_every=4)
+    reason = "interrupted (SIGINT): updates after the last save are lost"
+    assert status(run) == {"status": "stopped", "update": 2, "reason": reason}
+
+
+# --- going on
+
+RECURRENT: dict[str, Value] = {"preset": "rnn_attention_small", "d_hidden": 32}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"precision": "bf16", "clip_norm": 1.0},
+        {"precision": "fp16"},
+        {"freeze": "encoder.*"},
+        RECURRENT,
+        RECURRENT | {"precision": "bf16"},
+    ],
+    ids=["fp32", "bf16", "fp16", "frozen", "recurrent", "recurrent bf16"],
+)
+def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -> None:
+    values = FP32 | values
+    # With dropout, in mid-epoch (seven updates each), off every cadence; then on each of them.
+    for update in (4, 13, 14, 16):
+        run = toy.stopped_after(update, **values)
+        assert status(run) == {"status": "stopped", "update": update, "reason": "SIGTERM"}
+    toy.train(**values)
+    assert_same_run(run, toy.undisturbed(**values))
+
+
+@pytest.mark.parametrize("reason", ["SIGTERM", "time limit"])
+@pytest.mark.parametrize(
+    ("module", "function", "update"),
+    [
+        (Optimizer, "step", 5),
+        # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
+        (validation, "smoothed_cross_entropy", 8),
+        (beam_search, "top_tokens", 8),
+    ],
+    ids=["an update", "a batch of validation", "a step of beam search"],
+)
+def test_a_stop_waits_for_no_more_than_one_step_and_loses_nothing(
+    toy: Toy, module: object, function: str, update: int, reason: str
+) -> None:
+    values: dict[str, Value] = {**FP32, "validate_every": 4, "validate_bleu": True}
+    run, deadline, calls = toy.folder / "run", time.monotonic() + 1_000_000, 0
     plain = getattr(module, function)
 
-    def let_time_pass(*arguments: object, **options: object) -> object:
+    def stop_after_the_first_validation(*arguments: object, **options: object) -> object:
         nonlocal calls
-        calls += 1
-        patch.setattr(time, "monotonic", lambda: deadline)
+        calls += validated_last(run) == 4
+        if calls == 1 and reason == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif calls == 1:
+            patch.setattr(time, "monotonic", lambda: deadline)
         return plain(*arguments, **options)
 
-    with monkeypatch.context() as patch, pytest.raises(Stopped, match=r"\(time limit\)") as told:
-        patch.setattr(module, function, let_time_pass)
-        launch(recipe(**values), data, run, deadline=deadline)
-    assert calls == 1  # no more updates or steps were done
-    assert told.value.exit_status == 75
-    assert status(run) == {"status": "stopped", "update": update, "reason": "time limit"}
+    with toy.patch.context() as patch, pytest.raises(Stopped, match=rf"{update} \({reason}\)"):
+        patch.setattr(module, function, stop_after_the_first_validation)
+        launch(recipe(**values), toy.data, run, deadline=deadline)
+    assert calls == 1  # nothing more was begun
+    assert status(run) == {"status": "stopped", "update": update, "reason": reason}
     assert newest_state(run)[0]["progress"]["update"] == update
-    assert validated_last(run) == 0
-    train(data, run, **values)
-    assert_same_run(run, undisturbed(**values))
+    assert [record["update"] for record in metrics(run, "valid")] == [4]
+    toy.train(**values)
+    assert_same_run(run, toy.undisturbed(**values))
 
 
-def test_the_command_counts_from_its_start(data: Path, tmp_path: Path) -> None:
-    settings = settings_of(max_updates=1_000_000)
-    command: list[str | Path] = [
-        "train",
-        data,
-        "--out",
-        tmp_path / "run",
-        *settings,
-        "--time-limit",
-    ]
-    refused = nmt(*command, "soon")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("nmt: error: --time-limit 'soon' is not a duration")
-    assert not (tmp_path / "run").exists()
-    done = nmt(*command, "0:00:01")
-    assert done.returncode == 75
-    assert done.stderr.splitlines()[-1].endswith(
-        "(time limit), everything saved; run the same command again to resume"
-    )
-    assert status(tmp_path / "run")["reason"] == "time limit"
+def test_the_figures_since_the_last_record_are_not_lost_at_a_stop(toy: Toy) -> None:
+    run = toy.stopped_after(13, **FP32)  # log_every is 5
+    record = metrics(run, "train")[-1]
+    assert (record["update"], record["updates"]) == (13, 3)
+    assert newest_state(run)[0]["progress"]["seconds"] == record["seconds"]
+    toy.train(**FP32)
+    found = [(record["update"], record["updates"]) for record in metrics(run, "train")]
+    assert found == [(5, 5), (10, 5), (13, 3), (15, 2), (20, 5), (25, 5), (30, 5)]
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
+def test_going_on_for_longer_is_having_asked_for_it_at_once(toy: Toy, schedule: str) -> None:
+    values = {**FP32, "schedule": schedule}
+    run = toy.train(**values | {"max_updates": 15})
+    assert status(run)["status"] == "finished"
+    toy.train(**values)
+    assert_same_run(run, toy.undisturbed(**values))
+
+
+def test_a_finished_run_run_again_changes_nothing(toy: Toy) -> None:
+    run = toy.train(**FP32)
+    before = content(run)
+    toy.train(**FP32)
+    after = content(run)
+    for found in (before, after):
+        del found["train.log"], found["curves.svg"]
+    assert after == before
+
+
+def test_metrics_written_beyond_the_state_are_cut_back(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for kind, update in [("train", 5), ("valid", 7), ("train", 10), ("valid", 10), ("train", 15)]:
+        run.record({"kind": kind, "update": update})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "upd')  # a crash in the middle of a line
+    run.cut_metrics(10, validated=7)
+    found = [(record["kind"], record["update"]) for record in metrics(tmp_path)]
+    assert found == [("train", 5), ("valid", 7), ("train", 10)]

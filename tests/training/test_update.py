@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 import torch
-from mishaps import around_steps, fail_at, spoil_gradients, spoil_weights, stopped_after
+from mishaps import around_steps, fail_at, spoil_gradients, spoil_weights
 from torch import Tensor
 from toy_training import (
     ALONE,
+    Toy,
     assert_same_state,
     flat,
     metrics,
     newest_state,
-    nmt,
     python_command,
     recipe,
     run_command,
-    settings_of,
     status,
-    train,
 )
 
+from nmt.cli.train import Shorthands
+from nmt.cli.train import train as train_command
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
@@ -39,6 +39,16 @@ from nmt.training.update import UpdateRunner
 from nmt.values import Value
 
 PLAIN: dict[str, Value] = {"dropout": 0.0}
+
+
+def assert_close(run: Path, expected: Path) -> None:
+    ends = (flat(one / "last.safetensors") for one in (run, expected))
+    torch.testing.assert_close(*ends, rtol=1e-3, atol=2e-5)
+
+
+def assert_same_end(run: Path, expected: Path) -> None:
+    assert torch.equal(*(flat(one / "last.safetensors") for one in (run, expected)))
+
 
 # --- out of memory
 
@@ -53,82 +63,68 @@ PLAIN: dict[str, Value] = {"dropout": 0.0}
     ids=lambda error: type(error).__name__,
 )
 def test_without_memory_the_micro_batch_is_halved_for_the_same_update(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    toy: Toy, error: BaseException
 ) -> None:
-    expected = train(data, tmp_path / "expected", **PLAIN)
-    with monkeypatch.context() as patch:
-        fail_at(patch, error, tokens=80, times=2)
-        run = train(data, tmp_path / "run", micro_batch_tokens=200, **PLAIN)
+    expected = toy.undisturbed(**PLAIN)
+    fail_at(toy.patch, error, tokens=80, times=2)
+    run = toy.train(micro_batch_tokens=200, **PLAIN)
     events = [record["micro_batch_tokens"] for record in metrics(run, "event")]
     assert events == [100, 50]
     assert newest_state(run)[0]["progress"]["micro_batch_tokens"] == 50
-    torch.testing.assert_close(
-        flat(run / "last.safetensors"), flat(expected / "last.safetensors"), rtol=1e-3, atol=2e-5
-    )
+    assert_close(run, expected)
     assert "micro-batches now have at most 50 tokens" in (run / "train.log").read_text()
     assert status(run)["status"] == "finished"
 
 
-def test_what_has_been_found_to_fit_is_kept_when_the_run_goes_on(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
+def test_what_has_been_found_to_fit_is_kept_when_the_run_goes_on(toy: Toy) -> None:
+    with toy.patch.context() as patch:
         fail_at(patch, MemoryError(), tokens=80)
-        run = train(data, tmp_path / "run", micro_batch_tokens=200, max_updates=10)
-    train(data, run, micro_batch_tokens=200, max_updates=20)
-    assert [record["micro_batch_tokens"] for record in metrics(run, "start")] == [200, 100]
-    train(data, run, micro_batch_tokens=150, max_updates=30)  # whoever asks for another gets it
-    assert metrics(run, "start")[-1]["micro_batch_tokens"] == 150
+        run = toy.train(micro_batch_tokens=200, max_updates=10)
+    toy.train(micro_batch_tokens=200, max_updates=20)
+    toy.train(micro_batch_tokens=150, max_updates=30)  # whoever asks for another gets it
+    assert [record["micro_batch_tokens"] for record in metrics(run, "start")] == [200, 100, 150]
 
 
-def test_a_pair_that_does_not_fit_alone_fails_the_run(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_at(monkeypatch, MemoryError(), tokens=0, times=100)
+def test_a_pair_that_does_not_fit_alone_fails_the_run(toy: Toy) -> None:
+    fail_at(toy.patch, MemoryError(), tokens=0, times=100)
     with pytest.raises(NMTError, match="not even one pair of 31 tokens"):
-        train(data, tmp_path / "run")
-    assert status(tmp_path / "run")["status"] == "failed"
+        toy.train()
+    assert status(toy.folder / "run")["status"] == "failed"
 
 
-def test_another_error_is_not_taken_for_lack_of_memory(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_at(monkeypatch, RuntimeError("shapes do not match"), tokens=0)
+def test_another_error_is_not_taken_for_lack_of_memory(toy: Toy) -> None:
+    fail_at(toy.patch, RuntimeError("shapes do not match"), tokens=0)
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        train(data, tmp_path / "run")
+        toy.train()
 
 
-def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(toy: Toy) -> None:
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    monkeypatch.setattr(Optimizer, "step", fail)
+    toy.patch.setattr(Optimizer, "step", fail)
     with pytest.raises(MemoryError):  # which the command line has a line for
-        train(data, tmp_path / "run")
-    assert status(tmp_path / "run")["status"] == "failed"
-    assert "Tried to allocate" in status(tmp_path / "run")["reason"]
+        toy.train()
+    found = status(toy.folder / "run")
+    assert (found["status"], "Tried to allocate" in found["reason"]) == ("failed", True)
 
 
-def test_a_batch_that_is_tried_leaves_nothing_behind(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = train(data, tmp_path / "expected", max_updates=3, **PLAIN)
+def test_a_batch_that_is_tried_leaves_nothing_behind(toy: Toy) -> None:
+    expected = toy.train("expected", max_updates=3, **PLAIN)
     run, found = UpdateRunner.run, []
 
     def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
         found.append(self.fits(update.batches[0]))
-        with monkeypatch.context() as patch:
+        with toy.patch.context() as patch:
             fail_at(patch, MemoryError(), tokens=0)
             found.append(self.fits(update.batches[0]))
         assert not self.optimizer.weights.gradient.any()
         return run(self, update, number, save=save)
 
-    monkeypatch.setattr(UpdateRunner, "run", try_first)
-    tried = train(data, tmp_path / "tried", max_updates=3, **PLAIN)
+    toy.patch.setattr(UpdateRunner, "run", try_first)
+    tried = toy.train(max_updates=3, **PLAIN)
     assert found == [True, False] * 3
-    assert torch.equal(flat(tried / "last.safetensors"), flat(expected / "last.safetensors"))
+    assert_same_end(tried, expected)
 
 
 class Runner:
@@ -162,10 +158,8 @@ def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
 
 
 @pytest.mark.parametrize(("room", "tries"), [(10**12, 1), (10**7, 2)])
-def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, tries: int
-) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: room)
+def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy, room: int, tries: int) -> None:
+    toy.patch.setattr(memory, "available_bytes", lambda: room)
     needs: list[int] = []
     computed = memory.memory_needs
 
@@ -174,22 +168,17 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(
         needs.append(found["micro-batch"])
         return found
 
-    monkeypatch.setattr(memory, "memory_needs", note)
-    run = train(data, tmp_path / "run", micro_batch_tokens=0, max_updates=1)
-    (record,) = metrics(run, "start")
+    toy.patch.setattr(memory, "memory_needs", note)
+    run = toy.train(micro_batch_tokens=0, max_updates=1)
     assert needs[-1] < room and all(size >= room for size in needs[:-1])
     assert len(needs) == tries
-    assert record["micro_batch_tokens"] == 2_048 >> (tries - 1)
+    assert metrics(run, "start")[0]["micro_batch_tokens"] == 2_048 >> (tries - 1)
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
-def test_the_command_takes_a_size_or_auto(
-    data: Path, tmp_path: Path, given: str, asked: int, used: int
-) -> None:
-    run, settings = tmp_path / "run", settings_of(max_updates=1)
-    settings = [one for one in settings if "micro_batch_tokens" not in one]
-    done = nmt("train", data, "--out", run, "--micro-batch-tokens", given, *settings)
-    assert done.returncode == 0, done.stderr
+def test_the_command_takes_a_size_or_auto(toy: Toy, given: str, asked: int, used: int) -> None:
+    config, run = toy.train("other", max_updates=1) / "config.toml", toy.folder / "run"
+    train_command(toy.data, run, config=config, shorthands=Shorthands(micro_batch_tokens=given))
     assert f"\nmicro_batch_tokens = {asked}\n" in (run / "config.toml").read_text()
     assert metrics(run, "start")[0]["micro_batch_tokens"] == used
 
@@ -197,11 +186,9 @@ def test_the_command_takes_a_size_or_auto(
 # --- gradients that are not finite
 
 
-def test_an_update_without_a_finite_gradient_is_skipped_and_counted(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil_gradients(monkeypatch, (3, 12, 13))
-    run = train(data, tmp_path / "run", log_every=1)
+def test_an_update_without_a_finite_gradient_is_skipped_and_counted(toy: Toy) -> None:
+    spoil_gradients(toy.patch, (3, 12, 13))
+    run = toy.train(log_every=1)
     records = {record["update"]: record for record in metrics(run, "train")}
     assert not {3, 12, 13} & records.keys()  # they have no metrics of their own
     skipped = {update: record["skipped_updates"] for update, record in records.items()}
@@ -209,27 +196,21 @@ def test_an_update_without_a_finite_gradient_is_skipped_and_counted(
     assert status(run)["status"] == "finished"
 
 
-def test_the_other_updates_are_as_if_it_had_not_been(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = train(data, tmp_path / "before", max_updates=2)
-    spoil_gradients(monkeypatch, (3,))
-    after = train(data, tmp_path / "after", max_updates=3, save_every=1)
-    assert torch.equal(flat(after / "last.safetensors"), flat(before / "last.safetensors"))
+def test_the_other_updates_are_as_if_it_had_not_been(toy: Toy) -> None:
+    before = toy.train("before", max_updates=2)
+    spoil_gradients(toy.patch, (3,))
+    assert_same_end(toy.train("after", max_updates=3, save_every=1), before)
 
 
-def test_an_update_of_infinite_loss_is_skipped(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_update_of_infinite_loss_is_skipped(toy: Toy) -> None:
     plain, calls = smoothed_cross_entropy, itertools.count(1)
 
     def overflow(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
         loss, nll = plain(*arguments, **options)
         return (loss + math.inf, nll) if next(calls) == 3 else (loss, nll)
 
-    monkeypatch.setattr(update_module, "smoothed_cross_entropy", overflow)
-    run = train(data, tmp_path / "run", max_updates=5, batch_tokens=100)
-    (record,) = metrics(run, "train")
+    toy.patch.setattr(update_module, "smoothed_cross_entropy", overflow)
+    (record,) = metrics(toy.train(max_updates=5, batch_tokens=100), "train")
     assert record["skipped_updates"] == 1
     assert math.isfinite(record["loss"])
 
@@ -239,12 +220,10 @@ def back_at(run: Path) -> list[int]:
     return [record["update"] for record in metrics(run) if "went_back" in record]
 
 
-def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = train(data, tmp_path / "plain", max_updates=16, log_every=1)
-    spoil_gradients(monkeypatch, range(10, 15))  # two after a checkpoint
-    run = train(data, tmp_path / "run", max_updates=16, log_every=1)
+def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(toy: Toy) -> None:
+    plain = toy.train("plain", max_updates=16, log_every=1)
+    spoil_gradients(toy.patch, range(10, 15))  # two after a checkpoint
+    run = toy.train(max_updates=16, log_every=1)
     assert status(run)["status"] == "finished"
     assert back_at(run) == [8]
     rates, before = (
@@ -254,23 +233,19 @@ def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(
     assert rates == {update: rate * (1 if update <= 8 else 0.5) for update, rate in before.items()}
 
 
-def test_a_run_that_diverges_before_its_first_checkpoint_begins_again(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_before_its_first_checkpoint_begins_again(toy: Toy) -> None:
     # Saved amid the bad updates, too; these states are not sound, and are not come back to.
-    spoil_gradients(monkeypatch, range(2, 7))
-    run = train(data, tmp_path / "run", max_updates=16, save_every=4, learning_rate=0.004)
+    spoil_gradients(toy.patch, range(2, 7))
+    values: dict[str, Value] = {"max_updates": 16, "save_every": 4}
+    run = toy.train(**values, learning_rate=0.004)
     assert status(run)["status"] == "finished"
     assert back_at(run) == [0]
-    slower = train(data, tmp_path / "slower", max_updates=16, save_every=4, learning_rate=0.002)
-    assert torch.equal(flat(slower / "last.safetensors"), flat(run / "last.safetensors"))
+    assert_same_end(run, toy.train("slower", **values, learning_rate=0.002))
 
 
-def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil_weights(monkeypatch, 14)
-    run = train(data, tmp_path / "run")  # validates at 14, and has saved at 8
+def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(toy: Toy) -> None:
+    spoil_weights(toy.patch, 14)
+    run = toy.train()  # validates at 14, and has saved at 8
     (event,) = [record for record in metrics(run) if "went_back" in record]
     assert event["update"] == 8
     assert "valid loss nan at update 14" in event["went_back"]
@@ -278,33 +253,29 @@ def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(
 
 
 @pytest.mark.parametrize("stopped", [13, 17])
-def test_a_run_that_diverges_is_stopped_and_goes_on_bit_for_bit(
-    stopped: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil_gradients(monkeypatch, range(10, 15))
-    whole = train(data, tmp_path / "whole", max_updates=20)
-    spoil_gradients(monkeypatch, range(10, 15))
-    run = stopped_after(monkeypatch, stopped, data, tmp_path / "run", max_updates=20)
+def test_a_run_that_diverges_is_stopped_and_goes_on_bit_for_bit(stopped: int, toy: Toy) -> None:
+    spoil_gradients(toy.patch, range(10, 15))
+    whole = toy.train("whole", max_updates=20)
+    spoil_gradients(toy.patch, range(10, 15))
+    run = toy.stopped_after(stopped, max_updates=20)
     assert back_at(run) == ([8] if stopped > 14 else [])
-    train(data, run, max_updates=20)
+    toy.train(max_updates=20)
     assert back_at(run) == [8]
     assert_same_state(run, whole)
 
 
-def test_a_run_that_diverges_again_after_going_back_fails(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
+def test_a_run_that_diverges_again_after_going_back_fails(toy: Toy) -> None:
+    run = toy.folder / "run"
 
     def spoil(optimizer: Optimizer, update: int) -> None:
         if update >= 10:
             optimizer.weights.gradient[0] = math.nan
 
-    around_steps(monkeypatch, before=spoil)
+    around_steps(toy.patch, before=spoil)
     said = "5 updates in a row, up to update 14, as after going back once; lower learning_rate"
     for _ in range(2):  # it stays so when it is started again
         with pytest.raises(NMTError, match=said):
-            train(data, run)
+            toy.train()
         assert status(run)["status"] == "failed"
     # What was saved before is still there.
     assert (run / "checkpoints" / "update-00000008.safetensors").exists()
@@ -319,47 +290,35 @@ def test_a_run_that_diverges_again_after_going_back_fails(
     ],
 )
 def test_divergence_is_seen_wherever_it_would_be_kept(
-    data: Path, tmp_path: Path, values: dict[str, Value], found: str
+    toy: Toy, values: dict[str, Value], found: str
 ) -> None:
     with pytest.raises(NMTError, match=f"diverged: {found}, as after going back once"):
-        train(data, tmp_path / "run", learning_rate=1e30, **values)
-    assert status(tmp_path / "run")["status"] == "failed"
-    assert f"diverged: {found}" in status(tmp_path / "run")["reason"]
-    assert not list(tmp_path.rglob("*.safetensors"))
+        toy.train(learning_rate=1e30, **values)
+    assert status(toy.folder / "run")["status"] == "failed"
+    assert f"diverged: {found}" in status(toy.folder / "run")["reason"]
+    assert not list(toy.folder.rglob("*.safetensors"))
 
 
 # --- two processes, in one of which something goes wrong
 
 
-def train_with_fault(
-    data: Path, run: Path, fault: str, rank: int = 1
-) -> subprocess.CompletedProcess[str]:
+def train_with_fault(toy: Toy, fault: str, rank: int = 1) -> subprocess.CompletedProcess[str]:
     program = Path(__file__).with_name("faulty_rank.py")
-    return run_command(python_command(program, data, run, fault, str(rank), ranks=2), timeout=120)
+    words = toy.data, toy.folder / "run", fault, str(rank)
+    return run_command(python_command(program, *words, ranks=2), timeout=120)
 
 
-def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(
-    data: Path, tmp_path: Path
-) -> None:
-    expected = train(data, tmp_path / "expected", save_every=2, **PLAIN)
-    done = train_with_fault(data, tmp_path / "run", "memory")
+def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy) -> None:
+    done = train_with_fault(toy, "memory")
     assert done.returncode == 0, done.stderr
-    (event,) = metrics(tmp_path / "run", "event")
+    (event,) = metrics(toy.folder / "run", "event")
     assert event["micro_batch_tokens"] == 60
-    torch.testing.assert_close(
-        flat(tmp_path / "run" / "last.safetensors"),
-        flat(expected / "last.safetensors"),
-        rtol=1e-3,
-        atol=2e-5,
-    )
+    assert_close(toy.folder / "run", toy.undisturbed(**PLAIN))
 
 
 @pytest.mark.slow
-def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
-    data: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    done = train_with_fault(data, run, "nan")
+def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(toy: Toy) -> None:
+    run, done = toy.folder / "run", train_with_fault(toy, "nan")
     assert done.returncode == 0, done.stderr
     # States were saved after updates 10, 12 and 14, too, but none of them is sound.
     assert back_at(run) == [8]
@@ -368,46 +327,37 @@ def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(
     assert status(run)["status"] == "finished"
 
 
-@pytest.fixture(scope="module")
-def of_two_processes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing happens to."""
-    run = tmp_path_factory.mktemp("two") / "run"
-    done = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
-    assert done.returncode == 0, done.stderr
-    return run
-
-
 @pytest.mark.parametrize(
-    ("fault", "rank", "cause"),
+    "faults",
     [
-        ("error", 1, "rank 1 failed: ValueError: a fault of the program"),
-        ("kill", 1, "rank 1 is gone without a word"),
-        pytest.param("early", 1, "rank 1 is gone without a word", marks=pytest.mark.slow),
-        pytest.param("kill", 0, "rank 0 is gone without a word", marks=pytest.mark.slow),
+        [("error", 1), ("kill", 1)],
+        pytest.param([("early", 1), ("kill", 0)], marks=pytest.mark.slow),
     ],
 )
 def test_a_rank_that_fails_stops_the_other_which_says_why(
-    data: Path, tmp_path: Path, of_two_processes: Path, fault: str, rank: int, cause: str
+    toy: Toy, faults: list[tuple[str, int]]
 ) -> None:
-    run = tmp_path / "run"
-    done = train_with_fault(data, run, fault, rank)
-    assert done.returncode == 1
-    said = f"nmt: rank {1 - rank}: error"
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith(said)]
-    assert cause in line
-    if fault != "early":  # there is no run yet
-        assert (status(run)["status"], cause in status(run)["reason"]) == ("failed", True)
+    run = toy.folder / "run"
+    for fault, rank in faults:
+        what = "failed: ValueError: a fault of the program" if fault == "error" else "is gone with"
+        done = train_with_fault(toy, fault, rank)
+        assert done.returncode == 1
+        said = f"nmt: rank {1 - rank}: error"
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith(said)]
+        assert f"rank {rank} {what}" in line
+        if fault != "early":  # there is no run yet
+            found = status(run)
+            assert (found["status"], f"rank {rank} {what}" in found["reason"]) == ("failed", True)
     # What was saved is whole, and the run goes on from there.
-    again = nmt("train", data, "--out", run, *settings_of(save_every=2, **PLAIN), ranks=2)
-    assert again.returncode == 0, again.stderr
-    found, expected = (flat(one / "last.safetensors") for one in (run, of_two_processes))
-    assert torch.equal(found, expected)
+    for out in ("run", "at once"):
+        toy.train_with(2, out, save_every=2, **PLAIN)
+    assert_same_end(run, toy.folder / "at once")
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_stopped_at_once_stops_the_other(data: Path, tmp_path: Path) -> None:
-    done = train_with_fault(data, tmp_path / "run", "interrupt")
+def test_a_rank_that_is_stopped_at_once_stops_the_other(toy: Toy) -> None:
+    done = train_with_fault(toy, "interrupt")
     assert done.returncode == 1  # torchrun's
     assert "nmt: warning: rank 1 was stopped (SIGINT)" in done.stderr
-    assert status(tmp_path / "run")["status"] == "stopped"
+    assert status(toy.folder / "run")["status"] == "stopped"
     assert not [line for line in done.stderr.splitlines() if re.match(r"nmt: .*error", line)]

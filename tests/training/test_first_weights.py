@@ -1,0 +1,369 @@
+"""The first weights: what is taken from another model, what is told and refused, what is frozen."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+from toy_training import Toy, assert_same_state, flat, metrics, newest_state, nmt, recipe, weights
+
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.errors import DataError, NMTError, UsageError
+from nmt.models.base import TranslationModel
+from nmt.models.model_file import ModelCard, ModelReader, write_model
+from nmt.models.registry import parameters_by_names
+from nmt.training.first_weights import freeze, warm_start
+from nmt.values import Value
+
+LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
+STILL: dict[str, Value] = {"learning_rate": 1e-30, "max_updates": 1, "validate_every": 1}
+"""One update that is too small to change a weight, and metrics of what there was before it."""
+TIES = ("all", "decoder", "none")
+
+
+Make = Callable[..., ModelCard]
+
+
+@pytest.fixture(scope="module")
+def make(card: ModelCard) -> Make:
+    """Change the card's configuration, and the vocabularies of some sides, like `src tgt`."""
+    # Of 330 pieces, too, of which some are others, and most stand elsewhere.
+    text = ["slow rivers and small trees, seen by old birds then", "zebra"] * 9
+    vocabulary = learn_vocabulary(text, vocab_size=330)
+
+    def make(sides: str = "", **values: Value) -> ModelCard:
+        changes: dict[str, Any] = {f"{side}_vocabulary": vocabulary for side in sides.split()}
+        config = replace(card.config, **values)  # type: ignore[arg-type]
+        return replace(card, config=config, **changes)
+
+    return make
+
+
+def build(card: ModelCard, seed: int) -> TranslationModel:
+    torch.manual_seed(seed)
+    return card.build()
+
+
+def write(path: Path, card: ModelCard) -> TranslationModel:
+    """Write a random model, and return it."""
+    model = build(card, seed=1)
+    write_model(path, card, dict(model.named_parameters()))
+    return model
+
+
+def pieces(card: ModelCard, name: str = "") -> list[str]:
+    vocabulary = card.src_vocabulary if name.startswith("src") else card.tgt_vocabulary
+    return vocabulary.tokens(range(len(vocabulary)))
+
+
+# --- what is taken
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("", "fp32"), ("checkpoints/update-00000200.safetensors", "fp32"), ("", "bf16")],
+)
+def test_a_run_starts_with_the_weights_that_it_is_given(
+    toy: Toy, learnt: Path, capsys: pytest.CaptureFixture[str], name: str, precision: str
+) -> None:
+    run = toy.train("run", learnt / name, precision=precision, **LEARNT, **STILL)
+    given = ModelReader(learnt / (name or "best.safetensors"))
+    assert torch.equal(flat(run / "last.safetensors"), flat(given.path))
+    if not name and precision == "fp32":
+        assert metrics(run, "valid")[0]["loss"] == given.card.valid["loss"]
+    for told in (capsys.readouterr().err, (run / "train.log").read_text()):
+        assert f" initial weights from {given.path} (update " in told
+
+
+def test_the_optimiser_starts_fresh(toy: Toy, learnt: Path) -> None:
+    run = toy.train("run", learnt, max_updates=3, **LEARNT)
+    header, vectors = newest_state(run)
+    assert header["progress"]["update"] == 3
+    assert vectors["adam_updates"].item() == 3
+    assert metrics(run, "train")[0]["learning_rate"] == pytest.approx(3e-3 * 3 / 10)
+
+
+def expected_weights(
+    model: TranslationModel, card: ModelCard, given: TranslationModel, given_card: ModelCard
+) -> dict[str, Tensor]:
+    """Look for each weight by all its names, and for each row by its piece, one after the other."""
+    theirs, found = dict(given.named_parameters(remove_duplicate=False)), dict[str, Tensor]()
+    for names, parameter in parameters_by_names(model):
+        found[names[0]] = expected = parameter.detach().clone()
+        for name in reversed(names):  # of several, the first has the last word
+            if "embedding" not in name and name != "output_projection":
+                expected.copy_(theirs[name])
+                continue
+            their_pieces = pieces(given_card, name)
+            for row, piece in enumerate(pieces(card, name)):
+                if piece in their_pieces:
+                    expected[row] = theirs[name][their_pieces.index(piece)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tie", "others", "new_tie", "new_others"),
+    [
+        *((tie, "", new_tie, "") for tie in TIES for new_tie in TIES),
+        ("all", "", "all", "src tgt"),
+        ("none", "tgt", "none", "src"),
+        # Of a piece that only the source side knows, the row comes from there.
+        ("none", "tgt", "all", ""),
+    ],
+)
+@torch.no_grad()
+def test_weights_go_by_their_names_and_rows_by_their_pieces(
+    make: Make, tmp_path: Path, tie: str, others: str, new_tie: str, new_others: str
+) -> None:
+    given_card, new_card = (
+        make(others, tie_embeddings=tie),
+        make(new_others, tie_embeddings=new_tie),
+    )
+    model, other = build(new_card, seed=2), write(tmp_path / "m", given_card)
+    expected = expected_weights(model, new_card, other, given_card)
+    warm_start(model, new_card, tmp_path / "m")
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, expected[name]), name
+
+
+def test_what_is_missing_or_of_another_shape_stays_as_it_was(
+    card: ModelCard, make: Make, tmp_path: Path
+) -> None:
+    given = dict(write(tmp_path / "m", card).named_parameters())
+    new_card = make(num_decoder_layers=2, d_ff=48)
+    initial = {n: p.detach().clone() for n, p in build(new_card, seed=2).named_parameters()}
+    warm_start(model := build(new_card, seed=2), new_card, tmp_path / "m")
+    for name, parameter in model.named_parameters():
+        fits = name in given and given[name].shape == parameter.shape
+        other = name.startswith("decoder.1.") or ".inner." in name or ".outer.weight" in name
+        assert fits != other
+        assert torch.equal(parameter, (given if fits else initial)[name]), name
+
+
+# --- what is told and refused
+
+
+def test_the_report_tells_what_was_taken_and_what_differs(
+    card: ModelCard, make: Make, tmp_path: Path
+) -> None:
+    write(tmp_path / "m", make(num_encoder_layers=3, d_ff=48))
+    new_card = make("src tgt", num_decoder_layers=2)
+    found = len(set(pieces(card)) & set(pieces(new_card)))
+    assert 260 < found < 330  # or there would be nothing to tell apart
+    first, *lines = warm_start(build(new_card, seed=2), new_card, tmp_path / "m")
+    assert re.fullmatch(rf"initial weights from {tmp_path}/m \(update 7\): \d+ of \d+ .*", first)
+    for line, expected in zip(
+        lines,
+        [
+            rf"output_projection: {found} of 330 pieces found \({found / 3.3:.1f}%\)",
+            r"not in that model, stay random: (decoder\.1\.\S+,? ){3}and \d+ more",
+            r"of another shape in that model, stay random: (encoder\.0\.feed\S+,? ){3}and 3 more",
+            r"only in that model, not used: (encoder\.1\.\S+,? ){3}and \d+ more",
+        ],
+        strict=True,
+    ):
+        assert re.fullmatch(expected, line)
+
+
+def test_other_languages_are_warned_of(
+    card: ModelCard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "m", replace(card, src_lang="cs"))
+    warm_start(build(card, seed=2), card, tmp_path / "m")
+    assert capsys.readouterr().err == (
+        f"nmt: warning: {tmp_path / 'm'} translates cs-de, but the data is en-de\n"
+    )
+
+
+def test_a_model_that_does_not_fit_is_refused(toy: Toy, learnt: Path) -> None:
+    with pytest.raises(DataError, match=r"gone\.safetensors: no such file"):
+        toy.train("run", toy.folder / "gone.safetensors")
+    (toy.folder / "empty").mkdir()
+    with pytest.raises(NMTError, match="no model in this folder"):
+        toy.train("run", toy.folder / "empty")
+    assert not (toy.folder / "run").exists()
+    bad = toy.folder / "bad.safetensors"
+    bad.write_bytes((learnt / "best.safetensors").read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"bad\.safetensors: damaged"):
+        toy.train("run", bad, **LEARNT)
+    refused = r"no weight of this model fits.*: d_model 64 and 32; d_ff"
+    with pytest.raises(UsageError, match=refused):
+        toy.train("run", learnt)
+    assert not (toy.folder / "run/config.toml").exists()
+
+
+# --- going on
+
+
+@pytest.fixture
+def start(tmp_path: Path, learnt: Path) -> Path:
+    """A model file that may be changed."""
+    return Path(shutil.copy(learnt / "best.safetensors", tmp_path / "start.safetensors"))
+
+
+def test_a_stopped_run_goes_on_bit_for_bit_without_its_model(toy: Toy, start: Path) -> None:
+    values: dict[str, Value] = {**LEARNT, "freeze": "encoder.*", "max_updates": 12}
+    whole = toy.train("whole", start, **values)
+    run = toy.stopped_after(5, "run", start, **values)
+    start.unlink()
+    toy.train("run", start, **values)
+    assert_same_state(run, whole)
+    assert (run / "train.log").read_text().count("initial weights from") == 1
+
+
+def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
+    toy: Toy, start: Path, learnt: Path
+) -> None:
+    values = LEARNT | STILL
+    run = toy.train("run", start, **values)
+    noted = tomllib.loads((run / "config.toml").read_text())["run"]
+    with safe_open(start, framework="pt") as file:
+        assert noted["init_from_checksum"] == file.metadata()["sha256"]
+    assert noted["init_from"] == str(start)
+    toy.train("run", start.rename(toy.folder / "moved.safetensors"), **values)
+    another = learnt / "checkpoints/update-00000150.safetensors"
+    with pytest.raises(UsageError, match=r"--init-from was .*moved\S+ and is now .*150\S*, with"):
+        toy.train("run", another, **values)
+    with pytest.raises(UsageError, match=r"--init-from was \S+ and is now not given"):
+        toy.train("run", **values)
+    toy.train("without", **values)
+    with pytest.raises(UsageError, match=r"was not given and is now \S+, with other weights"):
+        toy.train("without", learnt, **values)
+
+
+def test_a_run_without_a_state_starts_from_its_model_again(
+    toy: Toy, start: Path, learnt: Path
+) -> None:
+    run = toy.train("run", start, **LEARNT, **STILL)
+
+    def lose_checkpoints() -> None:  # as if it had been killed before the first save
+        for path in run.glob("checkpoints/*"):
+            path.unlink()
+
+    lose_checkpoints()
+    toy.train("run", start, **LEARNT, **STILL)
+    assert torch.equal(flat(run / "last.safetensors"), flat(start))
+    lose_checkpoints()
+    shutil.copy(learnt / "checkpoints/update-00000150.safetensors", start)  # another by now
+    with pytest.raises(UsageError, match=r"-from was (\S+) and is now \1, with other weights"):
+        toy.train("run", start, **LEARNT, **STILL)
+
+
+def test_two_processes_fail_together_and_start_with_the_same_weights(
+    toy: Toy, learnt: Path
+) -> None:
+    run, init_from = toy.folder / "run", ("--init-from", learnt)
+    done = nmt(*toy.words(run, *init_from, max_updates=1), ranks=2)
+    assert done.returncode == 1
+    refused = "rank [01]: error: .*no weight of this model fits"
+    assert len(re.findall(refused, done.stderr)) == 2
+    toy.train_with(2, run, *init_from, **LEARNT, **STILL)  # which can be put right
+    best = ModelReader(learnt / "best.safetensors")
+    # Each process measures its share of the valid pairs.
+    assert metrics(run, "valid")[0]["loss"] == pytest.approx(best.card.valid["loss"], rel=1e-6)
+    assert torch.equal(flat(run / "last.safetensors"), flat(best.path))
+
+
+# --- frozen parameters
+
+
+@pytest.fixture
+def model(make: Make) -> TranslationModel:
+    return build(make(num_encoder_layers=2, tie_embeddings="none"), seed=1)
+
+
+def frozen_names(model: nn.Module) -> set[str]:
+    return {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "parts"),
+    [
+        ("", ()),
+        ("encoder.*", ("encoder.",)),
+        ("encoder.1.*", ("encoder.1.",)),
+        ("encoder.*,src_embedding.*", ("encoder.", "src_embedding.")),
+        (" decoder.* , output_projection", ("decoder.", "output_projection")),
+        ("*.norm.*", (".norm.",)),
+    ],
+)
+def test_patterns_choose_parameters_by_name(
+    model: TranslationModel, patterns: str, parts: tuple[str, ...]
+) -> None:
+    names = [name for name, _ in model.named_parameters()]
+    expected = [name for name in names if any(part in name for part in parts)]
+    assert freeze(model, patterns) == expected
+    assert frozen_names(model) == set(expected)
+
+
+@pytest.mark.parametrize("name", ["src_embedding.*", "tgt_embedding.weight", "output_projection"])
+def test_a_tied_parameter_goes_by_each_of_its_names(card: ModelCard, name: str) -> None:
+    told = freeze(model := build(card, seed=1), name)
+    assert told == ["output_projection = tgt_embedding.weight = src_embedding.weight"]
+    assert frozen_names(model) == {"output_projection"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        ("decodr.*", "freeze: no parameter matches 'decodr.*'; did you mean 'decoder.*'?"),
+        ("encoder.*,encoder.2.*", "matches 'encoder.2.*'; did you mean 'encoder."),
+        ("src_embedding", "matches 'src_embedding'; did you mean 'src_embedding.*'?"),
+        ("encoder.*,", "matches ''; known: decoder.*, decoder.0.*, encoder.*, encoder.0.*"),
+        ("*", "freeze: '*' matches all parameters; leave some to train"),
+    ],
+)
+def test_patterns_that_mean_nothing_are_refused(
+    model: TranslationModel, patterns: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        freeze(model, patterns)
+    assert frozen_names(model) == set()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"precision": "bf16", "clip_norm": 1.0}, {"precision": "fp16"}, {"ema_decay": 0.9}],
+    ids=["fp32", "bf16", "fp16", "average"],
+)
+def test_frozen_parameters_stay_bit_for_bit_while_others_move(
+    toy: Toy, values: dict[str, Value]
+) -> None:
+    run = toy.train(freeze="encoder.*", max_updates=9, **values)
+    torch.manual_seed(recipe().training.seed)
+    start = dict(ModelReader(run / "last.safetensors").card.build().named_parameters())
+    end = weights(run / "last.safetensors")
+    same = {name for name in end if torch.equal(end[name], start[name])}
+    assert same == {name for name in end if name.startswith("encoder.")}
+
+
+def test_a_run_says_what_is_frozen_and_keeps_no_state_of_it(toy: Toy) -> None:
+    run = toy.train(freeze="src_embedding.*,encoder.*", max_updates=1)
+    held = weights(run / "last.safetensors")
+    frozen = sum(w.numel() for n, w in held.items() if n.startswith(("output_p", "encoder.")))
+    every = sum(weight.numel() for weight in held.values())
+    assert (
+        f" {frozen:,} of {every:,} parameters are frozen: output_projection = "
+        "tgt_embedding.weight = src_embedding.weight, encoder.0."
+    ) in (run / "train.log").read_text()
+    vectors = newest_state(run)[1]
+    assert len(vectors["adam_mean"]) == every - frozen
+    assert len(vectors["weights"]) == every
+
+
+def test_the_logged_norm_is_of_what_is_trained(toy: Toy) -> None:
+    whole, part = (
+        metrics(toy.train(f"{len(frozen)}", freeze=frozen, max_updates=1, dropout=0.0), "train")[0]
+        for frozen in ("", "decoder.*")
+    )
+    assert part["loss"] == whole["loss"]
+    assert 0 < part["grad_norm"] < 0.99 * whole["grad_norm"]
