@@ -23,74 +23,37 @@ BOS, EOS = 2, 3
 # -------------------------------------------------------------------------------------- models
 
 
-def attention(query: Array, key: Array, value: Array, mask: npt.NDArray[np.bool_]) -> Array:
-    """softmax(query key^T / sqrt(K)) value, one query and one key at a time.
-
-    query: (B, H, T, K); key: (B, H, S, K); value: (B, H, S, any); mask: (B, H, T, S), True = may
-    attend.
-    """
-    attended = np.zeros((*query.shape[:3], value.shape[3]))
-    for b, h, t in np.ndindex(query.shape[:3]):
-        weights = {}
-        for s in range(key.shape[2]):
-            if mask[b, h, t, s]:
-                product = sum(query[b, h, t, k] * key[b, h, s, k] for k in range(key.shape[3]))
-                weights[s] = math.exp(product / math.sqrt(key.shape[3]))
-        for s, weight in weights.items():
-            attended[b, h, t] += weight / sum(weights.values()) * value[b, h, s]
-    return attended
-
-
-def relative_attention(
+def attention(
     query: Array,
     key: Array,
     value: Array,
     mask: npt.NDArray[np.bool_],
-    for_keys: Array,
-    for_values: Array,
-) -> Array:
-    """Equations 3 to 5 of Shaw et al. (2018): a pair has a key and a value of its own.
-
-    query, key: (B, H, T, K); value: (B, H, T, V); mask: (B, H, T, T), True = may attend; for_keys:
-    (2k + 1, K) and for_values: (2k + 1, V), what is added at the distances -k to k.
-    """
-    farthest = len(for_keys) // 2
-    attended = np.zeros(value.shape)
-    for b, h, t in np.ndindex(query.shape[:3]):
-        terms = []
-        for s in np.flatnonzero(mask[b, h, t]):
-            row = max(-farthest, min(farthest, int(s) - t)) + farthest
-            product = query[b, h, t] @ (key[b, h, s] + for_keys[row])
-            terms.append(
-                (math.exp(product / math.sqrt(query.shape[3])), value[b, h, s] + for_values[row])
-            )
-        for weight, vector in terms:
-            attended[b, h, t] += weight / sum(weight for weight, _ in terms) * vector
-    return attended
-
-
-def additive_attention(query: Array, keys: Array, w: Array, u: Array, v: Array) -> Array:
-    """softmax over s of v^T tanh(W query + U key_s), one key at a time.
-
-    query: (H,); keys: (S, H); w, u: (A, H); v: (A,). Returns the weights (S,).
-    """
-    weights = [
-        math.exp(sum(v[a] * math.tanh(w[a] @ query + u[a] @ key) for a in range(len(v))))
-        for key in keys
-    ]
-    return np.array(weights) / sum(weights)
-
-
-def lstm_step(
-    taken: Array, kept: Array, shown: Array, candidate: Array, cells: Array
+    relative: Sequence[Array] = (),
 ) -> tuple[Array, Array]:
-    """One unit at a time: its output, and what its cell holds from then on; each (H,)."""
-    output, after = np.zeros(len(cells)), np.zeros(len(cells))
-    for unit in range(len(cells)):
-        i, f, o = (1 / (1 + math.exp(-gate[unit])) for gate in (taken, kept, shown))
-        after[unit] = f * cells[unit] + i * math.tanh(candidate[unit])
-        output[unit] = o * math.tanh(after[unit])
-    return output, after
+    """softmax(query key^T / sqrt(K)) value, one query and one key at a time, and that softmax.
+
+    query: (..., T, K); key: (..., S, K); value: (..., S, V); mask: broadcastable to (..., T, S),
+    True = may attend; relative: (2k + 1, K) and (2k + 1, V), what is added to a key and to its
+    value at the distances -k to k from the query (Shaw et al. 2018, equations 3 to 5). The queries
+    are at the last T of S positions.
+    """
+    first = key.shape[-2] - query.shape[-2]
+    weights = np.zeros((*query.shape[:-1], key.shape[-2]))
+    attended = np.zeros((*query.shape[:-1], value.shape[-1]))
+    for *head, t in np.ndindex(query.shape[:-1]):
+        seen = {}
+        for s in np.flatnonzero(np.broadcast_to(mask, weights.shape)[(*head, t)]):
+            own_key, own_value = key[(*head, s)], value[(*head, s)]
+            if relative:
+                farthest = len(relative[0]) // 2
+                row = max(-farthest, min(farthest, int(s) - t - first)) + farthest
+                own_key, own_value = own_key + relative[0][row], own_value + relative[1][row]
+            product = query[(*head, t)] @ own_key
+            seen[s] = math.exp(product / math.sqrt(query.shape[-1])), own_value
+        for s, (weight, own_value) in seen.items():
+            weights[(*head, t, s)] = weight / sum(weight for weight, _ in seen.values())
+            attended[(*head, t)] += weights[(*head, t, s)] * own_value
+    return attended, weights
 
 
 def sinusoidal_positions(length: int, d_model: int) -> Array:
@@ -115,51 +78,6 @@ def rotated(x: Array, position: int) -> Array:
     return turned
 
 
-def rms_norm(x: Array, gain: Array, eps: float) -> Array:
-    """x / sqrt(mean of squares + eps) * gain, over a vector (D,)."""
-    size = math.sqrt(sum(a * a for a in x) / len(x) + eps)
-    return np.array([a / size * g for a, g in zip(x, gain, strict=True)])
-
-
-def swiglu(x: Array, gate: Array, value: Array, outer: Array) -> Array:
-    """(Swish(x W) * x V) W2 of a vector (D,); gate, value: (F, D), outer: (D, F)."""
-    hidden: list[float] = []
-    for w, v in zip(gate, value, strict=True):
-        a = float(x @ w)
-        hidden.append(a / (1 + math.exp(-a)) * float(x @ v))
-    return np.array([sum(w * h for w, h in zip(row, hidden, strict=True)) for row in outer])
-
-
-def multi_step_attention(query: Array, keys: Array, embeddings: Array) -> tuple[Array, Array]:
-    """sum over j of a_j (z_j + e_j), by S * sqrt(1 / S), with a = softmax(d z), of one query d.
-
-    query: (D,); keys, the z, and embeddings, the e: (S, D). It also returns a: (S,).
-    """
-    exponentials = [math.exp(sum(d * z for d, z in zip(query, key, strict=True))) for key in keys]
-    weights = np.array([one / sum(exponentials) for one in exponentials])
-    attended = np.zeros(len(query))
-    for weight, key, embedding in zip(weights, keys, embeddings, strict=True):
-        attended += weight * (key + embedding)
-    return attended * len(keys) * math.sqrt(1 / len(keys)), weights
-
-
-def gated_convolution(x: Array, weight: Array, bias: Array, before: int) -> Array:
-    """A * sigmoid(B) where [A B] is the convolution of a sentence, with zeros around it.
-
-    x: (T, H); weight: (2H, k, H), its k from the first neighbour to the last; bias: (2H,); before:
-    how many of the k stand before the token.
-    """
-    both = np.zeros((len(x), len(bias)))
-    for t in range(len(x)):
-        both[t] = bias
-        for j in range(weight.shape[1]):
-            if 0 <= t - before + j < len(x):
-                both[t] += weight[:, j] @ x[t - before + j]
-    half = len(bias) // 2
-    gated: Array = both[:, :half] / (1 + np.exp(-both[:, half:]))
-    return gated
-
-
 # -------------------------------------------------------------------------------------- lexicon
 
 
@@ -182,24 +100,6 @@ def ibm_model_1(
             sums[word] = sums.get(word, 0.0) + count
         probs = {(word, to): count / sums[word] for (word, to), count in expected.items()}
     return probs
-
-
-# ------------------------------------------------------------------------------------ training
-
-
-def smoothed_loss(logits: Array, targets: Sequence[int], eps: float) -> tuple[float, float]:
-    """Cross-entropy against (1 - eps) at the target plus eps / V everywhere, and the plain one.
-
-    logits: (n, V). Both are summed over the n tokens, in natural logarithms.
-    """
-    loss = nll = 0.0
-    for row, target in zip(logits.astype(np.float64), targets, strict=True):
-        log_probs = row - row.max() - math.log(np.exp(row - row.max()).sum())
-        wanted = np.full(len(row), eps / len(row))
-        wanted[target] += 1 - eps
-        loss -= float((wanted * log_probs).sum())
-        nll -= float(log_probs[target])
-    return loss, nll
 
 
 # -------------------------------------------------------------------------------------- search

@@ -25,12 +25,18 @@ SPECIAL = (PAD, UNK, BOS)
 TABLES = cast(TranslationModel, TableModel())
 
 
+def decoded(
+    tables: Sequence[NextLogits], sources: Sequence[Source], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """Search for translations of sources, each by its own table."""
+    group = Group(range(len(tables)), sources, TableState(tables), cost=1)
+    return in_order(decode(TABLES, iter([group]), options))
+
+
 def search(
     tables: Sequence[NextLogits], limits: Sequence[int], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    group = Group(range(len(tables)), sources(limits), TableState(tables), cost=1)
-    options = replace(options, max_extra_tokens=0)
-    return in_order(decode(TABLES, iter([group] if tables else []), options))
+    return decoded(tables, sources(limits), replace(options, max_extra_tokens=0))
 
 
 def sources(limits: Sequence[int]) -> list[Source]:

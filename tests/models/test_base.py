@@ -12,6 +12,7 @@ import torch
 from pairs import batch_of
 from tiny_models import (
     BOS,
+    CONVOLUTIONAL,
     SOURCES,
     TARGETS,
     TGT_VOCAB,
@@ -21,10 +22,12 @@ from tiny_models import (
     forced_logits,
     tiny,
 )
+from torch import Tensor
 
 from nmt.data.batches import FixedShape
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.base import TranslationModel
+from nmt.models.convolutional import ConvolutionalModel
 from nmt.models.layers import seed_dropout
 from nmt.models.registry import ARCHITECTURES
 
@@ -206,9 +209,45 @@ def test_dropout_acts_only_in_training(model: TranslationModel) -> None:
         assert torch.equal(model(batch), first)
 
 
-def test_every_parameter_gets_a_gradient(model: TranslationModel) -> None:
-    logits = model(batch_of(SOURCES, TARGETS)) @ model.output_projection.T
-    torch.autograd.backward(logits.square().sum())
+def test_gradients_are_the_slopes_of_the_logits(model: TranslationModel) -> None:
+    batch = batch_of(SOURCES, TARGETS)
+    weighting = torch.randn(batch.num_tokens, TGT_VOCAB, dtype=torch.float64)
+
+    def objective() -> Tensor:
+        return torch.sum(model(batch) @ model.output_projection.T * weighting)
+
+    torch.autograd.backward(objective())
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 0, name
+        layers = 1
+        if isinstance(model, ConvolutionalModel):
+            # Its encoder gets the mean of what the decoder's layers send, and its source embedding
+            # that and a sum (Gehring et al. 2017, section 3.4).
+            layers = CONVOLUTIONAL.num_decoder_layers if name.startswith("encoder") else 1
+            if name.startswith("src_embedding"):
+                continue
+        direction, sums = torch.randn_like(parameter), []
+        with torch.no_grad():
+            for step in (1e-6, -1e-6):
+                parameter.add_(direction, alpha=step)
+                sums.append(float(objective()))
+                parameter.add_(direction, alpha=-step)
+        slope = (sums[0] - sums[1]) / 2e-6
+        assert slope != 0, name
+        found = float(torch.sum(parameter.grad * direction))
+        assert found == pytest.approx(slope / layers, rel=1e-5, abs=1e-6), name
+
+
+def test_hypotheses_share_what_is_computed_of_their_source(model: TranslationModel) -> None:
+    def size(part: object) -> int:
+        """Bytes of the tensors in a state."""
+        if isinstance(part, Tensor):
+            return part.nbytes
+        parts = part if isinstance(part, (list, tuple)) else getattr(part, "__dict__", {}).values()
+        return sum(map(size, parts))
+
+    with torch.inference_mode():
+        state = begin(model, [[5] * 200] * 3)
+        before = size(state)
+        state.select(torch.arange(3).repeat_interleave(8), torch.arange(3))
+    assert size(state) < 1.5 * before

@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import torch
+from tiny_models import SOURCES, tiny
 
 from nmt.data.batches import pack_sources
-from nmt.model_config import TransformerConfig
-from nmt.models.base import TranslationModel
+from nmt.models.base import DecoderState
 from nmt.models.ensemble import Ensemble
-from nmt.models.registry import build_model
 
-SOURCES = [[5, 9, 13, 4], [7]]
-
-
-def model(seed: int, d_model: int) -> TranslationModel:
-    torch.manual_seed(seed)
-    config = TransformerConfig(
-        num_encoder_layers=1, num_decoder_layers=2, d_model=d_model, d_ff=32, num_heads=2
-    )
-    return build_model("transformer", config, 14, 14).eval()
+KINDS = ["transformer", "conv_seq2seq", "rnn_attention"]  # of different sizes, too
 
 
 @torch.inference_mode()
 def test_probabilities_are_the_mean_of_the_members() -> None:
-    members = [model(1, 16), model(2, 16), model(3, 32)]  # of other sizes, too
+    members = [tiny(kind) for kind in KINDS]
     ensemble = Ensemble(members)
-    together = ensemble.begin(pack_sources(SOURCES))
-    alone = [member.begin(pack_sources(SOURCES)) for member in members]
-    steps = [[2, 2], [4, 5], [6, 7, 8, 9]]
-    for number, tokens in enumerate(map(torch.tensor, steps)):
-        found = ensemble.project(ensemble.step([together], tokens)).softmax(dim=-1)
+    parts = [pack_sources(SOURCES[:2]), pack_sources(SOURCES[2:])]
+    together: list[DecoderState] = [ensemble.begin(part) for part in parts]
+    alone = [[member.begin(part) for part in parts] for member in members]
+    for tokens in ([2, 2, 2], [4, 5, 10], [6, 7, 8, 9, 11]):
+        step = torch.tensor(tokens)
+        found = ensemble.project(ensemble.step(together, step)).softmax(dim=-1)
         expected = [
-            member.project(member.step([state], tokens)).softmax(dim=-1)
-            for member, state in zip(members, alone, strict=True)
+            member.project(member.step(states, step)).softmax(dim=-1).float()
+            for member, states in zip(members, alone, strict=True)
         ]
         torch.testing.assert_close(found, torch.stack(expected).mean(dim=0))
-        if number == 1:  # the second sentence first, by two hypotheses each
-            for state in (together, *alone):
-                state.select(torch.tensor([1, 1, 0, 0]), torch.tensor([1, 0]))
-
-
-@torch.inference_mode()
-def test_states_that_began_separately_step_together() -> None:
-    ensemble = Ensemble([model(1, 16), model(2, 16)])
-    both = ensemble.begin(pack_sources(SOURCES))
-    apart = [ensemble.begin(pack_sources([source])) for source in SOURCES]
-    tokens = torch.tensor([2, 2])
-    torch.testing.assert_close(ensemble.step(apart, tokens), ensemble.step([both], tokens))
+        if tokens == [4, 5, 10]:  # the second sentence first, by two hypotheses each
+            for states in (together, *alone):
+                states[0].select(torch.tensor([1, 1, 0, 0]), torch.tensor([1, 0]))
 
 
 @torch.inference_mode()
 def test_a_member_with_nan_gives_nan() -> None:
-    members = [model(1, 16), model(2, 16)]
+    members = [tiny("transformer"), tiny("transformer", seed=2)]
     members[1].output_projection[5] = torch.nan
     ensemble = Ensemble(members)
-    features = ensemble.step([ensemble.begin(pack_sources(SOURCES))], torch.tensor([2, 2]))
+    features = ensemble.step([ensemble.begin(pack_sources(SOURCES))], torch.tensor([2, 2, 2]))
     assert ensemble.project(features).isnan().any(dim=1).all()

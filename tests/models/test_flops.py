@@ -1,4 +1,7 @@
-"""Multiply-adds against torch's own count of every matrix product of the model."""
+"""Multiply-adds against torch's own count of every matrix product of the model.
+
+Those of a preset by hand arithmetic are in tests/cli/test_models.py.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from tiny_models import TINY, architecture_of, tiny
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt.data.batches import Batch, LengthSums
-from nmt.model_config import ModelConfig, RecurrentConfig, TransformerConfig
+from nmt.model_config import ModelConfig, RecurrentConfig
 from nmt.models.flops import MULTIPLY_ADDS, decoding_multiply_adds, training_flops
-from nmt.models.registry import ARCHITECTURES, build_model, shapes_only
+from nmt.models.registry import ARCHITECTURES, build_model
 
 SENTENCES, SRC, TGT, VOCABULARY = 5, 7, 11, 97
 
@@ -70,31 +73,6 @@ def test_they_add_up_over_pairs(architecture: str) -> None:
         return training_flops(architecture, TINY[architecture], VOCABULARY, sums)
 
     assert flops(one) + flops(other) == flops(both)
-
-
-def test_the_base_model_by_hand() -> None:
-    # One pair of 10 and 20 tokens. Encoder layer: 10 tokens through 4 matrices of 512 x 512 and 2
-    # of 512 x 2048, and 2 * 10 * 10 products of 512. Decoder layer: 20 tokens through 6 and 2 such
-    # matrices, 10 through 2, 2 * 20 * 20 and 2 * 20 * 10 products. Last, 20 times 512 x 37000.
-    square, wide = 512 * 512, 512 * 2048
-    encoder = 10 * (4 * square + 2 * wide) + 2 * 100 * 512
-    decoder = 20 * (6 * square + 2 * wide) + 10 * 2 * square + 2 * (400 + 200) * 512
-    expected = 6 * (encoder + decoder) + 20 * 512 * 37_000
-    sums = LengthSums.of(np.array([9]), np.array([19]))  # and an eos each
-    assert MULTIPLY_ADDS["transformer"](TransformerConfig(), 37_000, sums) == expected
-
-
-def test_decoding_with_the_base_model_by_hand() -> None:
-    # A source of 10 tokens through the encoder as above, and through the keys and values of the
-    # decoder's second attention; then a step that reads the fifth token. Self-attention's scores
-    # and means are over 5 positions, the other's over 10. Last, 512 x 37000.
-    square, wide = 512 * 512, 512 * 2048
-    with shapes_only():
-        model = build_model("transformer", TransformerConfig(), 37_000, 37_000).eval()
-    encoding, step = decoding_multiply_adds(model, 10, 5)
-    encoder = 10 * (4 * square + 2 * wide) + 2 * 100 * 512
-    assert encoding == 6 * (encoder + 10 * 2 * square)
-    assert step == 6 * (6 * square + 2 * wide + 2 * (5 + 10) * 512) + 512 * 37_000
 
 
 @pytest.mark.parametrize("kind", TINY)

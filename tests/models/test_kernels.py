@@ -91,42 +91,27 @@ def test_a_kernel_that_is_hopeless_for_the_model_s_shapes_is_left_out(
 
 
 @pytest.mark.parametrize(
-    ("onednn", "torchs", "chosen"),
+    ("precision", "seconds", "choice"),
     [
-        (1.0, 1.0, "transposed"),
-        (0.92, 0.92, "transposed"),
-        (0.9, 1.0, "onednn"),
-        (0.9, 0.85, "onednn"),
-        (0.9, 0.8, "torch"),
+        # A kernel must be a tenth faster than those before it.
+        ("fp32", {"transposed": 1.0, "onednn": 1.0, "torch": 1.0}, Choice("transposed", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.92, "torch": 0.92}, Choice("transposed", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 1.0}, Choice("onednn", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.85}, Choice("onednn", 1.0)),
+        ("fp32", {"transposed": 1.0, "onednn": 0.9, "torch": 0.8}, Choice("torch", 1.0)),
+        # int8 that is slower than fp32 is multiplied in fp32.
+        ("int8", {"fbgemm-u7": 0.5, "transposed": 1.0}, Choice("fbgemm-u7", 2.0)),
+        ("int8", {"fbgemm-u7": 1.2, "transposed": 1.0}, Choice("transposed", 1.0)),
+        # 7 bits are not taken if the same code is right with 8.
+        ("int8", {"fbgemm-u8": 0.5, "fbgemm-u7": 0.3, "torch": 1.0}, Choice("fbgemm-u8", 2.0)),
     ],
 )
-def test_a_kernel_must_be_a_tenth_faster_than_those_before_it(
-    onednn: float, torchs: float, chosen: str, monkeypatch: pytest.MonkeyPatch
+def test_kernels_are_chosen_by_the_times_of_those_that_are_usable(
+    precision: str, seconds: dict[str, float], choice: Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "is_usable", lambda *_: True)
-    pretend(monkeypatch, {"transposed": 1.0, "onednn": onednn, "torch": torchs})
-    assert choose(TINY_SHAPES, "fp32") == Choice(chosen, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("own", "choice"), [(0.5, Choice("fbgemm-u7", 2.0)), (1.2, Choice("transposed", 1.0))]
-)
-def test_int8_that_is_slower_than_fp32_is_multiplied_in_fp32(
-    own: float, choice: Choice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = {"fbgemm-u7": own, "transposed": 1.0}
     monkeypatch.setattr(kernels, "is_usable", lambda kernel, _: kernel in seconds)
     pretend(monkeypatch, seconds)
-    assert choose(TINY_SHAPES, "int8") == choice
-
-
-def test_7_bits_are_not_taken_if_the_same_code_is_right_with_8(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seconds = {"fbgemm-u8": 0.5, "fbgemm-u7": 0.3, "torch": 1.0}
-    monkeypatch.setattr(kernels, "is_usable", lambda kernel, _: kernel in seconds)
-    pretend(monkeypatch, seconds)
-    assert choose(TINY_SHAPES, "int8").kernel == "fbgemm-u8"
+    assert choose(TINY_SHAPES, precision) == choice
 
 
 def test_kernels_are_measured_once_on_the_largest_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

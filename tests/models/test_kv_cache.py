@@ -51,45 +51,34 @@ def test_the_cache_attends_to_its_window_and_can_be_reordered(apart: bool, windo
             check(qkv)
 
 
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """What caches copy from here on: from a row, to a row, which position."""
-    copied: list[tuple[int, ...]] = []
+def test_only_positions_that_differ_and_are_seen_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied: list[list[int]] = []  # from a row, to a row, which position
     copy = KeyValueCache._copy
 
     def note_and_copy(self: KeyValueCache, moves: NDArray[np.int64]) -> None:
-        copied.extend(map(tuple, moves.T.tolist()))
+        copied.extend(moves.T.tolist())
         copy(self, moves)
 
     monkeypatch.setattr(KeyValueCache, "_copy", note_and_copy)
-    return copied
 
-
-def test_positions_that_a_row_holds_already_are_not_copied(copied: list[tuple[int, ...]]) -> None:
-    cache = KeyValueCache(1)
-
-    def step(rows: list[int]) -> None:
+    def step(cache: KeyValueCache, rows: list[int]) -> list[list[int]]:
+        copied.clear()
         cache.attend(0, [normal(3, 3, H, K)])
         cache.advance()
         cache.select(torch.tensor(rows))
+        return sorted(copied)
 
-    step([0, 0, 0])  # all continue the first
-    assert copied == [(0, 1, 0), (0, 2, 0)]
-    copied.clear()
-    step([0, 0, 2])  # the second is the first's other child
-    assert copied == [(0, 1, 1)]  # their first position is the same
-    copied.clear()
-    step([2, 1, 0])
-    assert sorted(copied) == [(0, 2, 1), (0, 2, 2), (2, 0, 1), (2, 0, 2)]
-
-
-def test_positions_outside_the_window_are_not_copied(copied: list[tuple[int, ...]]) -> None:
-    cache = KeyValueCache(1, window=2)
-    for _ in range(5):
-        cache.attend(0, [normal(2, 3, H, K)])
-        cache.advance()
-    cache.select(torch.tensor([1, 1]))
-    assert copied == [(1, 0, 3), (1, 0, 4)]  # the next query, at 5, sees 3 and 4
+    cache = KeyValueCache(1)
+    assert step(cache, [0, 0, 0]) == [[0, 1, 0], [0, 2, 0]]  # all continue the first
+    # The second is the first's other child. Their first position is the same.
+    assert step(cache, [0, 0, 2]) == [[0, 1, 1]]
+    assert step(cache, [2, 1, 0]) == [[0, 2, 1], [0, 2, 2], [2, 0, 1], [2, 0, 2]]
+    local = KeyValueCache(1, window=2)
+    for _ in range(4):
+        assert step(local, [0, 1, 2]) == []
+    assert step(local, [1, 1, 2]) == [[1, 0, 3], [1, 0, 4]]  # the next query, at 5, sees 3 and 4
 
 
 def test_a_child_takes_its_parent_s_row_or_one_without_children() -> None:
@@ -104,20 +93,12 @@ def test_a_child_takes_its_parent_s_row_or_one_without_children() -> None:
     assert places.rows.tolist() == [0, 1, 2]
 
 
-def test_rows_are_selected_in_any_order() -> None:
-    random = torch.Generator().manual_seed(6)
-    for _ in range(20):
-        x = torch.randn(3, 7, 2, generator=random)
-        count = int(torch.randint(1, 10, (1,), generator=random))  # also more than there were
-        rows = torch.randint(7, (count,), generator=random)
-        expected = x[:, rows].clone()
-        assert torch.equal(select_(x, 1, rows), expected)
-
-
-def test_few_selected_rows_do_not_hold_the_memory_of_many() -> None:
-    for count, held in ((6, 20), (5, 20), (4, 8)):
+@pytest.mark.parametrize(("count", "held"), [(13, 26), (6, 20), (5, 20), (4, 8)])
+def test_rows_are_selected_in_any_order_and_few_hold_little_memory(count: int, held: int) -> None:
+    for seed in range(20):
         x = torch.arange(20.0).view(2, 10)
-        expected = x[:, :count].clone()
-        selected = select_(x, 1, torch.arange(count))
+        rows = torch.randint(10, (count,), generator=torch.Generator().manual_seed(seed))
+        expected = x[:, rows].clone()
+        selected = select_(x, 1, rows)
         assert torch.equal(selected, expected)
         assert selected.untyped_storage().nbytes() == 4 * held

@@ -81,35 +81,30 @@ def test_other_types_are_multiplied_by_torch() -> None:
 
 SIZES = {(4, 5): 3, (9, 4): 1}
 
+Seconds = tuple[float, float]  # a row takes by torch and by oneDNN
+FASTER, SLOWER = (2.0, 1.0), (1.0, 2.0)
+
 
 @pytest.mark.parametrize(
     ("small", "large", "library"),
-    [  # seconds a row, by torch and by oneDNN, of each of three small weights and of a large one
-        ((2.0, 1.0), (2.0, 1.0), "onednn"),
-        ((1.0, 2.0), (1.0, 2.0), "torch"),
-        ((1.05, 1.0), (1.05, 1.0), "torch"),  # not clearly
-        ((2.0, 1.0), (1.0, 3.0), "onednn"),  # 7 and 6
-        ((2.0, 1.0), (1.0, 5.0), "torch"),  # 7 and 8
+    [  # each of three small weights, and a large one: output, gradient of input, of weight
+        ([FASTER] * 3, [FASTER] * 3, "onednn"),
+        ([SLOWER] * 3, [SLOWER] * 3, "torch"),
+        ([FASTER, SLOWER, FASTER], [FASTER, SLOWER, FASTER], "onednn:forward,weight"),
+        ([(1.05, 1.0)] * 3, [(1.05, 1.0)] * 3, "torch"),  # not clearly
+        ([FASTER] * 3, [(1.0, 3.0)] * 3, "onednn"),  # 7 and 6
+        ([FASTER] * 3, [(1.0, 5.0)] * 3, "torch"),  # 7 and 8
     ],
 )
 def test_the_library_that_is_faster_for_all_weights_is_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-    small: tuple[float, float],
-    large: tuple[float, float],
-    library: str,
+    monkeypatch: pytest.MonkeyPatch, small: list[Seconds], large: list[Seconds], library: str
 ) -> None:
-    def seconds(shape: tuple[int, int], *_: object) -> dict[str, tuple[float, float]]:
-        one = small if shape == (4, 5) else large
-        return dict.fromkeys(("forward", "input", "weight"), one)
+    def seconds(shape: tuple[int, int], *_: object) -> dict[str, Seconds]:
+        kinds = ("forward", "input", "weight")
+        return dict(zip(kinds, small if shape == (4, 5) else large, strict=True))
 
     monkeypatch.setattr(linear_module, "_seconds_a_row", seconds)
     assert fastest_library(SIZES, 100) == library
-
-
-def test_each_kind_of_product_is_chosen_separately(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (2.0, 1.0)}
-    monkeypatch.setattr(linear_module, "_seconds_a_row", lambda *_: seconds)
-    assert fastest_library(SIZES, 100) == "onednn:forward,weight"
 
 
 @pytest.mark.parametrize(

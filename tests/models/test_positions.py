@@ -1,4 +1,4 @@
-"""Sinusoidal, learned and rotary positions against their formulas."""
+"""Sinusoidal and rotary positions against their formulas; test_transformer.py has the others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ import torch
 from reference import rotated as rotated_by_loops
 from reference import sinusoidal_positions as positions_by_formula
 
-from nmt.models.positions import (
-    LearnedPositions,
-    PositionTable,
-    rotated,
-    rotations,
-    sinusoidal_positions,
-)
+from nmt.models.positions import PositionTable, rotated, rotations, sinusoidal_positions
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (1_000, 64), (7, 512)])
@@ -51,51 +45,14 @@ def test_training_can_use_rotations_made_in_inference_mode() -> None:
     assert x.grad is not None
 
 
-# ------------------------------------------------------------------------------ learned
-
-
-def test_learned_positions_are_rows_of_a_matrix_and_later_ones_the_last() -> None:
-    torch.manual_seed(1)
-    positions = LearnedPositions(5, 4)
-    assert torch.equal(positions(torch.tensor([4, 0, 2]), 5), positions.weight[[4, 0, 2]])
-    found = positions(torch.tensor([3, 4, 5, 1_000]), 1_001)
-    assert torch.equal(found, positions.weight[[3, 4, 4, 4]])
-
-
-def test_learned_positions_start_with_variance_one_over_d_model() -> None:
-    torch.manual_seed(1)
-    # 128,000 draws: the standard error of the deviation is sigma / sqrt(2 * 128,000), 0.2 %.
-    weight = LearnedPositions(2_000, 64).weight.detach()
-    assert float(weight.std()) == pytest.approx(1 / 8, rel=0.01)
-
-
-# ------------------------------------------------------------------------------- rotary
-
-
-def test_rotary_positions_are_the_loop_reference() -> None:
+# In half precision, x and the result are rounded to 8 bits of mantissa each. An angle of 299 that
+# is rounded so would be wrong.
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.bfloat16, 0.03)])
+def test_rotary_positions_are_the_loop_reference(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(2)
-    x, places = torch.randn(7, 2, 3, 6, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 40, 9])
-    found = rotated(x, PositionTable(rotations, 6)(places, 41))
+    x, places = torch.randn(7, 2, 3, 6).to(dtype), torch.tensor([0, 1, 2, 0, 1, 299, 9])
+    found = rotated(x, PositionTable(rotations, 6)(places, 300))
+    assert found.dtype == dtype
     for index in np.ndindex(7, 2, 3):
-        expected = rotated_by_loops(x[index].numpy(), int(places[index[0]]))
-        np.testing.assert_allclose(found[index].numpy(), expected, atol=1e-6)
-
-
-def test_products_of_rotated_vectors_depend_only_on_their_distance() -> None:
-    torch.manual_seed(3)
-    query, key = (torch.randn(8, dtype=torch.float64).expand(50, 1, 1, 8) for _ in range(2))
-    table = rotations(50, 8)
-    products = rotated(query, table).flatten(1) @ rotated(key, table).flatten(1).T  # (50, 50)
-    for distance in (-7, 0, 3):
-        same = products.diagonal(distance)
-        torch.testing.assert_close(same, same[:1].expand_as(same), atol=1e-5, rtol=0)
-    assert abs(products[3, 0] - products[0, 3]) > 0.01  # on its sign too
-
-
-def test_half_precision_is_rotated_by_exact_angles() -> None:
-    torch.manual_seed(4)
-    x, table = torch.randn(300, 1, 1, 8), rotations(300, 8)
-    found = rotated(x.bfloat16(), table)
-    assert found.dtype == torch.bfloat16
-    # Rounding x and the result, to 8 bits of mantissa each; an angle of 299 so rounded is wrong.
-    torch.testing.assert_close(found.float(), rotated(x, table), atol=0.03, rtol=0)
+        expected = rotated_by_loops(x[index].double().numpy(), int(places[index[0]]))
+        np.testing.assert_allclose(found[index].double().numpy(), expected, atol=tolerance)

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from pairs import batch_of
-from torch import Tensor
 
 from nmt.config import Layer, Recipe, resolve_recipe
 from nmt.model_config import ModelConfig
-from nmt.models.base import TranslationModel
 from nmt.models.layers import seed_dropout
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.presets import PRESETS, preset_for, preset_values
@@ -47,20 +45,8 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
 
 @pytest.fixture
 def card(recipe: Recipe, card: ModelCard) -> ModelCard:
-    return replace(card, architecture=recipe.architecture, config=recipe.model)
-
-
-def built(card: ModelCard) -> TranslationModel:
     torch.manual_seed(1)
-    return card.build()
-
-
-def loss_of(model: TranslationModel, recipe: Recipe) -> Tensor:
-    """The loss of the batch, without dropout while the model is in evaluation mode."""
-    smoothing = recipe.training.label_smoothing
-    return smoothed_cross_entropy(model(BATCH), model.output_projection, BATCH.targets, smoothing)[
-        0
-    ]
+    return replace(card, architecture=recipe.architecture, config=recipe.model)
 
 
 @pytest.mark.parametrize(
@@ -78,21 +64,24 @@ def test_a_preset_is_suggested_by_pairs_and_device(pairs: int, gpu: bool, name: 
 
 
 def test_one_update_lowers_the_loss_of_its_batch(recipe: Recipe, card: ModelCard) -> None:
-    model = built(card).eval()
+    model = card.build()
     optimizer = Optimizer(FlatWeights(model, torch.float32), recipe.training, recipe.model.d_model)
-    with torch.no_grad():
-        before = loss_of(model, recipe)
-    model.train()
-    seed_dropout(1)
-    loss_of(model, recipe).backward()  # type: ignore[no-untyped-call]
-    optimizer.step(1)
-    model.eval()
-    with torch.no_grad():
-        assert loss_of(model, recipe) < before
+    losses = []
+    for is_training in (False, True, False):
+        seed_dropout(1)
+        states = model.train(is_training)(BATCH)
+        loss, _ = smoothed_cross_entropy(
+            states, model.output_projection, BATCH.targets, recipe.training.label_smoothing
+        )
+        losses.append(loss.item())
+        if is_training:
+            torch.autograd.backward(loss)
+            optimizer.step(1)
+    assert losses[2] < losses[0]
 
 
 def test_a_model_file_gives_the_same_logits(card: ModelCard, tmp_path: Path) -> None:
-    model = built(card).eval()
+    model = card.build().eval()
     path = tmp_path / "model.safetensors"
     write_model(path, card, dict(model.named_parameters()))
     loaded, found = load_model(path)

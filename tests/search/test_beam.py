@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
-from reference import (
-    Ids,
-    NextLogits,
-    TableState,
-    all_translations,
-    greedy,
-    log_softmax,
-)
+from reference import Ids, NextLogits, TableState, all_translations, greedy
 from tables import (
     BOS,
     EOS,
@@ -26,7 +18,6 @@ from tables import (
     VOCAB,
     A,
     B,
-    C,
     ids_of,
     in_order,
     random_table,
@@ -34,14 +25,11 @@ from tables import (
     sources,
     written,
 )
+from tiny_models import SOURCES, begin, tiny
 
-from nmt.data.batches import pack_sources
-from nmt.errors import UsageError
-from nmt.model_config import TransformerConfig
 from nmt.models.base import TranslationModel
-from nmt.models.registry import build_model
 from nmt.search.beam_search import decode
-from nmt.search.engine import Hypothesis, Source
+from nmt.search.engine import Source
 from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 
@@ -64,7 +52,8 @@ def test_a_wide_beam_is_exhaustive_search(
     seed: int, form: str, penalty: Callable[[int, float], float], alpha: float
 ) -> None:
     limit = 3
-    # Three words: 1 + 3 + 9 + 27 = 40 translations, which the beam can hold.
+    # Three words: 1 + 3 + 9 + 27 = 40 translations, which the beam can hold. Barred tokens lend
+    # their probability to none.
     table = random_table(seed)
     everything = all_translations(table, limit, SPECIAL)
     assert len(everything) == 40
@@ -124,64 +113,19 @@ def test_a_beam_finds_what_greedy_search_misses() -> None:
     assert found[0].score == pytest.approx(-0.93140, abs=1e-5)
 
 
-def test_the_length_penalty_decides_between_short_and_long() -> None:
-    table = written({(): {EOS: 0.3, A: 0.7}, (A,): {EOS: 0.4, A: 0.6}})
-    # eos: ln 0.30 = -1.204 at length 1; A eos: ln 0.28 = -1.273 at length 2.
-    for form, alpha, best, score in [
-        ("wu", 0.0, (), -1.2040),
-        ("wu", 1.0, (A,), -1.2730 / (7 / 6)),  # -1.0911 beats -1.2040 / (6 / 6)
-        ("power", 0.0, (), -1.2040),
-        ("power", 1.0, (A,), -1.2730 / 2),  # -0.6365 beats -1.2040 / 1
-    ]:
-        options = SearchOptions(
-            beam_size=2, n_best=2, length_penalty=alpha, length_penalty_form=form
-        )
-        (found,) = search([table], [1], options)
-        assert found[0].ids == best
-        assert found[0].score == pytest.approx(score, abs=1e-4)
-        assert len(found) == 2
-
-
-def never_ending(_prefix: Ids) -> Sequence[float]:
-    return [math.log(p) for p in (1e-9, 1e-9, 1e-9, 0.0001, 0.9799, 0.01, 0.01)]
-
-
 @pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("limit", [0, 1, 5])
-def test_eos_is_forced_at_the_limit_and_its_log_probability_counts(limit: int, width: int) -> None:
-    options = SearchOptions(beam_size=width, length_penalty=5.0, barred_ids=SPECIAL)
-    (found,) = search([never_ending], [limit], options)
-    assert ids_of(found) == [(A,) * limit]
-    # The strong penalty favours the longest: `limit` times 0.9799, then eos with 0.0001.
-    log_prob = limit * math.log(0.9799) + math.log(0.0001)
-    assert found[0].log_prob == pytest.approx(log_prob, rel=1e-5)
+def test_eos_is_forced_at_the_limit_of_each_sentence_and_counts(width: int) -> None:
+    def never_ending(_prefix: Ids) -> Sequence[float]:
+        return [math.log(p) for p in (1e-9, 1e-9, 1e-9, 0.0001, 0.9799, 0.01, 0.01)]
 
-
-def test_each_sentence_has_its_own_limit() -> None:
-    options = SearchOptions(beam_size=2, n_best=2, length_penalty=5.0, barred_ids=SPECIAL)
-    found = search([never_ending] * 4, [3, 0, 7, 1], options)
-    assert [len(hypotheses[0].ids) for hypotheses in found] == [3, 0, 7, 1]
-    assert all(
-        len(h.ids) <= limit for hs, limit in zip(found, [3, 0, 7, 1], strict=True) for h in hs
-    )
-
-
-def test_barred_tokens_never_appear_and_lend_their_probability_to_none() -> None:
-    table = written(
-        {
-            (): {C: 0.6, A: 0.3, EOS: 0.1},
-            (A,): {C: 0.5, EOS: 0.4, A: 0.1},
-            (A, A): {C: 0.9, EOS: 0.1},
-        }
-    )
-    options = SearchOptions(beam_size=3, n_best=3, length_penalty=0.0, barred_ids=(C, PAD))
-    (found,) = search([table], [2], options)
-    # Not renormalised: A eos is 0.3 * 0.4 = 0.12, and not 0.75 * 0.8.
-    assert [(h.ids, round(math.exp(h.log_prob), 6)) for h in found] == [
-        ((A,), 0.12),
-        ((), 0.10),
-        ((A, A), 0.003),
-    ]
+    limits = [3, 0, 7, 1]
+    options = SearchOptions(beam_size=width, n_best=width, length_penalty=5.0, barred_ids=SPECIAL)
+    for limit, found in zip(limits, search([never_ending] * 4, limits, options), strict=True):
+        # The strong penalty favours the longest: `limit` times 0.9799, then eos with 0.0001.
+        assert found[0].ids == (A,) * limit
+        log_prob = limit * math.log(0.9799) + math.log(0.0001)
+        assert found[0].log_prob == pytest.approx(log_prob, rel=1e-5)
+        assert all(len(hypothesis.ids) <= limit for hypothesis in found)
 
 
 def test_an_active_hypothesis_that_could_still_win_is_waited_for() -> None:
@@ -206,25 +150,22 @@ MANY = 40
 """Enough tokens that torch.topk, left alone, takes others than the lowest of equal ones."""
 
 
-def uniform(_prefix: Ids) -> Sequence[float]:
-    return [0.0] * MANY
-
-
-def test_equal_log_probabilities_are_ordered_by_hypothesis_then_token() -> None:
-    options = SearchOptions(beam_size=2, n_best=2, length_penalty=0.0, barred_ids=SPECIAL)
-    (found,) = search([uniform], [5], options)
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_ties_are_ordered_by_hypothesis_token_and_time(alpha: float) -> None:
+    options = SearchOptions(
+        beam_size=2,
+        n_best=2,
+        length_penalty=alpha,
+        length_penalty_form="power",
+        barred_ids=SPECIAL,
+    )
+    (found,) = search([lambda _prefix: [0.0] * MANY], [5], options)
     # First step: eos 4 5 6 are the best 2W = 4; eos, among the first W = 2, is finished; 4 and 5
     # go on. Second step: 4 eos, 4 4, 4 5, 4 6 are the best; 4 eos is finished, and that makes two.
     assert ids_of(found) == [(), (4,)]
     assert found[1].log_prob == pytest.approx(2 * math.log(1 / MANY))
-
-
-def test_greedy_search_takes_the_lowest_of_equal_tokens() -> None:
-    def unwilling(_prefix: Ids) -> Sequence[float]:
-        return [0.0, 0.0, 0.0, -9.0, *[0.0] * (MANY - 4)]
-
-    (found,) = search([unwilling], [6], SearchOptions(beam_size=1, barred_ids=SPECIAL))
-    assert ids_of(found) == [(4, 4, 4, 4, 4, 4)]
+    # log(1 / V) / 1 = 2 log(1 / V) / 2: with power and alpha 1 all translations are equal.
+    assert (found[0].score == found[1].score) is (alpha == 1.0)
 
 
 @pytest.mark.parametrize("width", [3, 8])
@@ -238,47 +179,39 @@ def test_of_many_equal_extensions_the_lowest_are_taken(width: int) -> None:
     assert ids_of(found) == [(token,) for token in range(5, 5 + width)]
 
 
-def test_of_equal_scores_the_one_finished_first_is_better() -> None:
-    # log(1 / V) / 1 = 2 log(1 / V) / 2: with power and alpha 1 all uniform translations are equal.
-    options = SearchOptions(
-        beam_size=2,
-        n_best=2,
-        length_penalty=1.0,
-        length_penalty_form="power",
-        barred_ids=SPECIAL,
-    )
-    (found,) = search([uniform], [5], options)
-    assert ids_of(found) == [(), (4,)]
-    assert found[0].score == found[1].score
+@pytest.mark.parametrize(
+    "tables",
+    [
+        [random_table(seed) for seed in range(24)],
+        [lambda _prefix: [0.0, 0.0, 0.0, -9.0, *[0.0] * (MANY - 4)]],  # the lowest of equal ones
+    ],
+)
+def test_beam_size_one_is_greedy_search(tables: list[NextLogits]) -> None:
+    options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
+    found = search(tables, [9] * len(tables), options)
+    assert [h.ids for (h,) in found] == [greedy(table, 9, SPECIAL) for table in tables]
 
 
 # ----------------------------------------------------------------------------- batches
 
 
-def test_finished_sentences_leave_the_batch() -> None:
-    def ends_after(words: int) -> NextLogits:
-        def next_logits(prefix: Ids) -> Sequence[float]:
-            closing = 0.98 if len(prefix) >= words else 1e-6
-            rest = (1 - closing - 4e-9) / 2
-            return [math.log(p) for p in (1e-9, 1e-9, 1e-9, closing, rest, rest, 1e-9)]
+def ends_after(words: int) -> NextLogits:
+    return lambda prefix: [0.0] * 3 + [9.0 if len(prefix) >= words else -9.0, 3.0, 0.0, 0.0]
 
-        return next_logits
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_finished_sentences_leave_the_batch(width: int) -> None:
     lengths = [2, 0, 3, 0]
-    for width in (1, 2):
-        options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
-        state = TableState([ends_after(words) for words in lengths])
-        group = Group(range(4), sources([9] * 4), state, cost=1)
-        found = in_order(decode(TABLES, iter([group]), options))
-        assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
-        # All four at first, by one hypothesis each; two after their first eos; one at the end.
-        assert state.rows_of_steps == [4, 2 * width, 2 * width, 1 * width]
+    options = SearchOptions(beam_size=width, length_penalty=0.0, barred_ids=SPECIAL)
+    state = TableState([ends_after(words) for words in lengths])
+    group = Group(range(4), sources([9] * 4), state, cost=1)
+    found = in_order(decode(TABLES, iter([group]), options))
+    assert [len(hypotheses[0].ids) for hypotheses in found] == lengths
+    # All four at first, by one hypothesis each; two after their first eos; one at the end.
+    assert state.rows_of_steps == [4, 2 * width, 2 * width, 1 * width]
 
 
 def test_new_sentences_take_the_place_of_finished_ones() -> None:
-    def ends_after(words: int) -> NextLogits:
-        return lambda prefix: [0.0] * 3 + [9.0 if len(prefix) >= words else -9.0, 3.0, 0.0, 0.0]
-
     lengths = [1, 5, 1, 1, 5, 1, 1, 1]
     states = [
         TableState([ends_after(words) for words in lengths[at : at + 2]]) for at in (0, 2, 4, 6)
@@ -309,25 +242,7 @@ def test_a_sentence_s_result_is_that_of_the_sentence_alone(width: int) -> None:
     assert backwards == together[::-1]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_beam_size_one_is_greedy_search_on_tables(seed: int) -> None:
-    tables = [random_table(100 * seed + n) for n in range(6)]
-    found = search(tables, [9] * 6, SearchOptions(beam_size=1, barred_ids=SPECIAL))
-    assert [h.ids for (h,) in found] == [greedy(table, 9, SPECIAL) for table in tables]
-
-
 # ------------------------------------------------------------------------ a real model
-
-SOURCES = [[5, 9, 13, 4], [7], [11, 12, 6, 6, 6, 8, 9]]
-
-
-@pytest.fixture(params=[1, 2, 3])
-def model(request: pytest.FixtureRequest) -> TranslationModel:
-    torch.manual_seed(request.param)
-    config = TransformerConfig(
-        num_encoder_layers=1, num_decoder_layers=2, d_model=16, d_ff=32, num_heads=2
-    )
-    return build_model("transformer", config, 14, 14).double().eval()
 
 
 def forced(model: TranslationModel, source: list[int]) -> NextLogits:
@@ -335,7 +250,7 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
 
     def next_logits(prefix: Ids) -> Sequence[float]:
         with torch.inference_mode():
-            state = model.begin(pack_sources([source]))
+            state = begin(model, [source])
             for token in (BOS, *prefix):
                 logits = model.project(model.step([state], torch.tensor([token])))
         values: list[float] = logits[0].tolist()
@@ -344,73 +259,32 @@ def forced(model: TranslationModel, source: list[int]) -> NextLogits:
     return cache(next_logits)
 
 
-def translate(
-    model: TranslationModel, options: SearchOptions, limit: int
-) -> list[list[Hypothesis]]:
-    # Two sentences at first; the third joins when one of them is done.
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("kind", ["transformer", "conv_seq2seq", "rnn_attention"])
+def test_search_with_a_model_is_that_with_its_table(kind: str, width: int) -> None:
+    # Caches, reordering and dropping of sentences change nothing, and a score is that of forced
+    # decoding: looked up afresh it is the same.
+    model = tiny(kind)
+    options = SearchOptions(beam_size=width, n_best=width, max_tokens=8, barred_ids=SPECIAL)
     with torch.inference_mode():
         groups = (
             Group(
                 numbers,
                 [Source(tuple(SOURCES[number])) for number in numbers],
-                model.begin(pack_sources([SOURCES[number] for number in numbers])),
+                begin(model, [SOURCES[number] for number in numbers]),
                 cost=1,
             )
-            for numbers in ([0, 1], [2])
+            for numbers in ([0, 1], [2])  # the third joins when one of the first two is done
         )
-        options = replace(options, max_tokens=limit)
-        return in_order(decode(model, groups, options, budget=2))
-
-
-def test_beam_size_one_is_greedy_search_on_a_model(model: TranslationModel) -> None:
-    found = translate(model, SearchOptions(beam_size=1, barred_ids=SPECIAL), 12)
-    expected = [greedy(forced(model, source), 12, SPECIAL) for source in SOURCES]
-    assert [h.ids for (h,) in found] == expected
-
-
-def test_a_score_is_the_forced_decoding_score(model: TranslationModel) -> None:
-    options = SearchOptions(beam_size=4, n_best=4, barred_ids=SPECIAL)
-    found = translate(model, options, 12)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
-        assert len(hypotheses) == 4
-        for hypothesis in hypotheses:
-            next_logits = forced(model, source)
-            log_prob = sum(
-                log_softmax(next_logits(hypothesis.ids[:t]))[token]
-                for t, token in enumerate((*hypothesis.ids, EOS))
-            )
-            assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
-            length = len(hypothesis.ids) + 1
-            assert hypothesis.score == pytest.approx(log_prob / wu(length, 0.6), rel=1e-5)
-
-
-def test_a_model_s_beam_is_that_of_its_table(model: TranslationModel) -> None:
-    # Caches, reordering and dropping of sentences change nothing: looked up afresh it is the same.
-    options = SearchOptions(beam_size=3, n_best=3, barred_ids=SPECIAL)
-    looked_up = search([forced(model, source) for source in SOURCES], [8] * 3, options)
-    for found, expected in zip(translate(model, options, 8), looked_up, strict=True):
-        assert ids_of(found) == ids_of(expected)
+        found = in_order(decode(model, groups, options, budget=2))
+    tables = [forced(model, source) for source in SOURCES]
+    for hypotheses, expected in zip(found, search(tables, [8] * 3, options), strict=True):
+        assert ids_of(hypotheses) == ids_of(expected)
+        assert [h.log_prob for h in hypotheses] == pytest.approx([h.log_prob for h in expected])
+        assert [h.score for h in hypotheses] == pytest.approx([h.score for h in expected])
 
 
 # ------------------------------------------------------------------------------ errors
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_best": 5, "beam_size": 4}, "--n-best 5: must be from 1 to the beam size 4"),
-        ({"n_best": 0}, "--n-best 0"),
-        ({"beam_size": 0}, "--beam-size 0: must be from 1 to 1000"),
-        ({"length_penalty": -0.1}, "--length-penalty -0.1: must be from 0 to 50"),
-        ({"length_penalty": math.nan}, "--length-penalty nan: must be a finite number"),
-        ({"length_penalty_form": "powr"}, "--length-penalty-form powr: unknown; did you mean"),
-        ({"max_extra_tokens": -1}, "--max-extra-tokens -1"),
-        ({"min_tokens": 9, "max_tokens": 3}, "--min-tokens 9: must be at most --max-tokens 3"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        SearchOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from reference import NextLogits, TableState, all_translations, log_softmax
-from tables import EOS, SPECIAL, TABLES, A, B, C, in_order, random_table
+from reference import Ids, NextLogits, all_translations, log_softmax
+from tables import EOS, SPECIAL, A, B, C, decoded, random_table
 
-from nmt.errors import UsageError
-from nmt.search.beam_search import decode
-from nmt.search.engine import Hypothesis, Source
-from nmt.search.hypotheses import Group
+from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.sampling import draw_tokens
 from nmt.search.top_k import StepQuery
@@ -32,13 +28,6 @@ def options(sampling: Sampling, **others: int) -> SearchOptions:
         max_extra_tokens=0,
         **others,  # type: ignore[arg-type]
     )
-
-
-def sampled(
-    tables: Sequence[NextLogits], sources: Sequence[Source], wanted: SearchOptions
-) -> list[list[Hypothesis]]:
-    group = Group(range(len(tables)), sources, TableState(tables), cost=1)
-    return in_order(decode(TABLES, iter([group]), wanted))
 
 
 def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
@@ -89,7 +78,7 @@ def test_whole_translations_are_drawn_by_their_probability() -> None:
     # What is barred lends its probability to the others, token by token.
     chances = {ids: _chance(table, ids, limit) for ids, _ in everything}
     assert sum(chances.values()) == pytest.approx(1.0)
-    (found,) = sampled([table], [Source((A,) * limit)], options(Sampling(), n_best=draws))
+    (found,) = decoded([table], [Source((A,) * limit)], options(Sampling(), n_best=draws))
     counts = Counter(h.ids for h in found)
     for ids, chance in chances.items():
         deviation = np.sqrt(chance * (1 - chance) / draws)
@@ -108,7 +97,7 @@ def _chance(table: NextLogits, ids: tuple[int, ...], limit: int) -> float:
 def test_scores_are_the_model_s_own_and_best_come_first() -> None:
     table = random_table(1)
     sampling = Sampling(temperature=1.5, top_k=3)
-    (found,) = sampled([table], [Source((A,) * 4)], options(sampling, n_best=5))
+    (found,) = decoded([table], [Source((A,) * 4)], options(sampling, n_best=5))
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for hypothesis in found:
         for length, token in enumerate((*hypothesis.ids, EOS)):
@@ -123,27 +112,26 @@ def test_what_stands_beside_a_sentence_changes_nothing() -> None:
     tables = [random_table(seed) for seed in range(6)]
     sources = [Source((A,) * (1 + seed)) for seed in range(6)]
     wanted = options(Sampling(), n_best=3)
-    together = sampled(tables, sources, wanted)
-    alone = [sampled([t], [s], wanted)[0] for t, s in zip(tables, sources, strict=True)]
+    together = decoded(tables, sources, wanted)
+    alone = [decoded([t], [s], wanted)[0] for t, s in zip(tables, sources, strict=True)]
     assert together == alone
-    assert sampled(tables[::-1], sources[::-1], wanted) == together[::-1]
+    assert decoded(tables[::-1], sources[::-1], wanted) == together[::-1]
 
 
-def test_another_seed_draws_others() -> None:
-    tables, sources = [random_table(1)], [Source((A,) * 9)]
-    one, same, other = (
-        sampled(tables, sources, options(Sampling(seed=seed), n_best=4))[0] for seed in (1, 1, 2)
-    )
-    assert one == same
-    assert [h.ids for h in one] != [h.ids for h in other]
-    assert len({h.ids for h in one}) > 1
+def test_samples_depend_only_on_the_seed_and_their_number() -> None:
+    def drawn(seed: int, count: int) -> set[Ids]:
+        wanted = options(Sampling(seed=seed), n_best=count)
+        return {h.ids for h in decoded([random_table(1)], [Source((A,) * 9)], wanted)[0]}
+
+    assert drawn(1, 4) == drawn(1, 4) != drawn(2, 4)
+    assert drawn(1, 1) < drawn(1, 4)
 
 
 def test_prefixes_and_lengths_are_kept_to() -> None:
     tables = [random_table(seed) for seed in range(2)]
     sources = [Source((A,) * 5, (C, B)), Source((A,) * 5)]
     wanted = replace(options(Sampling(), n_best=20), min_tokens=3, max_tokens=4)
-    with_prefix, without = sampled(tables, sources, wanted)
+    with_prefix, without = decoded(tables, sources, wanted)
     assert all(h.ids[:2] == (C, B) for h in with_prefix)
     assert len({h.ids[:2] for h in without}) > 1
     assert {len(h.ids) for h in with_prefix + without} == {3, 4}
@@ -151,45 +139,18 @@ def test_prefixes_and_lengths_are_kept_to() -> None:
 
 def test_a_sentence_whose_logits_are_no_numbers_has_no_samples() -> None:
     tables: list[NextLogits] = [random_table(1), lambda _prefix: [float("nan")] * 7]
-    good, bad = sampled(tables, [Source((A,))] * 2, options(Sampling()))
+    good, bad = decoded(tables, [Source((A,))] * 2, options(Sampling()))
     assert len(good) == 1
     assert bad == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(
-            ("temperature", 0.0),
-            ("temperature", 1e-9),
-            ("temperature", float("nan")),
-            ("top_p", 0.0),
-            ("top_p", 1.1),
-        ),
-        *(("top_k", -1), ("seed", -1)),
-    ],
-)
-def test_values_without_a_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(UsageError):
-        Sampling(**{name: value})  # type: ignore[arg-type]
 
 
 def test_what_follows_a_closed_sample_is_of_no_concern() -> None:
     def nothing_behind_eos(prefix: tuple[int, ...]) -> list[float]:
         return [float("nan")] * 7 if EOS in prefix else list(random_table(1)(prefix))
 
-    (found,) = sampled([nothing_behind_eos], [Source((A,) * 9)], options(Sampling(), n_best=5))
+    (found,) = decoded([nothing_behind_eos], [Source((A,) * 9)], options(Sampling(), n_best=5))
     assert len({len(h.ids) for h in found}) > 1
     assert len(found) == 5
-
-
-def test_the_first_samples_of_many_are_those_of_few() -> None:
-    table, source = random_table(1), Source((A,) * 9)
-    one, five = (
-        {h.ids for h in sampled([table], [source], options(Sampling(), n_best=count))[0]}
-        for count in (1, 5)
-    )
-    assert one < five
 
 
 def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:

@@ -87,12 +87,18 @@ def test_it_is_search_with_all_other_tokens_impossible(
         assert {i for one in hypotheses for i in one.ids} <= set(own.tolist())
 
 
+@pytest.mark.parametrize("members", [1, 2])
 def test_a_sentence_does_not_depend_on_those_beside_it(
-    model: TranslationModel, shortlist: Shortlist
+    model: TranslationModel, card: ModelCard, shortlist: Shortlist, members: int
 ) -> None:
-    together = search(model, shortlist=shortlist)
+    torch.manual_seed(6)
+    other = card.build().eval()
+    with torch.no_grad():  # another model is sure of other tokens
+        other.output_projection.normal_()
+    searched = model if members == 1 else Ensemble([model, other])
+    together = search(searched, shortlist=shortlist)
     for batch_tokens in (1, 12):  # alone; joining those that are at work
-        assert_same(search(model, shortlist=shortlist, batch_tokens=batch_tokens), together)
+        assert_same(search(searched, shortlist=shortlist, batch_tokens=batch_tokens), together)
 
 
 def test_a_prefix_need_not_be_on_any_list(model: TranslationModel, shortlist: Shortlist) -> None:
@@ -108,18 +114,6 @@ def test_an_ensemble_has_the_mean_of_its_members_on_the_list(
 ) -> None:
     twice = Ensemble([model, model])  # the mean of a probability and itself
     assert_same(search(twice, shortlist=shortlist), search(model, shortlist=shortlist))
-
-
-def test_in_an_ensemble_a_sentence_does_not_depend_on_those_beside_it(
-    model: TranslationModel, card: ModelCard, shortlist: Shortlist
-) -> None:
-    torch.manual_seed(6)
-    other = card.build().eval()
-    with torch.no_grad():  # another model is sure of other tokens
-        other.output_projection.normal_()
-    ensemble = Ensemble([model, other])
-    together = search(ensemble, shortlist=shortlist)
-    assert_same(search(ensemble, shortlist=shortlist, batch_tokens=1), together)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -1,0 +1,127 @@
+"""Dropout: where it falls, its statistics, and its gradients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from nmt.model_config import TransformerConfig
+from nmt.models.layers import Residual, TokenEmbedding, add_dropped, dropout, seed_dropout
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_dropout_falls_on_the_sum_of_embedding_and_position(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    embedding = TokenEmbedding(4, 64, dropout=0.5).to(dtype)
+    tokens, positions = torch.ones(50, dtype=torch.int64), torch.randn(50, 64)
+    plain, dropped = embedding.eval()(tokens, positions), embedding.train()(tokens, positions)
+    assert plain.dtype == dropped.dtype == dtype
+    kept = dropped != 0
+    assert 0.4 < kept.float().mean() < 0.6
+    assert torch.equal(dropped[kept], 2 * plain[kept])
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_dropout_falls_only_on_the_sub_layer_s_output(pre_norm: bool) -> None:
+    torch.manual_seed(1)
+    residual = Residual(TransformerConfig(d_model=64, dropout=0.5, pre_norm=pre_norm))
+    residual.norm = nn.Identity()  # type: ignore[assignment]
+    x = torch.randn(50, 64)
+    found = residual.train()(x, torch.ones_like)
+    assert set((found - x).round(decimals=4).unique().tolist()) == {0.0, 2.0}
+
+
+N = 400_003  # not a multiple of the four elements that share a draw
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_rate_mean_and_variance_are_those_of_dropout(p: float) -> None:
+    seed_dropout(1)
+    x = dropout(torch.ones(N, dtype=torch.float64), p, True)
+    # An element is 1 / (1 - p) with probability 1 - p, else 0: mean 1, variance p / (1 - p).
+    rate_error = math.sqrt(p * (1 - p) / N)
+    assert float((x == 0).double().mean()) == pytest.approx(p, abs=4 * rate_error)
+    assert float(x.mean()) == pytest.approx(1.0, abs=4 * math.sqrt(p / (1 - p) / N))
+    assert float(x.var()) == pytest.approx(p / (1 - p), rel=0.02)
+    kept = x[x != 0]
+    assert (
+        float(kept.min()) == float(kept.max()) == pytest.approx(1 / (1 - p), rel=2**-14 / (1 - p))
+    )
+
+
+def test_elements_of_a_mask_and_masks_of_a_pass_are_uncorrelated() -> None:
+    seed_dropout(1)
+    masks = torch.stack([dropout(torch.ones(N), 0.5, True) for _ in range(8)]).double()
+    between = torch.corrcoef(masks) - torch.eye(8, dtype=torch.float64)
+    assert between.abs().max() < 5 / math.sqrt(N)
+    of_a_draw = masks[0, : N // 4 * 4].view(-1, 4)
+    within = torch.corrcoef(of_a_draw.T) - torch.eye(4, dtype=torch.float64)
+    assert within.abs().max() < 4 / math.sqrt(N / 4)
+
+
+def test_a_seed_fixes_the_masks() -> None:
+    x = torch.ones(3, 5, 7)
+    seed_dropout(8)
+    first, second = dropout(x, 0.3, True), dropout(x, 0.3, True)
+    assert not torch.equal(first, second)
+    seed_dropout(8)
+    assert torch.equal(dropout(x, 0.3, True), first)
+    seed_dropout(9)
+    assert not torch.equal(dropout(x, 0.3, True), first)
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.5, False), (0.0, False)])
+def test_without_rate_or_training_nothing_changes_and_nothing_is_drawn(
+    p: float, training: bool
+) -> None:
+    x = torch.randn(5, 3)
+    before = torch.get_rng_state()
+    assert torch.equal(dropout(x, p, training), x)
+    assert torch.equal(add_dropped(x, x, p, training), x + x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_only_kept_elements_get_a_gradient() -> None:
+    seed_dropout(1)
+    x = torch.randn(40, 3, requires_grad=True)
+    y = dropout(x, 0.25, True)
+    torch.autograd.backward(y.sum())
+    assert x.grad is not None
+    kept = y != 0
+    assert 0 < kept.sum() < x.numel()
+    torch.testing.assert_close(x.grad, kept / 0.75)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_dropout_keeps_shape_and_type_of_any_layout(dtype: torch.dtype) -> None:
+    seed_dropout(1)
+    x = torch.ones(6, 4, 5, dtype=dtype).transpose(0, 2)
+    y = dropout(x, 0.5, True)
+    assert (y.shape, y.dtype) == (x.shape, dtype)
+    assert set(y.flatten().tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("p", [1e-6, 1 - 1e-6])
+def test_extreme_rates_are_rounded_and_stay_finite(p: float) -> None:
+    seed_dropout(1)
+    assert dropout(torch.ones(1_000), p, True).isfinite().all()
+    assert dropout(torch.empty(0), p, True).shape == (0,)
+
+
+def test_add_dropped_and_its_gradients_are_those_of_the_sum() -> None:
+    x, output = (torch.randn(40, 6, requires_grad=True) for _ in range(2))
+    weight = torch.randn(40, 6)
+    seed_dropout(4)
+    expected = x + dropout(output, 0.25, True)
+    seed_dropout(4)
+    found = add_dropped(x, output, 0.25, True)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad((found * weight).sum(), (x, output)),
+        torch.autograd.grad((expected * weight).sum(), (x, output)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)

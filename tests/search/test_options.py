@@ -1,0 +1,38 @@
+"""Options of search that make no sense are refused, and named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nmt.errors import UsageError
+from nmt.search.options import Sampling, SearchOptions
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (SearchOptions, {"n_best": 5, "beam_size": 4}, "must be from 1 to the beam size 4"),
+        (SearchOptions, {"n_best": 0}, "--n-best 0"),
+        (SearchOptions, {"beam_size": 0}, "--beam-size 0: must be from 1 to 1000"),
+        (SearchOptions, {"length_penalty": -0.1}, "--length-penalty -0.1: must be from 0 to 50"),
+        (SearchOptions, {"length_penalty": math.nan}, "nan: must be a finite number"),
+        (SearchOptions, {"length_penalty_form": "powr"}, "powr: unknown; did you mean"),
+        (SearchOptions, {"max_extra_tokens": -1}, "--max-extra-tokens -1"),
+        (SearchOptions, {"min_tokens": -1}, "--min-tokens -1"),
+        (SearchOptions, {"min_tokens": 9, "max_tokens": 3}, "must be at most --max-tokens 3"),
+        (Sampling, {"temperature": 0.0}, "--temperature 0: must be"),
+        (Sampling, {"temperature": 1e-9}, "--temperature 1e-09"),
+        (Sampling, {"temperature": math.nan}, "--temperature nan"),
+        (Sampling, {"top_p": 0.0}, "--top-p 0: must be above 0"),
+        (Sampling, {"top_p": 1.1}, "--top-p 1.1"),
+        (Sampling, {"top_k": -1}, "--top-k -1"),
+        (Sampling, {"seed": -1}, "--seed -1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    kind: type[SearchOptions | Sampling], options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        kind(**options)  # type: ignore[arg-type]
