@@ -118,13 +118,14 @@ def test_what_stands_beside_a_sentence_changes_nothing() -> None:
     assert decoded(tables[::-1], sources[::-1], wanted) == together[::-1]
 
 
-def test_samples_depend_only_on_the_seed_and_their_number() -> None:
-    def drawn(seed: int, count: int) -> set[Ids]:
+def test_samples_depend_on_the_seed_the_source_and_their_number() -> None:
+    def drawn(seed: int, count: int, source: Ids = (A,) * 9) -> set[Ids]:
         wanted = options(Sampling(seed=seed), n_best=count)
-        return {h.ids for h in decoded([random_table(1)], [Source((A,) * 9)], wanted)[0]}
+        return {h.ids for h in decoded([random_table(1)], [Source(source)], wanted)[0]}
 
-    assert drawn(1, 4) == drawn(1, 4) != drawn(2, 4)
+    assert drawn(1, 4) == drawn(1, 4)
     assert drawn(1, 1) < drawn(1, 4)
+    assert drawn(2, 4) != drawn(1, 4) != drawn(1, 4, (B,) * 9)
 
 
 def test_prefixes_and_lengths_are_kept_to() -> None:
