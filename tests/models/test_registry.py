@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from tiny_models import TGT_VOCAB, TINY, architecture_of, tiny
+from tiny_models import TGT_VOCAB, TINY, tiny
 from torch import nn
 
 from nmt.config import Recipe, TrainingConfig, resolve_recipe
@@ -333,15 +333,15 @@ def test_parts_add_up_to_the_model(kind: str, tie_embeddings: str) -> None:
     assert sum(counts) == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_models_without_values_have_the_same_shapes_and_draw_nothing(kind: str) -> None:
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_models_without_values_have_the_same_shapes_and_draw_nothing(architecture: str) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
     with shapes_only():
-        empty = build_model(architecture_of(TINY[kind]), TINY[kind], TGT_VOCAB, TGT_VOCAB)
+        empty = build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(parameter.is_meta for parameter in empty.parameters())
-    model = build_model(architecture_of(TINY[kind]), TINY[kind], TGT_VOCAB, TGT_VOCAB)
+    model = build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
     assert {name: (p.shape, p.dtype) for name, p in empty.named_parameters()} == {
         name: (p.shape, p.dtype) for name, p in model.named_parameters()
     }
