@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from command_line import QUICK
@@ -124,17 +124,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         signal.signal(number, handler)
 
 
-Once = Callable[..., tuple[int, str]]
+class Run(Protocol):
+    """Does a run in this process and checks how it ends; returns what a mail would hold."""
+
+    def __call__(self, *words: str, status: int | None = 0, mail: str | None = None) -> str: ...
 
 
 @pytest.fixture
-def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Once:
-    """Do a run in this process; return its exit status and what a mail would hold."""
-
-    def once(*words: str) -> tuple[int, str]:
-        status = translate_incoming.main([str(place.config), *words])
-        said = capsys.readouterr()
-        return status, said.out + said.err
+def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Run:
+    def once(*words: str, status: int | None = 0, mail: str | None = None) -> str:
+        ended = translate_incoming.main([str(place.config), *words])
+        said = "".join(capsys.readouterr())
+        assert status in (None, ended), said
+        assert mail is None or (mail in said if mail else not said), said
+        return said
 
     return once
 
@@ -142,17 +145,17 @@ def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Once:
 # ------------------------------------------------------------------------- the ways of files
 
 
-def test_nothing_to_do_is_silent_and_leaves_no_log(place: Place, run: Once) -> None:
+def test_nothing_to_do_is_silent_and_leaves_no_log(place: Place, run: Run) -> None:
     place.receive(".news.en.part")
-    assert run() == (0, "")
+    run(mail="")
     assert (place.folder / "incoming" / ".news.en.part").exists()
     assert list((place.folder / "log").iterdir()) == []
 
 
-def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: Once) -> None:
+def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: Run) -> None:
     place.receive("news.en", b"one\ntwo\n")
     log = place.folder / "log" / "translate.log"
-    assert run() == (0, f"translate-incoming: 1 translated (2 lines); log: {log}\n")
+    assert run() == f"translate-incoming: 1 translated (2 lines); log: {log}\n"
     assert place.content("outgoing") == {"news.en": b"ONE\nTWO\n"}
     assert place.content("done") == {"news.en": b"one\ntwo\n"}
     for empty in ("incoming", "working", "failed"):
@@ -160,61 +163,59 @@ def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: 
     assert "news.en: taken" in place.log
 
 
-def test_quiet_speaks_of_trouble_alone(place: Place, run: Once) -> None:
+def test_quiet_speaks_of_trouble_alone(place: Place, run: Run) -> None:
     place.receive("good.en")
-    assert run("--quiet") == (0, "")
+    run("--quiet", mail="")
     place.receive("odd.en", b"odd\n")
-    status, said = run("--quiet")
-    assert status == 0
-    assert "1 translated (1 line); 1 with warnings (odd.en)" in said
+    run("--quiet", mail="1 translated (1 line); 1 with warnings (odd.en)")
 
 
 def test_what_is_still_being_written_is_left_alone(
-    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+    place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.configure(settle_seconds=60)
     place.receive("fresh.en")
     os.utime(place.folder / "incoming" / "fresh.en", (0, 0))  # as a copy that keeps times has it
-    assert run() == (0, "")
+    run(mail="")
     assert list(place.content("incoming")) == ["fresh.en"]
     now = time.time() + 61
     monkeypatch.setattr(time, "time", lambda: now)
-    assert run()[0] == 0
+    run()
     assert list(place.content("outgoing")) == ["fresh.en"]
 
 
 def test_a_file_that_its_sender_takes_back_is_no_failure(
-    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+    place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.receive("here.en")
     monkeypatch.setattr(translate_incoming.Run, "_settled", lambda _: ["gone.en", "here.en"])
-    assert run()[0] == 0
+    run()
     assert list(place.content("outgoing")) == ["here.en"]
     assert [path.name for path in (place.folder / "working").iterdir()] == [".lock"]
 
 
-def test_nothing_is_overwritten_where_a_name_comes_again(place: Place, run: Once) -> None:
+def test_nothing_is_overwritten_where_a_name_comes_again(place: Place, run: Run) -> None:
     done = {"news.en.txt": b"first", "news.2.en.txt": b"second", "news.3.en.txt": b"third"}
     for text in done.values():
         place.receive("news.en.txt", text)
-        assert run()[0] == 0
+        run()
     assert place.content("done") == done
     assert place.content("outgoing") == {name: text.upper() for name, text in done.items()}
 
 
-def test_a_name_waits_for_the_file_before_it(place: Place, run: Once) -> None:
+def test_a_name_waits_for_the_file_before_it(place: Place, run: Run) -> None:
     place.receive("news.en", b"bad\n")
-    run()
+    run(status=1)
     place.receive("news.en", b"good\n")
-    assert run()[0] == 1
+    run(status=1)
     assert list(place.content("incoming")) == ["news.en"]
     place.configure(max_attempts=1)
+    run(status=1)
     run()
-    assert run()[0] == 0
     assert place.content("outgoing") == {"news.en": b"GOOD\n"}
 
 
-def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once) -> None:
+def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Run) -> None:
     incoming = place.folder / "incoming"
     (incoming / "folder.en").mkdir()
     (incoming / "folder.en" / "inner.en").write_text("kept\n")
@@ -222,9 +223,7 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     (place.folder / "secret").write_text("not for translation\n")
     (incoming / "link.en").symlink_to(place.folder / "secret")
     place.receive("good.en")
-    status, said = run()
-    assert status == 1
-    assert "1 translated (1 line); 3 given up, now in failed/" in said
+    run(status=1, mail="1 translated (1 line); 3 given up, now in failed/")
     failed = place.content("failed")
     assert failed.pop("folder.en/source/folder.en/inner.en") == b"kept\n"
     assert sorted(failed) == [f"{name}.en/reason.txt" for name in ("fifo", "folder", "link")]
@@ -242,84 +241,71 @@ def test_what_is_no_regular_file_is_put_aside_untouched(place: Place, run: Once)
     ],
 )
 def test_a_file_that_fails_holds_up_no_others_and_is_given_up_in_the_end(
-    place: Place, run: Once, text: bytes, reason: str
+    place: Place, run: Run, text: bytes, reason: str
 ) -> None:
     place.receive("a.en", text)
     place.receive("b.en")
-    status, said = run()
-    assert status == 1
-    assert "1 translated (1 line); 1 failed, to be tried again (a.en)" in said
+    run(status=1, mail="1 translated (1 line); 1 failed, to be tried again (a.en)")
     assert list(place.content("outgoing")) == ["b.en"]
-    assert run()[0] == 1
-    status, said = run()
-    assert status == 1
-    assert "1 given up, now in failed/ (a.en)" in said
+    run(status=1)
+    run(status=1, mail="1 given up, now in failed/ (a.en)")
     assert place.content("working") == {}
     failed = place.content("failed")
     assert failed["a.en/source/a.en"].startswith(text)
     reasons = failed["a.en/reason.txt"].decode().splitlines()
     what = reason.format(source=place.folder / "working" / "a.en" / "source" / "a.en")
     assert [line[20:] for line in reasons] == [f"attempt {n} of 3: {what}" for n in (1, 2, 3)]
-    assert run() == (0, "")
+    run(mail="")
 
 
-def test_what_has_failed_before_comes_last(place: Place, run: Once) -> None:
+def test_what_has_failed_before_comes_last(place: Place, run: Run) -> None:
     place.receive("a.en", b"late\n")
-    assert run()[0] == 75
+    run(status=75)
     place.receive("b.en")
-    assert run()[0] == 75
+    run(status=75)
     assert place.calls == ["a.en", "b.en", "a.en"]
 
 
-def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: Once) -> None:
+def test_no_file_is_blamed_where_nothing_can_be_translated(place: Place, run: Run) -> None:
     place.model.write_text("damaged")
     for name in ("a.en", "b.en"):
         place.receive(name)
     for _ in range(4):
-        status, said = run()
-        assert status == 1
-        assert "nothing can be translated: exit status 1: nmt: error: " in said
+        run(status=1, mail="nothing can be translated: exit status 1: nmt: error: ")
         assert place.content("failed") == {}
     place.model.write_text("sound")
-    assert run()[0] == 0
+    run()
     assert sorted(place.content("outgoing")) == ["a.en", "b.en"]
 
 
 def test_a_file_is_not_blamed_for_a_full_disk_that_a_line_finds_room_on(
-    place: Place, run: Once
+    place: Place, run: Run
 ) -> None:
     place.configure(max_attempts=1)
     place.receive("a.en", b"large\n")
-    status, said = run()
-    assert status == 1
-    assert "nothing can be translated: exit status 1: nmt: error: " in said
+    said = run(status=1, mail="nothing can be translated: exit status 1: nmt: error: ")
     assert f": {DISK_IS_FULL}; log: " in said
     assert list(place.content("working")) == ["a.en/source/a.en"]
 
 
-def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Once) -> None:
+def test_what_somebody_renames_in_working_is_left_there(place: Place, run: Run) -> None:
     place.receive("a.en", b"bad\n")
-    run()
+    run(status=1)
     working = place.folder / "working"
     (working / "a.en").rename(working / "aside")
     place.receive("b.en")
-    status, said = run()
-    assert status == 1
-    assert "1 translated (1 line); 1 failed, to be tried again (aside)" in said
+    run(status=1, mail="1 translated (1 line); 1 failed, to be tried again (aside)")
     assert "working/aside/source: Directory not empty" in place.log
     assert place.content("working")["aside/source/a.en"] == b"bad\n"
 
 
-def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Once) -> None:
+def test_a_name_may_be_any_bytes_and_the_mail_is_one_line(place: Place, run: Run) -> None:
     name = os.fsdecode(b"-\xff\n* [a]'.en")
     place.receive(name, b"odd\n")
-    status, said = run()
-    assert status == 0
-    assert said.count("\n") == 1
-    assert r"(-\udcff\n* [a]'.en)" in said
+    assert run(mail=r"(-\udcff\n* [a]'.en)").count("\n") == 1
     assert list(place.content("outgoing")) == [name]
     place.receive(os.fsdecode(b"\xff" * 200), b"odd\n")
-    assert len(run()[1]) < 998  # what mail holds in a line
+    assert len(run()) < 998  # what mail holds in a line
 
 
 # --------------------------------------------------------------------- interrupted, held off
@@ -330,7 +316,7 @@ class Killed(BaseException):
 
 
 def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
-    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+    place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each change of a folder in turn, with a file to deliver and one to give up."""
     place.configure(max_attempts=1)
@@ -356,9 +342,9 @@ def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
         place.receive("bad.en", b"bad\n")
         left = deadly
         with contextlib.suppress(Killed):
-            run()
+            run(status=None)
         survived, left = left > 0, 0
-        run()
+        run(status=None)
         assert place.content("done") == {"good.en": b"good\n"}, deadly
         assert place.content("outgoing") == {"good.en": b"GOOD\n"}, deadly
         assert place.content("failed")["bad.en/source/bad.en"] == b"bad\n", deadly
@@ -370,21 +356,19 @@ def test_a_run_that_is_killed_at_any_step_is_completed_by_the_next(
 
 
 def test_nothing_is_begun_in_the_last_minute_before_the_deadline(
-    place: Place, run: Once, monkeypatch: pytest.MonkeyPatch
+    place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.configure(deadline="06:30")
     place.receive("news.en")
     monkeypatch.setattr(translate_incoming, "seconds_until", lambda *_: 59.0)
-    status, said = run()
-    assert status == 75
-    assert "ended early: the deadline 06:30 has come" in said
+    run(status=75, mail="ended early: the deadline 06:30 has come")
     assert list(place.content("incoming")) == ["news.en"]
     monkeypatch.setattr(translate_incoming, "seconds_until", lambda *_: 90.0)
-    assert run()[0] == 0
+    run()
     assert "--deadline 06:30" in place.model.with_suffix(".calls").read_text()
 
 
-def test_a_run_that_is_told_to_stop_goes_on_next_time(place: Place, run: Once) -> None:
+def test_a_run_that_is_told_to_stop_goes_on_next_time(place: Place, run: Run) -> None:
     place.receive("a.en", b"slow\n")
     place.receive("b.en")
 
@@ -395,32 +379,28 @@ def test_a_run_that_is_told_to_stop_goes_on_next_time(place: Place, run: Once) -
 
     thread = threading.Thread(target=stop)
     thread.start()
-    status, said = run()
+    run(status=75, mail="translate-incoming: ended early: stopped by SIGTERM; log: ")
     thread.join()
-    assert status == 75
-    assert said.startswith("translate-incoming: ended early: stopped by SIGTERM; log: ")
     assert list(place.content("incoming")) == ["b.en"]
     assert "a.en/source/a.en" in place.content("working")
     (place.folder / "working" / "a.en" / "source" / "a.en").write_bytes(b"quick\n")
-    assert run()[0] == 0
+    run()
     assert place.content("outgoing") == {"a.en": b"QUICK\n", "b.en": b"A LINE\n"}
 
 
-def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Once) -> None:
+def test_a_run_that_is_held_off_for_long_is_told_once(place: Place, run: Run) -> None:
     run()
     path = place.folder / "working" / ".lock"
     with path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert run() == (75, "")
+        run(status=75, mail="")
         os.utime(path, (0, 0))
-        status, said = run()
-        assert status == 75
-        assert "a run is at work for more than 24 hours; log: " in said
-        assert run() == (75, "")
-    assert run() == (0, "")
+        run(status=75, mail="a run is at work for more than 24 hours; log: ")
+        run(status=75, mail="")
+    run(mail="")
 
 
-def test_a_full_disk_costs_nothing_but_time(small_disk: Path, place: Place, run: Once) -> None:
+def test_a_full_disk_costs_nothing_but_time(small_disk: Path, place: Place, run: Run) -> None:
     place.folder = small_disk
     place.configure(folder=str(small_disk))
     (small_disk / "incoming").mkdir()
@@ -429,22 +409,17 @@ def test_a_full_disk_costs_nothing_but_time(small_disk: Path, place: Place, run:
     with (small_disk / "ballast").open("r+b") as ballast:  # room for less than the translation
         ballast.truncate((small_disk / "ballast").stat().st_size - 150_000)
     for _ in range(4):
-        status, said = run()
-        assert status == 1
-        assert "nothing can be translated: " in said
-        assert DISK_IS_FULL in said
+        assert DISK_IS_FULL in run(status=1, mail="nothing can be translated: ")
         assert place.content("outgoing") == place.content("failed") == {}
     (small_disk / "ballast").unlink()
-    status, said = run()
-    assert status == 0
-    assert "1 translated (30,000 lines)" in said
+    run(mail="1 translated (30,000 lines)")
     assert place.content("outgoing") == {"news.en": b"A LINE\n" * 30_000}
 
 
 # ----------------------------------------------------------------------------- log, settings
 
 
-def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None:
+def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Run) -> None:
     place.configure(log_bytes=300, log_generations=2)
     for number in range(10):
         place.receive(f"{number}.en")
@@ -472,14 +447,12 @@ def test_a_large_log_makes_way_and_few_are_kept(place: Place, run: Once) -> None
     ],
 )
 def test_a_configuration_that_is_wrong_is_one_line_and_touches_nothing(
-    place: Place, run: Once, values: dict[str, object], message: str
+    place: Place, run: Run, values: dict[str, object], message: str
 ) -> None:
     place.configure(**values)
     place.receive("news.en")
-    status, said = run()
-    assert status == 2
+    said = run(status=2, mail=message)
     assert said.startswith(f"translate-incoming: error: {place.config}: ")
-    assert message in said
     assert said.count("\n") == 1
     assert list(place.content("incoming")) == ["news.en"]
 
