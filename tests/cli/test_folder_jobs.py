@@ -151,23 +151,24 @@ def test_a_file_that_another_job_is_at_work_on_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EIO, "I/O error")]
+    ("number", "message"), [(errno.ENOSPC, "the disk is full; make room"), (errno.EIO, "Input/out")]
 )
-def test_an_error_of_the_system_ends_one_file_and_not_the_others(
-    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+def test_an_error_of_the_system_ends_one_file_and_leaves_nothing_of_it(
+    job: Translate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
     sync = os.fsync
 
     def fail_for_b(descriptor: int) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink().name == ".b.partial":
-            raise error
+            raise OSError(number, os.strerror(number))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_for_b)
     answer = job()
     assert answer.status == 1
-    assert "out/b: " in answer.stderr
-    assert translated(tmp_path / "out") == ["a", "c"]
+    assert f"{tmp_path}/out/b: {message}" in answer.stderr
+    left = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert left == [".a.journal", ".c.journal", "a", "c"]
 
 
 def test_the_deadline_ends_all(job: Translate, monkeypatch: pytest.MonkeyPatch) -> None:

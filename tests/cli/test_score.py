@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from command_line import Nmt
 from terminal import OnTerminal
+from toy_training import nmt_command
 
 REFERENCE = [f"Das {number}. Haus steht seit vielen Jahren am See." for number in range(40)]
 NEW = [line.replace("steht", "steht" if n % 3 else "ist") for n, line in enumerate(REFERENCE)]
@@ -120,8 +121,8 @@ def test_scores_are_those_of_the_sacrebleu_command(
 def test_a_narrow_terminal_shows_whole_signatures(
     nmt: Nmt, files: Files, words: tuple[str, ...]
 ) -> None:
-    command = [sys.executable, "-m", "nmt", "score", files.reference, files.new, *BLEU, *words]
-    shell = shlex.join(map(str, command)) + " >&2"
+    command = nmt_command("score", files.reference, files.new, *BLEU, *words)
+    shell = f"{shlex.join(command)} >&2"
     terminal = OnTerminal(["bash", "-c", shell], columns=60)
     assert terminal.finish() == 0
     table = [line for line in terminal.screen if line.startswith("│")]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import gzip
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt, TranslateText
+from toy_training import nmt_command
 
 from nmt.search.beam_search import decode
 from nmt.translate.journal import Journal
@@ -24,8 +23,7 @@ from nmt.translate.journal import Journal
 
 def start(model: Path, *words: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
     """Start a process that can be killed, and that answers while its input stays open."""
-    command = [sys.executable, "-m", "nmt", "translate", model, *QUICK, *words]
-    return subprocess.Popen(command, **streams)
+    return subprocess.Popen(nmt_command("translate", model, *QUICK, *words), **streams)
 
 
 def assert_lines_correspond(data: bytes, translated: bytes) -> None:
@@ -190,18 +188,6 @@ def test_a_stopped_command_leaves_nothing_under_the_name_of_its_output(
     assert stderr.startswith(b"nmt: warning: stopped; ")
     assert list(tmp_path.iterdir()) == []
     process.stdin.close()
-
-
-def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(
-    translate_text: TranslateText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.files.os.fsync", fail)
-    answer = translate_text("the cat\n", "--output", tmp_path / "out.de")
-    assert f"{tmp_path}/out.de: the disk is full; make room" in answer.refusal(1)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_a_line_that_fails_is_left_empty_and_the_status_is_1(

@@ -8,7 +8,6 @@ import pty
 import re
 import select
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import QUICK, Nmt, TranslateText
+from toy_training import nmt_command
 
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.models.model_file import ModelCard, write_model
@@ -217,7 +217,7 @@ def test_on_a_terminal_each_typed_line_is_answered(
 ) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nmt", "translate", model_file, *QUICK],
+        nmt_command("translate", model_file, *QUICK),
         stdin=slave,
         stdout=slave,
         stderr=subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from collections.abc import Iterator
@@ -30,14 +29,13 @@ def chunks(text: bytes = TEXT) -> Iterator[bytes]:
     return (text[first : first + 5] for first in range(0, len(text), 5))
 
 
-def translated(line: bytes) -> bytes:
-    return line.upper()
-
-
 def work(
     output: Path, *, lines: int = 8, text: bytes = TEXT, job: dict[str, Any] = JOB
 ) -> list[bytes] | None:
-    """Do a job up to some line; return the lines that were done, None if none had to be."""
+    """Do a job up to some line; return the lines that were done, None if none had to be.
+
+    Lines are translated to capitals.
+    """
     with Journal(output) as journal:
         rest = journal.begin(job, lambda: chunks(text))
         if rest is None:
@@ -45,10 +43,15 @@ def work(
         before = journal.progress.counts.get("lines", 0)
         left = b"".join(rest).splitlines(keepends=True)[: lines - before]
         for number, line in enumerate(left, before + 1):
-            journal.add(line, translated(line), {"lines": number})
+            journal.add(line, line.upper(), {"lines": number})
         if lines == 8:
             journal.finish()
+            assert content(output) == text.upper()
         return left
+
+
+def content(output: Path) -> bytes:
+    return b"".join(read_chunks(output, Encoding.find("utf-8")))
 
 
 def names(folder: Path) -> list[str]:
@@ -63,7 +66,6 @@ def test_a_job_goes_on_where_it_was_stopped(output: Path, done: int) -> None:
     left = [".out.de.journal", ".out.de.partial", "out.de"] if done else ["out.de"]
     assert names(output.parent) == left
     assert work(output) == LINES[done:]
-    assert output.read_bytes() == TEXT.upper()
     assert names(output.parent) == [".out.de.journal", "out.de"]
 
 
@@ -72,7 +74,7 @@ def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) ->
         assert journal.begin(JOB, chunks) is not None
         assert journal.kernel is None
         journal.kernel = "onednn"
-        journal.add(LINES[0], translated(LINES[0]), {"lines": 1})
+        journal.add(LINES[0], LINES[0].upper(), {"lines": 1})
     for job, kernel in ((JOB, "onednn"), (JOB | {"model": "xyz"}, None)):
         with Journal(output) as journal:
             assert journal.begin(job, chunks) is not None
@@ -101,7 +103,6 @@ def test_what_was_not_noted_is_done_again(output: Path) -> None:
     assert work(output, lines=4) == LINES[3:4]
     assert all(json.loads(line) for line in beside(output, "journal").read_bytes().splitlines())
     assert work(output) == LINES[4:]
-    assert output.read_bytes() == TEXT.upper()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,6 @@ def test_what_does_not_match_its_note_is_not_believed(
     if new is not None:
         changed.write_bytes(content.replace(old, new))
     assert work(output) == LINES
-    assert output.read_bytes() == TEXT.upper()
 
 
 def test_another_input_or_job_begins_again(output: Path) -> None:
@@ -132,7 +132,6 @@ def test_another_input_or_job_begins_again(output: Path) -> None:
     for changes in ({"text": other}, {"job": JOB | {"model": "xyz"}}):
         work(output, lines=5)
         assert len(work(output, **changes) or []) == 8
-        assert output.read_bytes() == TEXT.upper()
         beside(output, "journal").unlink()
 
 
@@ -157,7 +156,7 @@ def test_a_finished_job_is_not_done_again_unless_something_has_changed(output: P
     stamp = output.stat().st_mtime_ns
     assert work(output) is None
     assert output.stat().st_mtime_ns == stamp
-    changes: list[dict[str, Any]] = [{"text": TEXT + b"more\n"}, {"job": JOB | {"options": {}}}]
+    changes: list[dict[str, Any]] = [{"text": TEXT[7:]}, {"job": JOB | {"options": {}}}]
     for change in changes:
         assert work(output, **change) is not None
         work(output)
@@ -166,7 +165,6 @@ def test_a_finished_job_is_not_done_again_unless_something_has_changed(output: P
     output.unlink()
     assert work(output) == LINES
     assert work(output, text=b"") == []
-    assert output.read_bytes() == b""
     assert work(output, text=b"") is None
 
 
@@ -185,8 +183,7 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
             work(output)
     assert not output.exists()
     assert work(output) is None
-    content = output.read_bytes()
-    assert (gzip.decompress(content) if suffix else content) == TEXT.upper()
+    assert content(output) == TEXT.upper()
     assert names(tmp_path) == [f".out{suffix}.journal", f"out{suffix}"]
 
 
@@ -205,7 +202,7 @@ def test_behind_a_symbolic_link_the_file_itself_is_replaced(output: Path, tmp_pa
     link.symlink_to(output)
     work(link)
     assert link.is_symlink()
-    assert output.read_bytes() == TEXT.upper()
+    assert content(output) == TEXT.upper()
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
@@ -215,7 +212,6 @@ def test_an_output_is_compressed_as_its_name_says(tmp_path: Path, suffix: str) -
     output = tmp_path / f"out{suffix}"
     work(output, lines=3)
     assert work(output) == LINES[3:]
-    assert b"".join(read_chunks(output, Encoding.find("utf-8"))) == TEXT.upper()
     assert work(output) is None
     shutil.copy(output, tmp_path / "before")
     output.unlink()
