@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -311,49 +310,37 @@ def test_a_stream_ends_its_lines_as_the_input_does(
     assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
 
 
-class Clock:
-    """Time, and a translation that takes some."""
-
-    def __init__(self, seconds_each: float, ahead: int) -> None:
-        self.now = 0.0
-        self.seconds_each = seconds_each  # of a byte
-        self.ahead = ahead  # pools that are taken before the first is done
-        self.written: list[tuple[float, int]] = []  # when, and how many lines by then
-
-    def __call__(self, pools: Iterable[Pool | Pause]) -> Iterator[list[Translation]]:
-        taken = deque[Pool]()
-        coming = (pool for pool in pools if not isinstance(pool, Pause))
-        while True:
-            taken.extend(itertools.islice(coming, self.ahead - len(taken)))
-            if not taken:
-                return
-            pool = taken.popleft()
-            self.now += self.seconds_each * sum(len(line.raw) for line in pool)
-            yield [replace(BLANK, text="x")] * len(pool)
-
-    def write(self, _read: bytes, _written: bytes, counts: Counts) -> None:
-        self.written.append((self.now, counts.lines))
-
-
 @pytest.mark.parametrize("ahead", [1, 6])
 @pytest.mark.parametrize("lines_per_second", [1, 10, 100, 2_000])
 def test_lines_are_written_at_least_every_10_seconds(
     monkeypatch: pytest.MonkeyPatch, lines_per_second: int, ahead: int
 ) -> None:
-    clock = Clock(0.01 / lines_per_second, ahead)  # lines of 100 bytes
-    monkeypatch.setattr("nmt.translate.stream.time.monotonic", lambda: clock.now)
+    now, times, lines = 0.0, [0.0], [0]
+
+    def take_time(pools: Iterable[Pool | Pause]) -> Iterator[list[Translation]]:
+        """Take some pools before the first is done, and time by the byte: lines have 100."""
+        nonlocal now
+        coming = (pool for pool in pools if not isinstance(pool, Pause))
+        taken: list[Pool] = []
+        while taken := [*taken, *itertools.islice(coming, ahead - len(taken))]:
+            pool, *taken = taken
+            now += sum(len(line.raw) for line in pool) / 100 / lines_per_second
+            yield [replace(BLANK, text="x")] * len(pool)
+
+    def write(_read: bytes, _written: bytes, counts: Counts) -> None:
+        times.append(now)
+        lines.append(counts.lines)
+
+    monkeypatch.setattr("nmt.translate.stream.time.monotonic", lambda: now)
     text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
     reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
-    translate_stream(
-        clock, reader, clock.write, Counts(), render=render_text, pool_lines=POOL_LINES
-    )
-    times, lines = zip((0.0, 0), *clock.written, strict=True)
+    translate_stream(take_time, reader, write, Counts(), render=render_text, pool_lines=POOL_LINES)
     waits = [after - before for before, after in itertools.pairwise(times)]
     # The first pools are made before it is known how fast the model is.
     assert max(waits[ahead:]) <= 10
     assert max(waits) <= 25
-    pools = [after - before for before, after in itertools.pairwise(lines)]
     assert lines[-1] == 40_000
+    pools = [after - before for before, after in itertools.pairwise(lines)]
     assert max(pools) >= min(POOL_LINES, 3 * lines_per_second)
 
 
