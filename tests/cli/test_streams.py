@@ -57,7 +57,7 @@ def test_a_closed_stream_is_told_of_where_it_is_needed(
 
 def test_files_are_translated_without_any_stream(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("the cat\n")
-    files = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
+    files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
     command = nmt_command("translate", model_file, *QUICK, *files, "--quiet")
     shell = f"{shlex.join(command)} <&- >&- 2>&-"
     assert subprocess.run(shell, shell=True, check=False).returncode == 0
