@@ -1,4 +1,4 @@
-"""What `nmt prepare` is given, as one object that tests change."""
+"""What `nmt prepare` is given, as one object that tests change, and what is in its folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from nmt.data.folder import DataFolder
 from nmt.prepare import prepare as stage
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
+
+COLOURS = ["red", "blue", "green", "white", "black"]
+THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,27 @@ def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {k: v for k, v in values.items() if k not in names}, cleaning
 
 
+def pairs(count: int) -> list[tuple[str, str]]:
+    """Different pairs of a small language: "the red house 0" and "das 0 esuoh der"."""
+    texts = [f"{COLOURS[n % 5]} {THINGS[n % 6]} {n}" for n in range(count)]
+    return [(f"the {text}", f"das {text[::-1]}") for text in texts]
+
+
 def write(folder: Path, name: str, lines: list[tuple[str, str]]) -> str:
     """Write NAME.en and NAME.de, and return their prefix."""
     for lang, side in zip(("en", "de"), zip(*lines, strict=True), strict=True):
         (folder / f"{name}.{lang}").write_bytes("".join(f"{line}\n" for line in side).encode())
     return f"{folder}/{name}"
+
+
+def pairs_in(folder: DataFolder) -> list[tuple[str, str]]:
+    """The training pairs, decoded."""
+    count = range(len(folder.train))
+    src = folder.src_vocabulary.decode([folder.train.src(n).tolist() for n in count])
+    tgt = folder.tgt_vocabulary.decode([folder.train.tgt(n).tolist() for n in count])
+    return list(zip(src, tgt, strict=True))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}

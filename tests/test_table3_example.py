@@ -12,19 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import results
+import share
+from prepare_job import Job
 from toy_training import environment, metrics, prepare_toy, train
 
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError, UsageError
-from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
 
 TABLE_3 = Path(__file__).parents[1] / "examples" / "table3"
-sys.path.insert(0, str(TABLE_3))
-
-import results  # noqa: E402
-import share  # noqa: E402
 
 ROWS = ("transformer_base_heads1", "transformer_big")
 TINY = (
@@ -75,22 +71,11 @@ def test_an_interrupted_share_leaves_nothing(
 
 
 def test_data_with_weights_is_refused(data: Path, tmp_path: Path) -> None:
-    text = str(data / "valid")  # any text will do
-    weighted = prepare(
-        tmp_path / "weighted",
-        PrepareOptions(
-            src_lang="en",
-            tgt_lang="de",
-            train=(text,),
-            valid=text,
-            vocab=(data / "vocab.model",),
-            weight=(f"{text}=2",),
-            workers=1,
-        ),
-        Cleaning(keep=("overlap",)),
-    )
+    text, out = str(data / "valid"), tmp_path / "weighted"  # any text will do
+    job = Job.of(out, train=(text,), valid=text, weight=(f"{text}=2",), keep=("overlap",))
+    job.but(vocab=(data / "vocab.model",)).prepare()
     with pytest.raises(UsageError, match="weights"):
-        share.make_share(weighted.path, 0.5, tmp_path / "out")
+        share.make_share(out, 0.5, tmp_path / "out")
 
 
 # Costs

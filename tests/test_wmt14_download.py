@@ -13,22 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import download
 import pytest
+from catalogue import Archive
 
 from nmt.errors import NMTError, Stopped
 from nmt.translate.journal import lock
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
-sys.path.insert(0, str(WMT14))
-
-import download  # noqa: E402
-from catalogue import Archive  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 NAME = "dev.tgz"
 CONTENT = bytes(range(256)) * 20
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PUBLISHED: dict[str, Any] = {"size": len(CONTENT), "checksums": {"sha256": SHA256}}
 
 
 @dataclass
@@ -50,19 +51,13 @@ class Site:
             request.send_error(404)
             return
         start = int(wanted[6:-1]) if wanted and self.knows_ranges else 0
-        if start >= len(self.content):
-            request.send_response(416)
-            request.send_header("Content-Range", f"bytes */{len(self.content)}")
-            request.send_header("Content-Length", "0")
-            request.end_headers()
-            return
-        request.send_response(206 if start else 200)
+        rest, size = self.content[start:], len(self.content)
+        request.send_response(416 if start >= size else 206 if start else 200)
         if start:
-            last = len(self.content) - 1
-            request.send_header("Content-Range", f"bytes {start}-{last}/{len(self.content)}")
-        request.send_header("Content-Length", str(len(self.content) - start))
+            sent = "*" if start >= size else f"{start}-{size - 1}"
+            request.send_header("Content-Range", f"bytes {sent}/{size}")
+        request.send_header("Content-Length", str(len(rest)))
         request.end_headers()
-        rest = self.content[start:]
         request.wfile.write(rest[: self.breaks_off_after.pop(0)] if self.breaks_off_after else rest)
 
 
@@ -79,7 +74,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.address = f"http://127.0.0.1:{server.server_port}"
+        made.address = f"http://127.0.0.1:{server.server_port}/{NAME}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield made
@@ -87,27 +82,17 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         thread.join()
 
 
-def run_script(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, WMT14 / "download.py", "--catalogue", WMT14 / "wmt14.toml", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def archive(
-    *addresses: str, size: int | None = None, checksums: dict[str, str] | None = None
-) -> Archive:
-    return Archive(NAME, addresses, size, checksums or {}, "its publisher")
-
-
-def published(*addresses: str) -> Archive:
-    return archive(*addresses, size=len(CONTENT), checksums={"sha256": sha256(CONTENT)})
+def fetch(
+    folder: Path,
+    *addresses: str,
+    size: int | None = None,
+    checksums: dict[str, str] | None = None,
+    mirror: str | None = None,
+) -> bytes:
+    """Fetch the archive, of which its publisher says this, and return it."""
+    archive = Archive(NAME, addresses, size, checksums or {}, "its publisher")
+    download.fetch(archive, folder, mirror)
+    return (folder / NAME).read_bytes()
 
 
 # ------------------------------------------------------------------------- connections
@@ -116,8 +101,7 @@ def published(*addresses: str) -> Archive:
 @pytest.mark.parametrize("size", [len(CONTENT), None])
 def test_a_broken_connection_is_continued(site: Site, tmp_path: Path, size: int | None) -> None:
     site.breaks_off_after = [1000, 500]
-    download.fetch(archive(f"{site.address}/{NAME}", size=size), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, site.address, size=size) == CONTENT
     assert site.ranges == [None, "bytes=1000-", "bytes=1500-"]
 
 
@@ -134,39 +118,37 @@ def test_a_later_run_continues_an_earlier_one(
     site: Site, tmp_path: Path, partial: bytes, size: int | None, ranges: list[str | None]
 ) -> None:
     (tmp_path / f"{NAME}.partial").write_bytes(partial)
-    download.fetch(archive(f"{site.address}/{NAME}", size=size), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, site.address, size=size) == CONTENT
     assert site.ranges == ranges
 
 
 def test_a_server_that_ignores_ranges_sends_everything_again(site: Site, tmp_path: Path) -> None:
     site.knows_ranges = False
     (tmp_path / f"{NAME}.partial").write_bytes(b"x" * 100)
-    download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, site.address, **PUBLISHED) == CONTENT
 
 
 def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
     site.breaks_off_after = [0]
     with pytest.raises(NMTError, match="5120 bytes remaining"):
-        download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
+        fetch(tmp_path, site.address, **PUBLISHED)
 
 
 # --------------------------------------------------------------------------- addresses
 
 
 def test_the_first_address_that_has_the_file_is_taken(site: Site, tmp_path: Path) -> None:
-    download.fetch(published(f"{site.address}/gone", f"{site.address}/{NAME}"), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, f"{site.address}.gone", site.address, **PUBLISHED) == CONTENT
     assert not list(tmp_path.glob("*.partial"))
 
 
 def test_every_address_that_failed_is_listed_with_the_reason(site: Site, tmp_path: Path) -> None:
+    gone = f"{site.address}.gone"
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = f"http://127.0.0.1:{server.getsockname()[1]}/{NAME}"
-    said = rf"\({site.address}/gone: [^;]*404; {nobody}: Failed to connect .*\).*MIRROR=FOLDER"
+    said = rf"\({gone}: [^;]*404; {nobody}: Failed to connect .*\).*MIRROR=FOLDER"
     with pytest.raises(NMTError, match=f"^{NAME} could not be fetched {said}"):
-        download.fetch(published(f"{site.address}/gone", nobody), tmp_path)
+        fetch(tmp_path, gone, nobody, **PUBLISHED)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,12 +157,10 @@ def test_a_mirror_replaces_all_addresses(site: Site, tmp_path: Path) -> None:
     mirror.mkdir()
     out.mkdir()
     (mirror / NAME).write_bytes(CONTENT)
-    download.fetch(published(f"{site.address}/{NAME}"), out, str(mirror))
-    assert (out / NAME).read_bytes() == CONTENT
+    assert fetch(out, site.address, mirror=str(mirror), **PUBLISHED) == CONTENT
     (out / NAME).unlink()
     assert site.ranges == []
-    download.fetch(published(), out, f"{site.address}/archives/")
-    assert (out / NAME).read_bytes() == CONTENT
+    assert fetch(out, mirror=site.address.replace(NAME, "archives/"), **PUBLISHED) == CONTENT
 
 
 # --------------------------------------------------------------------------- checksums
@@ -188,45 +168,40 @@ def test_a_mirror_replaces_all_addresses(site: Site, tmp_path: Path) -> None:
 
 def test_a_damaged_start_is_fetched_again_from_the_next_address(site: Site, tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.partial").write_bytes(b"x" * 3000)
-    address = f"{site.address}/{NAME}"
-    download.fetch(published(address, address), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, site.address, site.address, **PUBLISHED) == CONTENT
     assert site.ranges == ["bytes=3000-", None]
 
 
-def test_another_size_than_the_published_is_refused(site: Site, tmp_path: Path) -> None:
-    site.content = CONTENT[:-1]
-    with pytest.raises(NMTError, match=r"5,119 bytes, and its publisher says 5,120"):
-        download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
-def test_another_checksum_than_the_published_is_refused(
-    site: Site, tmp_path: Path, algorithm: str
+@pytest.mark.parametrize("what", ["size", "sha256", "md5"])
+def test_another_size_or_checksum_than_the_published_is_refused(
+    site: Site, tmp_path: Path, what: str
 ) -> None:
-    right = hashlib.new(algorithm, CONTENT).hexdigest()
-    site.content = CONTENT[::-1]
-    found = hashlib.new(algorithm, site.content).hexdigest()
-    said = f"its {algorithm} is {found}, and its publisher says {right}"
+    published: dict[str, Any]
+    if what == "size":
+        site.content, published = CONTENT[:-1], PUBLISHED
+        said = "5,119 bytes, and its publisher says 5,120"
+    else:
+        right, site.content = hashlib.new(what, CONTENT).hexdigest(), CONTENT[::-1]
+        published = {"checksums": {what: right}}
+        found = hashlib.new(what, site.content).hexdigest()
+        said = f"its {what} is {found}, and its publisher says {right}"
     with pytest.raises(NMTError, match=said):
-        download.fetch(archive(f"{site.address}/{NAME}", checksums={algorithm: right}), tmp_path)
+        fetch(tmp_path, site.address, **published)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> None:
-    download.fetch(archive(f"{site.address}/{NAME}"), tmp_path)
+    fetch(tmp_path, site.address)
     record = tmp_path / f"{NAME}.sha256"
-    assert record.read_text(encoding="utf-8") == f"{sha256(CONTENT)}  {NAME}\n"  # as sha256sum's
+    assert record.read_text(encoding="utf-8") == f"{SHA256}  {NAME}\n"  # as sha256sum's
     (tmp_path / NAME).unlink()
     site.content = CONTENT[::-1]
-    said = f"the first download's was {sha256(CONTENT)}.* {re.escape(str(record))}"
+    said = f"the first download's was {SHA256}.* {re.escape(str(record))}"
     with pytest.raises(NMTError, match=said):
-        download.fetch(archive(f"{site.address}/{NAME}"), tmp_path)
+        fetch(tmp_path, site.address)
     assert not (tmp_path / NAME).exists()
     site.content = CONTENT
-    download.fetch(archive(f"{site.address}/{NAME}"), tmp_path)
-    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert fetch(tmp_path, site.address) == CONTENT
 
 
 def test_a_checksum_is_recorded_before_the_archive_has_its_name(
@@ -238,7 +213,7 @@ def test_a_checksum_is_recorded_before_the_archive_has_its_name(
     monkeypatch.setattr("os.replace", killed)
     monkeypatch.setattr(download, "write_text", lambda path, text: path.write_text(text))
     with pytest.raises(KeyboardInterrupt):
-        download.fetch(archive(f"{site.address}/{NAME}"), tmp_path)
+        fetch(tmp_path, site.address)
     assert (tmp_path / f"{NAME}.sha256").exists()
 
 
@@ -250,18 +225,23 @@ def test_two_processes_never_fetch_one_archive(site: Site, tmp_path: Path) -> No
     with partial.open("wb") as file:
         lock(file, partial)
         with pytest.raises(Stopped, match=re.escape(str(partial))):
-            download.fetch(published(f"{site.address}/{NAME}"), tmp_path)
+            fetch(tmp_path, site.address, **PUBLISHED)
 
 
-def test_a_file_that_a_mirror_lacks_is_named(tmp_path: Path) -> None:
-    done = run_script("training-giga-fren.tar", "--out", tmp_path / "out", "--mirror", tmp_path)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert f"Couldn't open file {tmp_path}/training-giga-fren.tar" in done.stderr
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_an_archive_that_the_catalogue_does_not_have_is_wrong_usage(tmp_path: Path) -> None:
-    done = run_script("test-ful.tgz", "--out", tmp_path)
-    assert done.returncode == 2
-    assert "did you mean 'test-full.tgz'?" in done.stderr
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("training-giga-fren.tar", 1, "Couldn't open file {mirror}/training-giga-fren.tar"),
+        ("test-ful.tgz", 2, "did you mean 'test-full.tgz'?"),
+    ],
+)
+def test_what_the_mirror_or_the_catalogue_lacks_is_named(
+    tmp_path: Path, name: str, status: int, said: str
+) -> None:
+    out = tmp_path / "out"
+    script = [sys.executable, WMT14 / "download.py", "--catalogue", WMT14 / "wmt14.toml"]
+    command = [*script, name, "--out", out, "--mirror", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said.format(mirror=tmp_path) in done.stderr
+    assert not list(out.glob("*"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import sys
 import tarfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from catalogue import ParallelText, read_catalogue
+from extract import extract
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -19,11 +20,6 @@ from nmt.errors import DataError, UsageError
 from nmt.scoring.inputs import read_sgml
 
 WMT14 = Path(__file__).parents[1] / "examples" / "wmt14"
-sys.path.insert(0, str(WMT14))
-
-from catalogue import ParallelText, read_catalogue  # noqa: E402
-from extract import extract  # noqa: E402
-
 CATALOGUE = read_catalogue(WMT14 / "wmt14.toml")
 
 SGML = """\
@@ -96,18 +92,14 @@ def test_a_text_that_the_catalogue_lacks_is_refused_with_the_nearest_name() -> N
         CATALOGUE.text("en-de", "un")
 
 
-def test_other_files_are_refused_as_catalogues(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "archives = 1", "[archives.a]\n[texts]", "[archives]\n[texts.a.en-de]", "["]
+)
+def test_other_files_are_refused_as_catalogues(tmp_path: Path, content: str) -> None:
     path = tmp_path / "wmt14.toml"
-    for content in (
-        "",
-        "archives = 1",
-        "[archives.a]\n[texts]",
-        "[archives]\n[texts.a.en-de]",
-        "[",
-    ):
-        path.write_text(content, encoding="utf-8")
-        with pytest.raises(DataError, match=re.escape(str(path))):
-            read_catalogue(path)
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(str(path))):
+        read_catalogue(path)
 
 
 # Archives
@@ -123,7 +115,11 @@ def test_sgml_gives_the_tokens_of_sacrebleu(tmp_path: Path) -> None:
     assert [tokenize(line) for line in segments(SGML)] == [tokenize(line) for line in expected]
 
 
-def make(path: Path, members: dict[str, bytes], *, kind: bytes = tarfile.REGTYPE) -> None:
+def sides(en: bytes, de: bytes, suffix: str = "") -> dict[str, bytes]:
+    return {f"inner/text.en{suffix}": en, f"inner/text.de{suffix}": de}
+
+
+def make(path: Path, members: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> None:
     with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as tar:
         for name, content in members.items():
             entry = tarfile.TarInfo(name)
@@ -131,100 +127,81 @@ def make(path: Path, members: dict[str, bytes], *, kind: bytes = tarfile.REGTYPE
             tar.addfile(entry, io.BytesIO(content))
 
 
-def text(suffix: str = "", *, archive: str = "archive.tgz", lines: int = 2) -> ParallelText:
-    members = {language: f"inner/text.{language}{suffix}" for language in ("en", "de")}
-    return ParallelText("text", archive, members, lines)
+def take(path: Path, suffix: str = "", *, lines: int = 2) -> Path:
+    """Extract a text into a folder beside its archive; return that."""
+    members = dict(zip(("en", "de"), sides(b"", b"", suffix), strict=True))
+    out = path.parent / "out"
+    out.mkdir(exist_ok=True)
+    extract(ParallelText("text", path.name, members, lines), path, out)
+    return out
 
 
 def test_both_sides_are_taken_byte_by_byte_and_nothing_else(tmp_path: Path) -> None:
+    path, out = tmp_path / "archive.tgz", tmp_path / "out"
     en, de = b"a\rb\n\xe2\x80\xa8c\n", b"\xff\r\n\n"  # two lines each, as `wc -l` counts them
     members = {"inner/text.fr": b"un\n", "./inner/text.en": en, "inner/text.de": de}
-    make(tmp_path / "archive.tgz", members | {"../evil": b"x"})
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "text.en.123.partial").write_bytes(b"of a killed run")
-    extract(text(), tmp_path / "archive.tgz", tmp_path / "out")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {
-        "text.en": en,
-        "text.de": de,
-        "text.lines": b"2\n",
-    }
+    make(path, members | {"../evil": b"x"})
+    out.mkdir()
+    (out / "text.en.123.partial").write_bytes(b"of a killed run")
+    take(path)
+    found = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert found == {"text.en": en, "text.de": de, "text.lines": b"2\n"}
     assert not (tmp_path / "evil").exists()
 
 
-def test_compressed_text_in_a_tar_stays_compressed(tmp_path: Path) -> None:
-    compressed = gzip.compress(b"1\n2\n")
-    make(tmp_path / "archive.tar", dict.fromkeys(text(".gz").members.values(), compressed))
-    extract(text(".gz"), tmp_path / "archive.tar", tmp_path)
-    assert (tmp_path / "text.en.gz").read_bytes() == compressed
-    assert (tmp_path / "text.de.gz").read_bytes() == compressed
-
-
-def test_sgml_becomes_text(tmp_path: Path) -> None:
-    make(tmp_path / "archive.tgz", dict.fromkeys(text(".sgm").members.values(), SGML.encode()))
-    extract(text(".sgm", lines=5), tmp_path / "archive.tgz", tmp_path)
+def test_compressed_text_stays_compressed_and_sgml_becomes_text(tmp_path: Path) -> None:
+    path, compressed = tmp_path / "archive.tar", gzip.compress(b"1\n2\n")
+    make(path, sides(compressed, compressed, ".gz"))
+    assert [(take(path, ".gz") / f"text.{lang}.gz").read_bytes() for lang in ("en", "de")] == [
+        compressed,
+        compressed,
+    ]
+    make(path, sides(SGML.encode(), SGML.encode(), ".sgm"))
     expected = "".join(f"{line}\n" for line in segments(SGML))
-    assert (tmp_path / "text.de").read_text(encoding="utf-8") == expected
+    assert (take(path, ".sgm", lines=5) / "text.de").read_text(encoding="utf-8") == expected
 
 
-def test_sgml_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    spoilt = SGML.encode().replace(b"butter", b"caf\xe9")
-    make(tmp_path / "archive.tgz", dict.fromkeys(text(".sgm").members.values(), spoilt))
-    with pytest.raises(DataError, match=r"archive.tgz: cut short or damaged \('utf-8' codec"):
-        extract(text(".sgm", lines=5), tmp_path / "archive.tgz", tmp_path)
+LATIN = SGML.encode().replace(b"butter", b"caf\xe9")
 
 
 @pytest.mark.parametrize(
-    ("en", "de", "said"),
+    ("members", "kind", "said"),
     [
-        (b"1\n2\n", b"1\n2\n3\n", r"inner/text\.de has 3 lines, and 2 are expected"),
-        (b"1\n", b"1\n", r"inner/text\.en has 1 lines, and 2 are expected"),
-        (b"1\n2\n", b"1\n2\n3", r"inner/text\.de has 3 lines"),
+        (sides(b"1\n2\n", b"1\n2\n3\n"), "", r"text\.de has 3 lines, and 2 are expected"),
+        (sides(b"1\n", b"1\n"), "", r"inner/text\.en has 1 lines, and 2 are expected"),
+        (sides(b"1\n2\n", b"1\n2\n3"), "", r"inner/text\.de has 3 lines"),
+        (sides(LATIN, LATIN, ".sgm"), ".sgm", r"cut short or damaged \('utf-8' codec"),
+        (
+            {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"},
+            "",
+            r"does not hold inner/text\.de; did you mean 'inner/test\.de'",
+        ),
+        (sides(b"", b""), "link", r"inner/text\.en is no regular file"),
     ],
 )
-def test_other_lines_than_expected_are_refused(
-    tmp_path: Path, en: bytes, de: bytes, said: str
+def test_an_archive_without_the_text_that_it_should_have_is_refused(
+    tmp_path: Path, members: dict[str, bytes], kind: str, said: str
 ) -> None:
-    make(tmp_path / "archive.tgz", {"inner/text.en": en, "inner/text.de": de})
-    with pytest.raises(DataError, match=said):
-        extract(text(), tmp_path / "archive.tgz", tmp_path)
-    assert not (tmp_path / "text.lines").exists()
-
-
-def test_a_member_that_is_missing_is_named(tmp_path: Path) -> None:
-    make(tmp_path / "archive.tgz", {"inner/text.en": b"1\n2\n", "inner/test.de": b"1\n2\n"})
-    said = r"archive.tgz does not hold inner/text\.de; did you mean 'inner/test\.de'"
-    with pytest.raises(DataError, match=said):
-        extract(text(), tmp_path / "archive.tgz", tmp_path)
-
-
-def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
-    members = dict.fromkeys(text().members.values(), b"")
-    make(tmp_path / "archive.tgz", members, kind=tarfile.SYMTYPE)
-    with pytest.raises(DataError, match=r"inner/text\.en is no regular file"):
-        extract(text(), tmp_path / "archive.tgz", tmp_path)
+    path = tmp_path / "archive.tgz"
+    make(path, members, tarfile.SYMTYPE if kind == "link" else tarfile.REGTYPE)
+    with pytest.raises(DataError, match=rf"archive\.tgz.*{said}"):
+        take(path, kind.removeprefix("link"))
+    assert not (tmp_path / "out" / "text.lines").exists()
 
 
 @pytest.mark.parametrize("name", ["archive.tgz", "archive.tar"])
-def test_an_archive_that_was_cut_short_is_named(tmp_path: Path, name: str) -> None:
+def test_a_damaged_or_missing_archive_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    make(path, {"inner/text.en": b"1\n2\n", "inner/text.de": b"1\n" + bytes(range(256)) * 9})
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
-    said = rf"{path}: cut short or damaged .*; remove it and {name}\.sha256"
-    with pytest.raises(DataError, match=said):
-        extract(text(archive=name), path, tmp_path)
-    assert not (tmp_path / "text.lines").exists()
-
-
-def test_an_archive_with_a_wrong_sum_at_its_very_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "archive.tgz"
-    make(path, dict.fromkeys(text().members.values(), b"1\n2\n"))
-    content = bytearray(path.read_bytes())
-    content[-8] ^= 1  # of the CRC-32 behind the compressed data (RFC 1952)
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=f"{path}: cut short or damaged"):
-        extract(text(), path, tmp_path)
-
-
-def test_an_archive_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path}/archive.tgz: no such file")):
-        extract(text(), tmp_path / "archive.tgz", tmp_path)
+    with pytest.raises(DataError, match=re.escape(f"{path}: no such file")):
+        take(path)
+    make(path, sides(b"1\n2\n", b"1\n2\n" + bytes(range(256)) * 9))
+    whole = path.read_bytes()
+    damaged = [whole[: len(whole) // 3]]
+    if path.suffix == ".tgz":  # a bit of the CRC-32 behind the compressed data (RFC 1952)
+        damaged.append(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
+    for content in damaged:
+        path.write_bytes(content)
+        said = rf"{path}: cut short or damaged .*; remove it and {name}\.sha256"
+        with pytest.raises(DataError, match=said):
+            take(path)
+        assert not (tmp_path / "out" / "text.lines").exists()

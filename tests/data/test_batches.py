@@ -34,28 +34,24 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
 
 
 @pytest.mark.parametrize("ranks", range(1, 10))
-def test_ranks_share_an_update_disjoint_complete_and_in_order(ranks: int) -> None:
+@pytest.mark.parametrize("ranks", range(1, 10))
+def test_ranks_share_an_update_in_order_and_about_equally(ranks: int) -> None:
     pairs = like_wmt(400)
+    costs = pairs.src + pairs.tgt + 2
     for update in updates(pairs, batch_tokens=3_000):
         shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
         assert len(shares) == ranks
         assert np.concatenate(shares).tolist() == update.tolist()
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_ranks_get_about_equal_numbers_of_tokens(ranks: int) -> None:
-    pairs = like_wmt(2_000)
-    costs = pairs.src + pairs.tgt + 2
-    for update in updates(pairs, batch_tokens=10_000):
-        shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
         fair = costs[update].sum() / ranks
         # A border lies within half a pair of its fair place, and a share has two borders.
-        assert all(abs(costs[s].sum() - fair) <= costs[update].max() for s in shares)
+        assert all(abs(costs[share].sum() - fair) <= costs[update].max() for share in shares)
 
 
 def test_more_ranks_than_pairs_leave_some_without() -> None:
     shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
+    nothing = np.zeros(0, np.int32)
+    assert micro_batches(nothing, nothing, 10) == []
 
 
 @pytest.mark.parametrize("budget", [300, 1_000, 8_192])
@@ -70,30 +66,24 @@ def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int) 
             assert len(part) * side.max() <= 1.25 * budget
 
 
-def test_micro_batches_are_cut_by_hand_as_expected() -> None:
-    # Sums of either side: 4 + 1 and 3 + 5 are within 10, and with 9 no more. 9 + 2 is above it;
-    # 2 + 2 + 2 is not, but three of 5, with padding, are above 12.5.
-    pairs = with_eos((4, 3), (1, 5), (9, 2), (2, 2), (2, 2), (5, 2))
-    parts = micro_batches(*pairs.lengths(np.arange(6)), 10)
-    assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4], [5]]
-
-
-def test_micro_batches_are_few_and_about_equal() -> None:
-    # 21 pairs of 10 tokens: 10 fit at once, so it takes three runs; 10, 10 and 1 would be uneven.
-    pairs = with_eos(*[(10, 10)] * 21)
-    parts = micro_batches(*pairs.lengths(np.arange(21)), 105)
-    assert [len(part) for part in parts] == [7, 7, 7]
-
-
-def test_a_pair_longer_than_a_micro_batch_stands_alone() -> None:
-    pairs = with_eos((3, 3), (40, 2), (3, 3), (2, 40))
-    parts = micro_batches(*pairs.lengths(np.arange(4)), 10)
-    assert [part.tolist() for part in parts] == [[0], [1], [2], [3]]
-
-
-def test_a_rank_without_pairs_has_no_micro_batches() -> None:
-    nothing = np.zeros(0, np.int32)
-    assert micro_batches(nothing, nothing, 10) == []
+@pytest.mark.parametrize(
+    ("lengths", "budget", "parts"),
+    [
+        # Sums of either side: 4 + 1 and 3 + 5 are within 10, and with 9 no more. 9 + 2 is above it;
+        # 2 + 2 + 2 is not, but three of 5, with padding, are above 12.5.
+        ([(4, 3), (1, 5), (9, 2), (2, 2), (2, 2), (5, 2)], 10, [[0, 1], [2], [3, 4], [5]]),
+        # 10 of these pairs fit at once, so it takes three parts; 10, 10 and 1 would be uneven.
+        ([(10, 10)] * 21, 105, [[*range(7)], [*range(7, 14)], [*range(14, 21)]]),
+        # A pair longer than a micro-batch stands alone.
+        ([(3, 3), (40, 2), (3, 3), (2, 40)], 10, [[0], [1], [2], [3]]),
+    ],
+)
+def test_micro_batches_are_cut_by_hand_as_expected(
+    lengths: list[tuple[int, int]], budget: int, parts: list[list[int]]
+) -> None:
+    pairs = with_eos(*lengths)
+    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget)
+    assert [part.tolist() for part in found] == parts
 
 
 # ---------------------------------------------------------------------------- tensors

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from prepare_job import Job
+from prepare_job import Job, write
 
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.shards import Shard, ShardBuilder, TokenRows
@@ -19,33 +20,21 @@ from nmt.errors import DataError
 from nmt.prepare import text as blocks
 
 WORDS = ["red", "blue", "green", "house", "tree", "bird", "sings", "stands", "old", "new"]
+LINES = [f"{WORDS[n % 10]} {WORDS[n // 10]} {n}" for n in range(100)]
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder of 100 training pairs in 4 shards, 3 valid pairs and two test sets."""
     root = tmp_path_factory.mktemp("folder")
-    lines = [f"{WORDS[n % 10]} {WORDS[n // 10]} {n}" for n in range(100)]
-    for name, chosen in (
-        ("train", lines),
-        ("valid", lines[:3]),
-        ("t1", lines[3:5]),
-        ("t2", lines[5:9]),
-    ):
-        (root / f"{name}.en").write_text("".join(f"{line}\n" for line in chosen))
-        (root / f"{name}.de").write_text("".join(f"{line.upper()}\n" for line in chosen))
-    test = (f"{root}/t1", f"{root}/t2")
-    job = Job.of(
-        root / "data",
-        train=(f"{root}/train",),
-        valid=f"{root}/valid",
-        test=test,
-        vocab_size=330,
-        shard_pairs=30,
+    texts = {"train": LINES, "valid": LINES[:3], "t1": LINES[3:5], "t2": LINES[5:9]}
+    train, valid, *test = (
+        write(root, name, [(line, line.upper()) for line in lines]) for name, lines in texts.items()
     )
+    job = Job.of(root / "data", train=(train,), valid=valid, test=tuple(test), vocab_size=330)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_LINES", 30)  # shards end with a block
-        job.prepare()
+        job.but(shard_pairs=30).prepare()
     return root / "data"
 
 
@@ -75,35 +64,29 @@ def test_a_folder_says_what_is_in_it(prepared: Path) -> None:
 
 def test_pairs_of_all_shards_are_one_sequence_in_the_order_of_the_text(prepared: Path) -> None:
     opened = DataFolder.open(prepared)
-    assert [shard.pairs for shard in opened.info.train.shards] == [30, 30, 30, 10]
-    decode = opened.src_vocabulary.decode
-    for n in (0, 29, 30, 59, 60, 89, 90, 99):
-        line = f"{WORDS[n % 10]} {WORDS[n // 10]} {n}"
-        assert decode([opened.train.src(n).tolist()]) == [line]
-        assert decode([opened.train.tgt(n).tolist()]) == [line.upper()]
-    src_lengths, tgt_lengths = opened.train.lengths(np.arange(100))
-    assert src_lengths.tolist() == [len(opened.train.src(n)) for n in range(100)]
-    assert tgt_lengths.tolist() == [len(opened.train.tgt(n)) for n in range(100)]
-    assert opened.info.train.src.tokens == src_lengths.sum()
-    assert opened.info.train.tgt.longest == tgt_lengths.max()
-    src_counts, tgt_counts = opened.train.length_counts()
-    assert src_counts.tolist() == np.bincount(src_lengths).tolist()
-    assert tgt_counts.tolist() == np.bincount(tgt_lengths).tolist()
-
-
-def test_pairs_are_taken_together_in_any_order(prepared: Path) -> None:
-    train = DataFolder.open(prepared).train
+    train, info = opened.train, opened.info.train
+    assert [shard.pairs for shard in info.shards] == [30, 30, 30, 10]
+    all_lengths, all_counts = train.lengths(np.arange(100)), train.length_counts()
     chosen = np.array([99, 0, 31, 30, 29, 0, 64])
-    for rows, one in zip(train.rows(chosen), (train.src, train.tgt), strict=True):
-        ends = np.cumsum(rows.lengths)
-        found = np.split(rows.ids, ends[:-1])
-        assert [ids.tolist() for ids in found] == [one(n).tolist() for n in chosen.tolist()]
-    src_lengths, tgt_lengths = train.lengths(chosen)
-    assert src_lengths.tolist() == [len(train.src(n)) for n in chosen.tolist()]
-    assert tgt_lengths.tolist() == [len(train.tgt(n)) for n in chosen.tolist()]
-    for index in (-1, 100):
-        with pytest.raises(IndexError):
-            train.src(index)
+    for side, (one, lines) in enumerate(
+        [(train.src, LINES), (train.tgt, [line.upper() for line in LINES])]
+    ):
+        ids = [one(n).tolist() for n in range(100)]
+        assert opened.src_vocabulary.decode(ids) == lines
+        lengths = [len(row) for row in ids]
+        assert all_lengths[side].tolist() == lengths
+        assert all_counts[side].tolist() == np.bincount(lengths).tolist()
+        rows = train.rows(chosen)[side]
+        found = np.split(rows.ids, np.cumsum(rows.lengths)[:-1])
+        assert [part.tolist() for part in found] == [ids[n] for n in chosen.tolist()]
+        assert train.lengths(chosen)[side].tolist() == [lengths[n] for n in chosen.tolist()]
+        record = (info.src, info.tgt)[side]
+        assert (record.tokens, record.longest) == (sum(lengths), max(lengths))
+        assert record.mean == round(statistics.mean(lengths), 3)
+        assert record.median == statistics.median_low(lengths)
+        for index in (-1, 100):
+            with pytest.raises(IndexError):
+                one(index)
 
 
 def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
@@ -119,53 +102,22 @@ def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
     assert dataset.rows(np.array([2, 1, 0]))[0].ids.tolist() == [20, 1, 0]
 
 
-def test_length_statistics_are_those_of_the_text(prepared: Path) -> None:
-    import statistics
-
-    opened = DataFolder.open(prepared)
-    lengths = opened.train.lengths(np.arange(100))[0].tolist()
-    record = opened.info.train.src
-    assert record.mean == round(statistics.mean(lengths), 3)
-    assert record.median == statistics.median_low(lengths)
-
-
-def flip_last_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
 FILES = ["train-00002.bin", "valid.bin", "test-t1.bin", "vocab.model", "valid.de", "rejects.json"]
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [Path.unlink, cut])
-def test_missing_or_cut_files_are_named_at_once(
-    folder: Path, name: str, damage: Callable[[Path], None]
-) -> None:
-    damage(folder / name)
-    with pytest.raises(DataError, match=name.replace(".", r"\.")):
-        DataFolder.open(folder)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_verifying_finds_a_single_altered_bit(folder: Path, name: str) -> None:
-    flip_last_byte(folder / name)
-    with pytest.raises(
-        DataError, match=name.replace(".", r"\.") + ": altered: its SHA-256 differs"
-    ):
+def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None:
+    path, named = folder / name, name.replace(".", r"\.")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(DataError, match=f"{named}: altered: its SHA-256 differs"):
         DataFolder.open(folder, verify=True)
-
-
-def edit(folder: Path, change: Callable[[Any], object]) -> None:
-    path = folder / "dataset.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataError, match=named):
+        DataFolder.open(folder)
+    path.unlink()
+    with pytest.raises(DataError, match=named):
+        DataFolder.open(folder)
 
 
 @pytest.mark.parametrize(
@@ -176,14 +128,8 @@ def edit(folder: Path, change: Callable[[Any], object]) -> None:
             lambda c: c.update(format_version=99, more="fields"),
             "format version 99, but this nmt reads version 2; run `nmt prepare` again",
         ),
-        (
-            lambda c: c["settings"].update(max_length="one"),
-            "settings.max_length: 'one' is not of type int",
-        ),
-        (
-            lambda c: c["settings"].update(max_length=True),
-            "settings.max_length: True is not of type int",
-        ),
+        (lambda c: c["settings"].update(max_length="one"), "max_length: 'one' is not of type int"),
+        (lambda c: c["settings"].update(max_length=True), "max_length: True is not of type int"),
         (lambda c: c["train"].update(shards={}), "train.shards: {} is not of type list"),
         (lambda c: c["train"]["shards"][1].update(pairs=31), "not the shard that dataset.json"),
         (lambda c: c["train"]["shards"].pop(), "do not have its 100 pairs"),
@@ -196,7 +142,10 @@ def edit(folder: Path, change: Callable[[Any], object]) -> None:
 def test_a_dataset_json_that_does_not_fit_is_refused(
     folder: Path, change: Callable[[Any], object], message: str
 ) -> None:
-    edit(folder, change)
+    path = folder / "dataset.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
     with pytest.raises(DataError) as caught:
         DataFolder.open(folder)
     assert message in str(caught.value)

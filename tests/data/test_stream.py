@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from made_up_pairs import like_wmt
 
@@ -100,9 +99,14 @@ def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
 # -------------------------------------------------------------------------------- ahead
 
 
-def test_items_come_through_in_order_and_end() -> None:
+def test_items_come_through_in_order_and_end_and_leave_no_thread() -> None:
+    before = threading.active_count()
     assert list(prefetched(iter(range(100)), ahead=3)) == list(range(100))
     assert list(prefetched(iter(()), ahead=3)) == []
+    found = prefetched(itertools.count(), ahead=2)
+    assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
+    found.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
 
 
 def test_a_few_items_are_made_ahead_and_no_more() -> None:
@@ -132,12 +136,3 @@ def test_an_error_comes_through_in_its_place() -> None:
     assert next(found) == 1
     with pytest.raises(ValueError, match="bad"):
         next(found)
-
-
-def test_no_thread_is_left_behind() -> None:
-    before = threading.active_count()
-    found = prefetched(itertools.count(), ahead=2)
-    assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
-    found.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
-    assert np.array_equal(list(itertools.islice(prefetched(itertools.count(), ahead=1), 2)), [0, 1])

@@ -11,7 +11,7 @@ from made_up_pairs import TextPairs
 from pairs import sentences
 
 from nmt.data.shards import TokenRows
-from nmt.data.stream import Cut, Position, updates_from
+from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 
@@ -106,39 +106,27 @@ def test_segmentations_are_as_likely_as_independent_merges_make_them(
 
 def test_the_stream_draws_anew_in_each_epoch_and_the_same_again(vocabulary: Vocabulary) -> None:
     ids = vocabulary.encode(LINES)
-    pairs = TextPairs([(row, row) for row in ids])
     dropout = SubwordDropout(vocabulary, 0.4)
 
-    def sources(position: Position, ranks: int = 1) -> list[list[list[int]]]:
-        streams = [
-            updates_from(
-                position,
-                pairs,
-                Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
-                batch_tokens=1000,
-                seed=1,
-                dropouts=(dropout, dropout),
-            )
-            for rank in range(ranks)
-        ]
-        return [
-            [row for update in updates for batch in update.batches for row in sentences(batch.src)]
-            for updates in zip(*(itertools.islice(stream, 3) for stream in streams), strict=True)
-        ]
-
-    first = sources(Position())
-    assert first[0] != first[1]
-    assert sources(Position(epoch=1))[:2] == first[1:]
-    update = next(
-        updates_from(
-            Position(),
-            pairs,
-            Cut(micro_batch_tokens=1000),
+    def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:
+        found = updates_from(
+            position,
+            TextPairs([(row, row) for row in ids]),
+            Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
             batch_tokens=1000,
             seed=1,
             dropouts=(dropout, dropout),
         )
-    )
-    assert update.tgt_tokens == sum(batch.num_tokens for batch in update.batches)
-    assert update.tgt_tokens > sum(map(len, ids)) + len(ids)
-    assert sources(Position(), ranks=2)[0] == first[0]
+        return list(itertools.islice(found, 3))
+
+    def sources(update: Update) -> list[list[int]]:
+        return [row for batch in update.batches for row in sentences(batch.src)]
+
+    first = updates(Position())
+    assert sources(first[0]) != sources(first[1])
+    again = updates(Position(epoch=1))
+    assert [sources(update) for update in again[:2]] == [sources(update) for update in first[1:]]
+    assert first[0].tgt_tokens == sum(batch.num_tokens for batch in first[0].batches)
+    assert first[0].tgt_tokens > sum(map(len, ids)) + len(ids)
+    shared = [sources(updates(Position(), rank, 2)[0]) for rank in range(2)]
+    assert [*shared[0], *shared[1]] == sources(first[0])

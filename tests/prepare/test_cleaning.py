@@ -18,8 +18,11 @@ from nmt.prepare.judge import KEPT, RULE_OF, Cleaner, Verdicts
 from nmt.prepare.text import Block, BlockDecoder, decode_side
 
 UTF8 = Encoding.find("utf-8")
+UTF8 = Encoding.find("utf-8")
 HELD_OUT = "This very sentence is one of the test set."
 HELD_OUT_TGT = "Genau dieser Satz steht im Test: 1½ Straßen!"
+# Letters count, spaces do not, and a Chinese letter is three: 30 and 29, 30 and 27.
+LONG, SHORT, WIDE, NARROW = "a b" * 15, "a b" * 14 + "c", "你" * 10 + "。", "你" * 9 + "。" * 9
 
 
 def keys_of(*lines: str) -> OverlapKeys:
@@ -27,15 +30,10 @@ def keys_of(*lines: str) -> OverlapKeys:
     return OverlapKeys.of(decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines)))
 
 
-def held_out() -> tuple[OverlapKeys, OverlapKeys]:
-    return keys_of(HELD_OUT, "Short one.", "这是测试集中的一个句子。"), keys_of(
-        HELD_OUT_TGT, "Kurz."
-    )
-
-
 def cleaner(**values: object) -> Cleaner:
     cleaning = Cleaning(max_length=4, **values)  # type: ignore[arg-type]
-    return Cleaner(cleaning=cleaning, held_out=held_out())
+    src = keys_of(HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW)
+    return Cleaner(cleaning=cleaning, held_out=(src, keys_of(HELD_OUT_TGT, "Kurz.")))
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -47,12 +45,9 @@ def judge(
 ) -> str | None:
     """Return the verdict on a pair that stands between two good ones."""
     raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
-    lines = [b"good\n" + side + b"\nfine\n" for side in raw]
-    lines[1] = lines[1].replace(b"good", b"gut").replace(b"fine", b"recht")
     one, two = langs.split()
-    decode = BlockDecoder(Encoding.find("utf-8"), (one, two))
-    block = Block(0, 5, 3, lines[0], lines[1])
-    verdicts = (by or cleaner()).judge_text(block, *decode(block))
+    block = Block(0, 5, 3, b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n")
+    verdicts = (by or cleaner()).judge_text(block, *BlockDecoder(UTF8, (one, two))(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
@@ -101,27 +96,33 @@ def judge(
         ("Something else.", "Genau dieser Satz steht im Test: 2½ Straßen!", None),
         ("This very sentence is one of the test sets.", "Etwas anderes.", None),
         ("Short one.", "Kurz.", None),  # which is in valid, and too short to matter
+        (LONG, "etwas", "overlap"),
+        (SHORT, "etwas", None),
     ],
 )
 def test_a_pair_is_judged_by_the_first_rule_that_fits(
     src: str | bytes, tgt: str | bytes, rule: str | None
 ) -> None:
     assert judge(src, tgt) == rule
+    if rule not in (None, "encoding", "empty"):  # these two cannot be switched off
+        assert judge(src, tgt, cleaner(keep=(rule,))) is None
 
 
-def test_the_length_that_overlap_begins_at_is_counted_without_spaces() -> None:
-    at_limit, below = "a b" * 15, "a b" * 14 + "c"
-    assert len(at_limit.replace(" ", "")) == OVERLAP_FREE_LETTERS
-    by = Cleaner(cleaning=Cleaning(), held_out=(keys_of(at_limit, below), keys_of()))
-    assert judge(at_limit, "etwas", by) == "overlap"
-    assert judge(below, "etwas", by) is None
-
-
-def test_a_chinese_sentence_is_as_long_as_its_translation() -> None:
-    assert judge("这是测试集中的一个句子", "etwas", langs="zh de") == "overlap"  # 11 letters
-    for line, rule in (("你" * 10 + "。", "overlap"), ("你" * 9 + "。" * 9, None)):
-        by = Cleaner(cleaning=Cleaning(), held_out=(keys_of(line), keys_of()))
-        assert judge(line, "etwas", by, langs="zh de") == rule
+@pytest.mark.parametrize(
+    ("src", "tgt", "langs", "rule"),
+    [
+        ("hello", "Привет", "en ru", None),
+        ("Привет", "hello", "en ru", "script"),
+        ("Привет", "hello", "eng deu_Latn", "script"),
+        ("Привет", "你好", "tlh xx", None),  # of which we know no script
+        (WIDE, "etwas", "zh de", "overlap"),
+        (NARROW, "etwas", "zh de", None),
+    ],
+)
+def test_each_language_has_its_own_letters(
+    src: str, tgt: str, langs: str, rule: str | None
+) -> None:
+    assert judge(src, tgt, langs=langs) == rule
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -144,16 +145,8 @@ def test_overlap_is_what_unicode_calls_the_same_letters_marks_and_numbers(
         assert OverlapKeys.of(sides[0]).found_in(side).tolist() == [same]
 
 
-def test_each_language_has_its_own_script() -> None:
-    assert judge("hello", "Привет", langs="en ru") is None
-    assert judge("Привет", "hello", langs="en ru") == "script"
-    assert judge("Привет", "hello", langs="eng deu_Latn") == "script"
-    assert judge("Привет", "你好", langs="tlh xx") is None  # of which we know no script
-
-
-@pytest.mark.parametrize(
-    ("src", "tgt", "rule"),
-    [
+def test_lengths_are_judged_with_the_limits_included() -> None:
+    table = [
         (4, 4, None),
         (5, 4, "too_long"),
         (4, 5, "too_long"),
@@ -164,35 +157,12 @@ def test_each_language_has_its_own_script() -> None:
         (1, 4, "too_short"),
         (4, 1, "too_short"),
         (1, 5, "too_short"),
-    ],
-)
-def test_lengths_are_judged_with_the_limits_included(src: int, tgt: int, rule: str | None) -> None:
-    verdicts = cleaner(min_length=2).judge_tokens(*(np.array([3, n], np.int32) for n in (src, tgt)))
-    assert names(verdicts) == [None, rule]
-
-
-@pytest.mark.parametrize(
-    ("rule", "src", "tgt"),
-    [
-        ("control", "a\x01b", "b"),
-        ("identical", "a", "a"),
-        ("ratio", "x" * 99, "y"),
-        ("symbols", "a 100", "b"),
-        ("script", "Привет", "b"),
-        ("overlap", HELD_OUT, "something long"),
-    ],
-)
-def test_a_rule_that_is_kept_rejects_nothing(rule: str, src: str, tgt: str) -> None:
-    assert judge(src, tgt) == rule
-    assert judge(src, tgt, cleaner(keep=(rule,))) is None
-
-
-def test_rules_on_length_can_be_kept() -> None:
-    by = cleaner(min_length=2, keep=("too_long", "too_short"))
-    assert names(by.judge_tokens(*(np.array(n, np.int32) for n in ([999, 1], [1, 999])))) == [
-        None,
-        None,
     ]
+    src, tgt, rules = zip(*table, strict=True)
+    lengths = np.array(src, np.int32), np.array(tgt, np.int32)
+    assert names(cleaner(min_length=2).judge_tokens(*lengths)) == list(rules)
+    by = cleaner(min_length=2, keep=("too_long", "too_short"))
+    assert set(names(by.judge_tokens(*lengths))) == {None, "empty"}
 
 
 def test_bounds_are_what_was_asked_for() -> None:

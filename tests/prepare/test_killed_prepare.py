@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -10,31 +11,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from prepare_job import content, write
+from toy_training import environment
 
 # The stage with small shards, which the command line has no option for.
 SCRIPT = """
 import sys
 from pathlib import Path
 
-from nmt.prepare.cleaning import Cleaning
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.prepare import prepare
 from nmt.errors import NMTError
+from prepare_job import Job
 
 if __name__ == "__main__":
     text, out = sys.argv[1:]
-    options = PrepareOptions(
-        src_lang="en",
-        tgt_lang="de",
-        train=(f"{text}/a", f"{text}/b"),
-        valid=f"{text}/v",
-        vocab_size=400,
-        sample_size=2000,
-        shard_pairs=4000,
-        workers=2,
-    )
+    job = Job.of(Path(out), train=(f"{text}/a", f"{text}/b"), valid=f"{text}/v", workers=2)
     try:
-        prepare(Path(out), options, Cleaning())
+        job.but(vocab_size=400, sample_size=2000, shard_pairs=4000).prepare()
     except NMTError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_status)
@@ -49,27 +41,27 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))) for _ in range(500)]
     lines = [" ".join(draw.choices(words, k=draw.randint(1, 20))) for _ in range(50_000)]
     for name, part in (("a", lines[:30_000]), ("b", lines[20_000:]), ("v", lines[:9])):
-        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in part))
-        (folder / f"{name}.de").write_text("".join(f"{line[::-1]}\n" for line in part))
+        write(folder, name, [(line, line[::-1]) for line in part])
     (folder / "script.py").write_text(SCRIPT)
     return folder
 
 
 def start(text: Path, out: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, text / "script.py", text, out], stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, *map(str, (text / "script.py", text, out))]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+def finish(text: Path, out: Path, *, status: int = 0) -> str:
+    """Run to the end; return what was said."""
+    with start(text, out) as process:
+        said = process.communicate()[1]
+    assert process.returncode == status, said
+    return said
 
 
 @pytest.fixture(scope="module")
 def whole(text: Path) -> dict[str, bytes]:
-    with start(text, text / "whole") as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said
+    finish(text, text / "whole")
     return content(text / "whole")
 
 
@@ -85,9 +77,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bytes(
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
         assert {path.name for path in tmp_path.iterdir()} <= {"data", "data.partial"}
-    with start(text, out) as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said
+    finish(text, out)
     assert content(out) == whole
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
@@ -99,17 +89,15 @@ def test_what_was_half_written_when_a_run_was_killed_does_not_stay(
     progress.mkdir(parents=True)
     for folder in (progress, progress.parent):
         (folder / "train-00006.bin.9480.partial").write_bytes(b"half a shard")
-    with start(text, tmp_path / "data") as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said
+    finish(text, tmp_path / "data")
     assert content(tmp_path / "data") == whole
 
 
 def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(
     text: Path, whole: dict[str, bytes], small_disk: Path
 ) -> None:
-    ballast = small_disk / "ballast"
-    with start(text, small_disk / "data") as process:
+    ballast, out = small_disk / "ballast", small_disk / "data"
+    with start(text, out) as process:
         # Once it has looked at the disk, somebody else takes the room away.
         assert process.stderr is not None
         said = process.stderr.readline()
@@ -117,17 +105,9 @@ def test_a_disk_that_fills_up_is_told_of_and_the_next_run_goes_on(
         said += process.communicate()[1]
     assert process.returncode == 1, said
     assert f"{small_disk}: the disk is full; complete shards are kept in" in said
-    assert not (small_disk / "data").exists()
+    assert not out.exists()
 
-    with start(text, small_disk / "data") as process:
-        _, said = process.communicate()
-    assert process.returncode == 1
-    assert "the disk has" in said
-    assert "make room" in said
-
+    assert re.search("the disk has .* make room", finish(text, out, status=1))
     ballast.unlink()
-    with start(text, small_disk / "data") as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said
-    assert "resuming" in said
-    assert content(small_disk / "data") == whole
+    assert "resuming" in finish(text, out)
+    assert content(out) == whole
