@@ -239,8 +239,8 @@ def test_what_the_mirror_or_the_catalogue_lacks_is_named(
     tmp_path: Path, name: str, status: int, said: str
 ) -> None:
     out = tmp_path / "out"
-    script = [sys.executable, WMT14 / "download.py", "--catalogue", WMT14 / "wmt14.toml"]
-    command = [*script, name, "--out", out, "--mirror", tmp_path]
+    words = (WMT14 / "download.py", "--catalogue", WMT14 / "wmt14.toml", "--mirror", tmp_path)
+    command = [sys.executable, *map(str, words), name, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (status, "")
     assert said.format(mirror=tmp_path) in done.stderr

@@ -307,8 +307,8 @@ def test_a_recipe_goes_from_archives_to_a_score_and_can_be_stopped(
     run(*arguments)
     assert times(work) == before
     further = run("-n", "score", *rehearsal(mirror, work), "UPDATES=8")
-    assert "train" in further
-    assert "prepare" not in further
+    assert "$start train " in further
+    assert "nmt prepare " not in further
     shutil.rmtree(work / "downloads")
     shutil.rmtree(work / "text-en-de")
     before = times(work)

@@ -34,7 +34,6 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
 
 
 @pytest.mark.parametrize("ranks", range(1, 10))
-@pytest.mark.parametrize("ranks", range(1, 10))
 def test_ranks_share_an_update_in_order_and_about_equally(ranks: int) -> None:
     pairs = like_wmt(400)
     costs = pairs.src + pairs.tgt + 2
