@@ -192,15 +192,9 @@ def valid(update: int, nll: float, **more: Any) -> dict[str, Any]:
 
 def test_the_view_shows_the_figures_that_the_records_have() -> None:
     assert rows({}, [], None) == []
-    train = window_metrics(1_200) | {"nonsense": 7}
-    del train["mfu"]
-    assert rows(train, [], None) == [
-        (
-            "training",
-            "nll 4.250, perplexity 70.10, smoothed loss 4.500, learning rate 0.001, gradient 2.000",
-        ),
-        ("speed", "12,346 tokens/s, padding 3.0%, data wait 0.1%, skipped updates 2"),
-    ]
+    train = {"nll": 4.25, "perplexity": 70.1, "padding": 0.03, "nonsense": 7}
+    expected = [("training", "nll 4.250, perplexity 70.10"), ("speed", "padding 3.0%")]
+    assert rows(train, [], None) == expected
 
 
 def test_the_view_shows_the_last_validation_the_best_and_the_history() -> None:
@@ -259,13 +253,9 @@ def test_a_terminal_shows_a_run_and_is_left_clean(toy: Toy) -> None:
     last = metrics(run, "valid")[-1]
     for shown in (
         "30/30",
-        "updates/s",
         f"update 28: nll {last['nll']:.4f}, perplexity {last['perplexity']:.3f}",
-        "best valid",
         "valid nll",
-        last["samples"][0]["source"],
         last["samples"][1]["reference"],
-        "gradient",
         "tokens/s",
     ):
         assert shown in terminal.written

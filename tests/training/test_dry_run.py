@@ -42,20 +42,6 @@ def rows(data: Path, out: Path, **values: Value) -> dict[str, str]:
     return dict(dry_run(recipe(**values), data, out))
 
 
-def test_it_tells_what_the_run_would_be(data: Path, tmp_path: Path) -> None:
-    found = rows(data, tmp_path / "run", max_updates=70, learning_rate=3e-3)
-    folder = DataFolder.open(data)
-    assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
-    assert found["training pairs"] == "300"
-    assert found["de tokens"] == f"{folder.info.train.tgt.tokens:,}"
-    assert found["learning rate"] == "up to 0.003 in 10 updates of 70, then inverse_sqrt"
-    assert found["updates an epoch, about"] == "7"
-    assert found["epochs, about"] == "10.0"
-    assert found["micro-batch"] == "at most 120 tokens a side"
-    assert {"memory: gradient", "memory, expected", "memory, measured"} <= found.keys()
-    assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
-
-
 def measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the trial find 2.5 seconds an update."""
     metrics = {"updates_per_second": 0.4, "tokens_per_second": 1_234.5, "mfu": 0.625}
@@ -69,7 +55,14 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     # as many, and two counts, in three.
     toy.patch.setattr(module, "_DISK_RATE", GRADIENT_BYTES)
     values: dict[str, Value] = {"validate_every": 30, "save_every": 30, "save_minutes": 1}
-    found = rows(toy.data, toy.folder / "run", max_updates=3_000, **values)
+    found = rows(toy.data, toy.folder / "run", max_updates=3_000, learning_rate=3e-3, **values)
+    assert found["parameters"] == f"{GRADIENT_BYTES // 4:,}"
+    assert found["training pairs"] == "300"
+    assert found["de tokens"] == f"{DataFolder.open(toy.data).info.train.tgt.tokens:,}"
+    assert found["learning rate"] == "up to 0.003 in 10 updates of 3,000, then inverse_sqrt"
+    assert found["updates an epoch, about"] == "7"
+    assert found["epochs, about"] == "428.6"
+    assert found["micro-batch"] == "at most 120 tokens a side"
     assert found["tokens an update"] == "at most 200 a side"
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
@@ -112,6 +105,12 @@ def test_it_leaves_a_run_alone_that_is_there(toy: Toy) -> None:
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
 
 
+@pytest.fixture(scope="module")
+def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data with a vocabulary for each side."""
+    return prepare_toy(tmp_path_factory.mktemp("separate"), separate_vocab=True)
+
+
 @pytest.mark.parametrize(
     ("out", "values", "message"),
     [
@@ -127,9 +126,9 @@ def test_it_leaves_a_run_alone_that_is_there(toy: Toy) -> None:
     ],
 )
 def test_both_it_and_training_refuse_what_does_not_fit(
-    tmp_path: Path, out: str, values: dict[str, Value], message: str
+    separate: Path, tmp_path: Path, out: str, values: dict[str, Value], message: str
 ) -> None:
-    separate, run = prepare_toy(tmp_path, separate_vocab=True), tmp_path / out
+    run = tmp_path / out
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("mine")
     for command in (rows, train):
@@ -173,6 +172,8 @@ def test_under_torchrun_all_processes_measure_and_one_tells(toy: Toy) -> None:
     assert done.returncode == 0, done.stderr
     found = dict(line.split("\t") for line in done.stdout.splitlines())
     assert found["processes"] == "2"
+    assert re.fullmatch(r"[\d.e-]+ s", found["time an update"])
+    assert re.fullmatch(r"[\d,.]+ MB", found["memory, measured"])
     assert found["how sure"].startswith("measured on all 2 processes together, ")
     assert not (toy.folder / "run").exists()
 

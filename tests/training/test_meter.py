@@ -22,22 +22,6 @@ from nmt.training.update import Outcome
 CPU = torch.device("cpu")
 
 
-class Clock:
-    """A clock that stands still until it is told."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-
-    def window(self) -> Window:
-        return dataclasses.replace(Window.empty(CPU), started=self.now)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
 def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None = None) -> Update:
     """An update of one micro-batch, of pairs of so many source and target tokens without eos."""
     src, tgt = (
@@ -69,53 +53,40 @@ def outcome(
     )
 
 
-def do(window: Window, *updates: Update) -> None:
-    """Take and count updates."""
-    for one in updates:
-        window.count(window.take(iter([one])), outcome())
-
-
 def metrics(window: Window, rate: float = 1.0) -> dict[str, float]:
     return window.metrics(ALONE, lambda sums: 1000.0 * sums.src + sums.src_tgt, rate)
 
 
-def test_speed_counts_real_tokens_of_both_sides_and_whole_updates(clock: Clock) -> None:
-    window = clock.window()
-    do(window, update((2, 3), (4, 1)), update((5, 5)))
-    clock.now += 4.0
-    found = metrics(window)
+def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def slow() -> Iterator[Update]:
+        nonlocal now
+        for one in (update((2, 3), (4, 1)), update((5, 5))):
+            now += 0.75
+            yield one
+
+    window, updates = dataclasses.replace(Window.empty(CPU), started=now), slow()
+    for _ in range(2):
+        window.count(window.take(updates), outcome())
+    now += 2.5
+    # With their eos, sources of 3, 5, 6 and targets of 4, 2, 6: 14,000 + 3 * 4 + 5 * 2 + 6 * 6
+    # operations in 4 seconds, where products alone would do 14,058 a second.
+    found = metrics(window, rate=14_058.0)
     assert found["seconds"] == 4.0
     assert found["updates_per_second"] == 2 / 4
-    # With their eos, sources of 3, 5, 6 and targets of 4, 2, 6.
     assert found["tokens_per_second"] == (14 + 12) / 4
+    assert found["data_wait"] == 1.5 / 4
+    assert found["mfu"] == pytest.approx(0.25)
 
 
 def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
-    window = Window.empty(CPU)
-    do(window, update((2, 3), (4, 1)))
-    assert metrics(window)["padding"] == 0.0
     # With their eos, sources of 3 and 5 and targets of 4 and 2: 14 of twice 16 are real.
-    do(window := Window.empty(CPU), update((2, 3), (4, 1), shape=FixedShape(16, longest=8)))
-    assert metrics(window)["padding"] == pytest.approx(18 / 32)
-
-
-def test_the_wait_for_data_is_a_share_of_the_time(clock: Clock) -> None:
-    def slow() -> Iterator[Update]:
-        clock.now += 1.5
-        yield update((2, 2))
-
-    window = clock.window()
-    window.count(window.take(slow()), outcome())
-    clock.now += 4.5
-    assert metrics(window)["data_wait"] == 1.5 / 6
-
-
-def test_model_flops_utilisation_is_a_share_of_the_machines_rate(clock: Clock) -> None:
-    window = clock.window()
-    do(window, *[update((2, 3))] * 2)  # 3 and 4 tokens
-    clock.now += 2.0
-    # 2 * (3,000 + 12) operations in 2 seconds, where products alone would do 12,048 a second.
-    assert metrics(window, rate=12_048.0)["mfu"] == pytest.approx(0.25)
+    for shape, padding in ((None, 0.0), (FixedShape(16, longest=8), 18 / 32)):
+        window = Window.empty(CPU)
+        window.count(update((2, 3), (4, 1), shape=shape), outcome())
+        assert metrics(window)["padding"] == pytest.approx(padding)
 
 
 def test_updates_without_a_finite_gradient_count_for_no_mean_over_tokens() -> None:

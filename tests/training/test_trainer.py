@@ -246,12 +246,9 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
     }
 
 
-needs_onednn = pytest.mark.skipif(
+@pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
 )
-
-
-@needs_onednn
 def test_the_library_of_matrix_products_stays_that_of_the_start(toy: Toy) -> None:
     times = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (1.0, 2.0)}
     toy.patch.setattr(linear_module, "_seconds_a_row", lambda *_: times)

@@ -19,9 +19,8 @@ from toy_training import recipe
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, UsageError
-from nmt.model_config import TransformerConfig
+from nmt.models.base import TranslationModel
 from nmt.models.model_file import load_model
-from nmt.models.registry import build_model
 from nmt.training import flat_weights as gradient_sum
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.validation import Validator
@@ -50,19 +49,14 @@ def meet(ranks: Ranks, failing: int | None) -> list[str]:
     return []
 
 
-def gradient_sums(ranks: Ranks, dtype: torch.dtype) -> list[bool]:
+def gradient_sums(ranks: Ranks, model: TranslationModel, dtype: torch.dtype) -> list[bool]:
     """Sum gradients as training does, and plainly; tell whether it was under way early, and right.
 
     The second time, rank 1 has no backward pass.
     """
     found = []
     with mock.patch.object(gradient_sum, "_BUCKET_VALUES", 5_000):
-        torch.manual_seed(1)
-        config = TransformerConfig(
-            num_encoder_layers=2, num_decoder_layers=2, d_model=32, d_ff=64, num_heads=2
-        )
-        model = build_model("transformer", config, 50, 50).eval()
-        weights = FlatWeights(model, dtype)
+        weights = FlatWeights(model.eval(), dtype)
         total = gradient_sum.GradientSum(weights, ranks)
         ids = (torch.arange(4, 4 + 12).view(2, 6) + 7 * ranks.rank).tolist()
         batch = batch_of(ids, ids)
@@ -103,7 +97,8 @@ def main(data: str, model_file: str, out: str) -> None:
         "gather_empty": ranks.gather([]),
     }
     for dtype in (torch.float32, torch.bfloat16):
-        found[f"gradient_sums {dtype}"] = gradient_sums(ranks, dtype)
+        model, _ = load_model(Path(model_file))
+        found[f"gradient_sums {dtype}"] = gradient_sums(ranks, model, dtype)
     model, _ = load_model(Path(model_file))
     folder, cpu = DataFolder.open(Path(data)), torch.device("cpu")
     plain, sampler, validator = (
