@@ -80,7 +80,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(job: Job, tmp_path: Pa
 # ------------------------------------------------------------- what is dropped, what is refused
 
 
-REPEATED = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]
+REPEATED = [("a", "x"), ("a", "y"), ("b", "x"), ("x", "a"), ("a", "x")]
 EN, DE = "a sentence of more than thirty letters", "ein Satz mit mehr als dreißig Zeichen"
 HELD_OUT = [(f"{EN} a", f"{DE} a"), (f"{EN} b", f"{DE} b")]
 # Ten words are at least ten tokens and "short" at most six, each with a mark for its space.

@@ -106,7 +106,9 @@ def test_text_that_changes_under_our_hands_is_noticed(
     tmp_path: Path, valid: str, src: bytes, tgt: bytes, message: str
 ) -> None:
     (train,) = survey(write(tmp_path, "train", b"a\nb\n", b"x\ny\n"), valid).train
-    write(tmp_path, "train", b"a\nb\n" + src, b"x\ny\n" + tgt)
+    for path, more in ((train.text.src, src), (train.text.tgt, tgt)):
+        with path.open("ab") as file:
+            file.write(more)
     os.utime(train.text.src, ns=(1, 1))
     with pytest.raises(DataError, match=message):
         list(train.read(Encoding.find("utf-8")))
