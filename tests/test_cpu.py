@@ -82,6 +82,7 @@ PERIOD = "100000\n"
 @pytest.mark.parametrize(
     ("cgroups", "files", "expected"),
     [
+        (None, {}, CORES),
         ("0::/a/b\n", {}, CORES),
         ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n"}, CORES),
         ("0::/a/b\n", {"a/b/cpu.max": "100000 100000\n"}, 1),
@@ -102,19 +103,16 @@ PERIOD = "100000\n"
     ],
 )
 def test_cores_are_those_of_the_affinity_and_the_smallest_quota(
-    tmp_path: Path, cgroups: str, files: dict[str, str], expected: int
+    tmp_path: Path, cgroups: str | None, files: dict[str, str], expected: int
 ) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(cgroups)
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
+    found = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    if cgroups is not None:
+        found["proc/self/cgroup"] = cgroups
+    for name, text in found.items():
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert cores(tmp_path) == expected
-
-
-def test_cores_are_those_of_the_affinity_where_there_are_no_cgroups(tmp_path: Path) -> None:
-    assert cores(tmp_path) == CORES
 
 
 @pytest.mark.parametrize(
