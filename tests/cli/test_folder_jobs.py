@@ -54,6 +54,7 @@ def test_a_folder_a_glob_and_names_are_the_same_files(
     (folder / ".hidden").touch()
     expected = [(Path("in", name), Path("out", name)) for name in ("a", "b", "c")]
     assert find_files(inputs, "out") == expected
+    assert find_files(["in/a"], "out") == expected[:1]  # into the folder that is there now
 
 
 def test_the_work_of_finding_files_grows_with_their_number(
@@ -90,6 +91,7 @@ REPLACED = "the output would replace"
         (["in"], "hard", REPLACED),
         (["in/a", "in/b"], None, "several inputs need a folder to write to"),
         (["in/a", "other/a"], "out", "two files are called a"),
+        (["in/a", "pipe"], "out", "pipe: with several inputs, each must be a file"),
         (["in/a"], "no/", "no/: no such folder"),
         (["in"], "no/out", "no: no such folder"),
         ([], "in", "is a folder; name a file for the translation of a pipe"),
@@ -108,6 +110,7 @@ def test_outputs_that_do_not_fit_are_refused_before_any_work(
         Path(name).mkdir()
     for name in ("model", "other/a"):
         Path(name).touch()
+    os.mkfifo("pipe")
     Path("link").symlink_to("in")
     Path("symbolic/c").symlink_to(folder / "a")
     Path("hard/c").hardlink_to(folder / "a")

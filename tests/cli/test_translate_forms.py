@@ -39,10 +39,12 @@ def objects(stdout: str) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------- output
 
 
-def test_n_best_lines_and_scores_stand_beside_the_text(translate_text: TranslateText) -> None:
-    plain, scored, n_best = (
+def test_n_best_lists_scores_and_alignments_stand_beside_the_text(
+    translate_text: TranslateText,
+) -> None:
+    plain, scored, n_best, aligned = (
         translate_text("the cat\n\nthe dog\n", *words).stdout.splitlines()
-        for words in ((), ("--scores",), ("--n-best", "2"))
+        for words in ((), ("--scores",), ("--n-best", "2"), ("--alignment",))
     )
     texts = [line.split("\t", maxsplit=1) for line in scored]
     assert [text for _, text in texts] == plain
@@ -54,6 +56,9 @@ def test_n_best_lines_and_scores_stand_beside_the_text(translate_text: Translate
     assert all(re.fullmatch(r"-?\d+\.\d{6}", row[-1]) for row in rows)
     assert float(rows[0][-1]) >= float(rows[1][-1])
     assert rows[2] == ["1", "", "0.000000"]
+
+    assert [line.split(" ||| ")[0] for line in aligned] == plain
+    assert [bool(re.search(r" \|\|\| \d+-\d+", line)) for line in aligned] == [True, False, True]
 
 
 def test_jsonl_holds_an_object_for_each_line(

@@ -142,6 +142,7 @@ CASES = [
     ("translate model --input nowhere --output out.gz", 1, "nowhere: No such file or directory"),
     ("translate model --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
     (f"{TRANSLATE} --input 'nowhere/*'", 2, "--input nowhere/*: no files found"),
+    ("translate model --output out.gz", 2, "the translation of a pipe cannot be compressed"),
     (f"{TRANSLATE} --output nowhere/text", 2, "nowhere: no such folder"),
     (f"{TRANSLATE} --output model", 2, "the output would replace"),
     (f"{TRANSLATE} --max-tokens 1 --output /dev/full", 1, "/dev/full: the disk is full"),
