@@ -53,16 +53,22 @@ def answer(nmt: Nmt, *words: str | Path, stdin: str | None = None) -> str:
 # ----------------------------------------------------------------------------- perplexity
 
 
-def test_perplexity_of_a_text(nmt: Nmt, source: Path, target: Path, model_file: Path) -> None:
-    words = (model_file, target, "--source", source, "--device", "cpu")
+@pytest.mark.parametrize("is_ensemble", [False, True])
+def test_perplexity_of_a_text(
+    nmt: Nmt, source: Path, target: Path, model_file: Path, other_model: Path, is_ensemble: bool
+) -> None:
+    models = (model_file, other_model) if is_ensemble else (model_file,)
+    ensemble = ("--ensemble", other_model) if is_ensemble else ()
+    words = (model_file, target, "--source", source, "--device", "cpu", *ensemble)
     results = json.loads(answer(nmt, *words, "--json"))
     assert list(results) == ["perplexity"]
-    found, expected = results["perplexity"], likelihood(TARGETS, model_file)
+    found, expected = results["perplexity"], likelihood(TARGETS, *models)
     assert found["score"] == pytest.approx(math.exp(-expected.log_prob / expected.tokens))
     assert found["nll"] == pytest.approx(-expected.log_prob / expected.tokens)
     assert (found["tokens"], found["lines"]) == (expected.tokens, len(TARGETS))
+    checksums = "+".join(model_checksum(model)[:12] for model in models)
     assert found["signature"].startswith(
-        f"model:{model_checksum(model_file)[:12]}|subwords:330|eos:yes|precision:fp32|version:nmt-"
+        f"model:{checksums}|subwords:330|eos:yes|precision:fp32|version:nmt-"
     )
     columns, cells = (row.split("\t") for row in answer(nmt, *words).splitlines())
     assert columns == ["perplexity", "signature", "nll", "log-probability", "tokens", "lines"]
@@ -81,17 +87,6 @@ def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, tmp_path: Path, model_fil
         results = json.loads(answer(nmt, *words, stdin=others))
         writer.join()
         assert results["perplexity"]["score"] == pytest.approx(expected)
-
-
-def test_several_models_are_an_ensemble(
-    nmt: Nmt, source: Path, target: Path, model_file: Path, other_model: Path
-) -> None:
-    words = (model_file, target, "--source", source, "--json", "--ensemble", other_model)
-    found = json.loads(answer(nmt, *words))["perplexity"]
-    expected = likelihood(TARGETS, model_file, other_model).perplexity
-    assert found["score"] == pytest.approx(expected)
-    checksums = "+".join(model_checksum(model)[:12] for model in (model_file, other_model))
-    assert found["signature"].startswith(f"model:{checksums}|")
 
 
 # ---------------------------------------------------------------------------------- lines

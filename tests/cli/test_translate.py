@@ -269,7 +269,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
 
     def add_and_wait(*arguments: Any) -> None:
         add(*arguments)
-        time.sleep(60)
+        time.sleep(5)
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "add", add_and_wait)
