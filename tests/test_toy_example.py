@@ -179,14 +179,13 @@ def test_a_dictionary_is_learnt() -> None:
 def test_report_fails_on_a_weak_model_and_a_strong_baseline() -> None:
     def scores(model: float, baseline: float) -> report.Scores:
         made = dict.fromkeys(report.MODELS, model) | dict.fromkeys(report.BASELINES, baseline)
-        metrics = ("bleu", "chrf")
-        return cast(
-            report.Scores,
-            {
-                o: {m: {"score": f, "signature": "nrefs:1"} for m in metrics}
-                for o, f in made.items()
-            },
-        )
+        card = {
+            output: {
+                metric: {"score": found, "signature": "nrefs:1"} for metric in ("bleu", "chrf")
+            }
+            for output, found in made.items()
+        }
+        return cast(report.Scores, card)
 
     assert report.failures(scores(95.1, 49.9)) == []
     assert len(report.failures(scores(95.0, 20.0))) == len(report.MODELS)
