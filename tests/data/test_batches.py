@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from made_up_pairs import Lengths, TextPairs, like_wmt, with_eos
 from numpy.typing import NDArray
-from pairs import batch_of, sentences
+from pairs import Lengths, TextPairs, batch_of, like_wmt, sentences, with_eos
 
 from nmt.data.batches import (
     Batch,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from made_up_pairs import Lengths, like_wmt, with_eos
+from pairs import Lengths, like_wmt, with_eos
 
 from nmt.data import epochs as epochs_module
 from nmt.data.epochs import Epochs, Permutation, PoolPlan, check_budget, padding, plan_pool

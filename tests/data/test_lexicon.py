@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from made_up_pairs import TextPairs
+from pairs import TextPairs
 from reference import ibm_model_1
 
 from nmt.data import lexicon

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from made_up_pairs import like_wmt
+from pairs import like_wmt
 
 from nmt.data import epochs
 from nmt.data.batches import FixedShape

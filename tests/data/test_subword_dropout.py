@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from made_up_pairs import TextPairs
-from pairs import sentences
+from pairs import TextPairs, sentences
 
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Cut, Position, Update, updates_from
