@@ -40,10 +40,6 @@ SENTENCES = [
 ]
 
 
-def scores(model: TranslationModel | Ensemble) -> list[list[float] | None]:
-    return TorchEngine(model, SearchOptions(), device=torch.device("cpu")).log_probs(PAIRS)
-
-
 @torch.no_grad()
 def step_by_step(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
     """The probabilities (T + 1, V) of what follows each part of a target, by a step for each."""
@@ -52,29 +48,19 @@ def step_by_step(model: TranslationModel, source: Sequence[int], target: Sequenc
     return torch.stack([torch.softmax(model.project(each)[0], dim=-1) for each in steps])
 
 
-def chosen(probs: Tensor, target: Sequence[int]) -> list[float]:
-    return [math.log(row[token]) for row, token in zip(probs, (*target, EOS), strict=True)]
+ENSEMBLE = ("transformer", "rnn_attention", "conv_seq2seq")
 
 
-# ------------------------------------------------------------------------------------ ids
-
-
-@pytest.mark.parametrize("kind", TINY)
-def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(kind: str) -> None:
-    model = tiny(kind)
-    found = scores(model)
-    for (source, target), log_probs in zip(PAIRS, found, strict=True):
-        assert log_probs == pytest.approx(
-            chosen(step_by_step(model, source, target), target), abs=1e-6
-        )
-
-
-def test_an_ensemble_has_the_mean_of_its_members_probabilities() -> None:
-    members = [tiny("transformer"), tiny("rnn_attention", seed=2), tiny("conv_seq2seq", seed=3)]
-    found = scores(Ensemble(members))
-    for (source, target), log_probs in zip(PAIRS, found, strict=True):
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in TINY), ENSEMBLE], ids="+".join)
+def test_log_probs_are_those_of_a_loop_over_the_decoder_s_steps(kinds: tuple[str, ...]) -> None:
+    """An ensemble has the mean of its members' probabilities."""
+    members = [tiny(kind, seed=seed) for seed, kind in enumerate(kinds, start=1)]
+    model = Ensemble(members) if len(members) > 1 else members[0]
+    engine = TorchEngine(model, SearchOptions(), device=torch.device("cpu"))
+    for (source, target), found in zip(PAIRS, engine.log_probs(PAIRS), strict=True):
         probs = torch.stack([step_by_step(member, source, target) for member in members])
-        assert log_probs == pytest.approx(chosen(probs.mean(dim=0), target), abs=1e-6)
+        rows = zip(probs.mean(dim=0), (*target, EOS), strict=True)
+        assert found == pytest.approx([math.log(row[token]) for row, token in rows], abs=1e-6)
 
 
 # ----------------------------------------------------------------------------------- text
