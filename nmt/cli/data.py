@@ -152,18 +152,17 @@ def _show_lengths(folder: DataFolder) -> None:
 
 def _show_batches(folder: DataFolder, batch_tokens: int) -> None:
     """Show updates of this size, planned for the first pool of pairs."""
-    from nmt.data.epochs import Epochs, padding, plan_pool
+    from nmt.data.epochs import Epochs, plan_pool
 
     train = folder.train
     epochs = Epochs(train.shares, seed=1)
-    plan = plan_pool(train, epochs, batch_tokens=batch_tokens, seed=1, epoch=0, pool=0)
+    plan = plan_pool(train, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
     print()
     console.print_table(
-        ["tokens", "padding", "pairs an update", "updates an epoch"],
+        ["tokens", "pairs an update", "updates an epoch"],
         [
             [
                 f"{batch_tokens:,}",
-                f"{padding(train, plan):.1%}",
                 f"{len(plan.order) / len(plan):,.0f}",
                 f"{len(plan) * epochs.pools:,}",
             ]

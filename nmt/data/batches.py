@@ -1,23 +1,40 @@
 """Batches: the tensors of one forward pass, and how an update is split into them.
 
-An update is split over ranks, then into micro-batches. The split depends on the hardware and never
-changes which pairs belong to the update. Lengths here include the eos of both sides.
+An update has sentences of all lengths. Inside it they are sorted by length, dealt out to ranks and
+cut into micro-batches. This split depends on the hardware and never changes which pairs belong to
+the update.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.epochs import Indices, Pairs, order_by_length
+from nmt.data.epochs import Indices, Pairs
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _NONE: Indices = np.zeros(0, dtype=np.int64)
+
+# The work of attention on a CPU, in units of one query and key: to lay out a position by heads and
+# back, and to begin a group.
+_POSITION, _GROUP = 20, 5_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive sentences of similar length, which attention pads to one length."""
+
+    sentences: slice
+    tokens: slice  # of these sentences
+    longest: int
+    """The tokens of the longest sentence."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +47,15 @@ class Packed:
     starts: Tensor  # (B + 1,) int32: the start of each sentence, and the end of the last one
     longest: int
     """An upper bound on the tokens of a sentence."""
+    groups: tuple[Group, ...]
+    """All sentences; the two sides of a batch have the same number of groups and of sentences in
+    each."""
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
         fields = self.tokens, self.sentences, self.positions, self.starts
         tokens, sentences, positions, starts = (_moved(tensor, device) for tensor in fields)
-        return Packed(tokens, sentences, positions, starts, self.longest)
+        return Packed(tokens, sentences, positions, starts, self.longest, self.groups)
 
 
 @dataclass(frozen=True)
@@ -99,9 +119,11 @@ def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> 
     sizes = [len(rows.ids) + len(rows) for rows in (src, tgt)]
     src_padding, tgt_padding = shape.padding(*sizes) if shape else (_NONE, _NONE)
     longest = shape.longest if shape else 0
+    # A batch of fixed shape goes to a GPU, whose attention takes packed sentences.
+    bounds = () if shape else group_bounds(src.lengths, tgt.lengths)
     return Batch(
-        src=_packed(src, EOS_ID, src_padding, longest),
-        tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest),
+        src=_packed(src, EOS_ID, src_padding, longest, bounds),
+        tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest, bounds),
         targets=torch.from_numpy(_with_ends(tgt, EOS_ID)),
     )
 
@@ -135,10 +157,13 @@ class LengthSums:
 
 def pack_sources(sources: Sequence[Sequence[int]]) -> Packed:
     """Pack encoded source lines for the model's `encode`, each followed by eos."""
-    return _packed(TokenRows.of(sources, token_bytes=4), EOS_ID, _NONE, 0)
+    rows = TokenRows.of(sources, token_bytes=4)
+    return _packed(rows, EOS_ID, _NONE, 0, group_bounds(rows.lengths, rows.lengths))
 
 
-def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed:
+def _packed(
+    rows: TokenRows, end: int, padding: Indices, longest: int, bounds: Sequence[int]
+) -> Packed:
     """Pack rows with bos before or eos after each, followed by sentences of padding.
 
     Args:
@@ -146,6 +171,7 @@ def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed
         end: bos or eos.
         padding: lengths of the sentences of padding.
         longest: lower bound for the result's `longest`.
+        bounds: where a new group begins.
     """
     lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
     starts = np.concatenate(([0], np.cumsum(lengths)))
@@ -158,6 +184,10 @@ def _packed(rows: TokenRows, end: int, padding: Indices, longest: int) -> Packed
         positions=torch.from_numpy(np.arange(len(tokens)) - starts[sentences]),
         starts=torch.from_numpy(starts.astype(np.int32)),
         longest=max(longest, int(lengths.max())),
+        groups=tuple(
+            Group(slice(a, b), slice(int(starts[a]), int(starts[b])), int(lengths[a:b].max()))
+            for a, b in pairwise((0, *bounds, len(lengths)))
+        ),
     )
 
 
@@ -169,16 +199,58 @@ def _with_ends(rows: TokenRows, end: int) -> Indices:
     )
 
 
-def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
-    """Split an update's pairs over ranks, in consecutive runs with about equal tokens.
+def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths) -> list[int]:
+    """Return where to cut consecutive pairs into groups, so that attention has the least work.
 
-    Returns the indices into the update for each rank. If there are fewer pairs than ranks, some
-    ranks get none.
+    Each group is padded to its longest source and target. Few groups pad much, but each one more
+    costs something too. The best cuts are found by dynamic programming, from the first pair on.
+
+    Args:
+        src_lengths, tgt_lengths: (pairs,), without eos; best sorted by length.
     """
-    costs = (src_lengths + tgt_lengths).astype(np.int64) + 2
-    middles = np.cumsum(costs) - costs / 2
-    owners = (middles * world_size / costs.sum()).astype(np.int64)
-    return [np.flatnonzero(owners == rank) for rank in range(world_size)]
+    lengths = np.stack((src_lengths, tgt_lengths)).astype(np.int64) + 1  # (2, pairs)
+    # Neighbours of one length stay together: runs of pairs from edge to edge.
+    edges = np.flatnonzero(np.diff(lengths.max(0), prepend=0, append=0))  # (runs + 1,)
+    longest = np.maximum.reduceat(lengths, edges[:-1], axis=1)  # (2, runs)
+    least = np.zeros(len(edges))  # the work of all pairs before an edge
+    before = np.zeros(len(edges), dtype=np.int64)  # where the last group before it begins
+    for end in range(1, len(edges)):
+        # of groups from each earlier edge to this one
+        src, tgt = np.maximum.accumulate(longest[:, end - 1 :: -1], axis=1)[:, ::-1]
+        pairs = edges[end] - edges[:end]
+        work = pairs * (src * src + tgt * tgt + src * tgt + _POSITION * (src + tgt)) + _GROUP
+        before[end] = (least[:end] + work).argmin()
+        least[end] = (least[:end] + work).min()
+    bounds, end = [], int(before[-1])
+    while end:
+        bounds.append(int(edges[end]))
+        end = int(before[end])
+    return bounds[::-1]
+
+
+def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
+    """Return the order of pairs by their longer side, then by both; the longest come first."""
+    longer = np.maximum(src_lengths, tgt_lengths)
+    return np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
+
+
+def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
+    """Deal an update's pairs out to ranks: the longest first, each to the rank with least tokens.
+
+    So ranks get about the same lengths, and the same work.
+
+    Returns:
+        The indices into the update for each rank, longest first. If there are fewer pairs than
+        ranks, some ranks get none.
+    """
+    order = longest_first(src_lengths, tgt_lengths)
+    owners = np.zeros(len(order), dtype=np.int64)
+    loads = [(0, rank) for rank in range(world_size)]  # a heap of (tokens, rank)
+    for place, tokens in enumerate((src_lengths + tgt_lengths)[order].tolist()):
+        least, rank = loads[0]
+        owners[place] = rank
+        heapq.heapreplace(loads, (least + tokens + 2, rank))
+    return [order[owners == rank] for rank in range(world_size)]
 
 
 def micro_batches(
@@ -186,7 +258,7 @@ def micro_batches(
     tgt_lengths: Lengths,
     micro_batch_tokens: int,
     *,
-    padded_layout: bool = True,
+    pads_batches: bool,
 ) -> list[Indices]:
     """Split pairs into runs of at most `micro_batch_tokens` on either side.
 
@@ -196,19 +268,19 @@ def micro_batches(
     Args:
         src_lengths, tgt_lengths: (pairs,), without eos.
         micro_batch_tokens: the bound.
-        padded_layout: whether attention pads sentences; a run with that padding may exceed the
-            bound by a quarter.
+        pads_batches: whether the model pads a run to one length; with that padding it may exceed
+            the bound by a quarter.
 
     Returns:
         The indices of the pairs in each run.
     """
     lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens, padded_layout)
+    cuts = _cut(lengths, micro_batch_tokens, pads_batches)
     # Bisect for the smallest bound that needs no more runs: too_small < bound <= enough.
     too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound, padded_layout)
+        tried = _cut(lengths, bound, pads_batches)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -216,13 +288,13 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut(lengths: list[tuple[int, int]], bound: int, padded_layout: bool) -> list[int]:
+def _cut(lengths: list[tuple[int, int]], bound: int, pads_batches: bool) -> list[int]:
     """Return the indices at which runs must end, because one more pair would exceed the bound."""
     cuts: list[int] = []
     start = src_tokens = tgt_tokens = longest = 0
     for index, (src, tgt) in enumerate(lengths):
         src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
-        too_wide = padded_layout and longest * (index - start + 1) > 1.25 * bound
+        too_wide = pads_batches and longest * (index - start + 1) > 1.25 * bound
         if index > start and (too_wide or max(src_tokens, tgt_tokens) > bound):
             cuts.append(index)
             start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
@@ -232,6 +304,8 @@ def _cut(lengths: list[tuple[int, int]], bound: int, padded_layout: bool) -> lis
 def parts_by_length(pairs: Pairs, micro_batch_tokens: int) -> list[Indices]:
     """Split all pairs into micro-batches, always in the same way, for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
-    order = order_by_length(src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1)
-    parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)
+    order = longest_first(src_lengths, tgt_lengths)
+    parts = micro_batches(
+        src_lengths[order], tgt_lengths[order], micro_batch_tokens, pads_batches=True
+    )
     return [order[part] for part in parts]

@@ -125,52 +125,30 @@ class Epochs:
 class PoolPlan:
     """The updates of a pool of pairs."""
 
-    order: Indices  # (pairs,) the pairs of the pool, similar lengths together
-    bounds: Indices  # (updates + 1,) the start of each cut of `order`, and the end
-    sequence: Indices  # (updates,) the order in which the cuts are visited
+    order: Indices  # (pairs,) the pairs of the pool, shuffled
+    bounds: Indices  # (updates + 1,) the start of each update in `order`, and the end
 
     def __len__(self) -> int:
-        return len(self.sequence)
+        return len(self.bounds) - 1
 
     def update(self, index: int) -> Indices:
         """Return the pairs of the pool's update number `index`."""
-        cut = self.sequence[index]
-        return self.order[self.bounds[cut] : self.bounds[cut + 1]]
+        return self.order[self.bounds[index] : self.bounds[index + 1]]
 
 
-def plan_pool(
-    pairs: Pairs, epochs: Epochs, *, batch_tokens: int, seed: int, epoch: int, pool: int
-) -> PoolPlan:
-    """Compute the updates of a pool.
+def plan_pool(pairs: Pairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int) -> PoolPlan:
+    """Cut the shuffled pairs of a pool into updates wherever the budget of either side is full.
 
-    The shuffled pairs are sorted by classes of target length and, inside a class, by source length,
-    ascending and descending in turn. Neighbours then have similar lengths on both sides, also at
-    the border of two classes. The order is cut wherever the budget is full, and the cuts are
-    shuffled.
-
-    For example, (source, target) lengths (3,4) (9,5) (8,6) (2,7) (7,9) (4,8) fall into target
-    classes 4-7 and 8-11 and are ordered (2,7) (3,4) (8,6) (9,5) | (7,9) (4,8).
+    So an update has sentences of all lengths. Updates of one length, which waste less padding, learn
+    more slowly: each of them sees another part of the language.
 
     Raises:
         UsageError: if a single pair exceeds the budget.
     """
     shuffled = epochs.pool(epoch, pool)
-    src_lengths, tgt_lengths = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
-    check_budget(batch_tokens, max(int(src_lengths.max()), int(tgt_lengths.max())))
-    by_length = order_by_length(src_lengths, tgt_lengths)
-    bounds = _cut_by_tokens(src_lengths[by_length], tgt_lengths[by_length], batch_tokens)
-    random = np.random.default_rng((seed, epoch, pool))
-    return PoolPlan(shuffled[by_length], bounds, random.permutation(len(bounds) - 1))
-
-
-def padding(pairs: Pairs, plan: PoolPlan) -> float:
-    """Return the share of padding, over both sides, if each update were one padded batch."""
-    real = padded = 0
-    for index in range(len(plan)):
-        for lengths in pairs.lengths(plan.update(index)):
-            real += int(lengths.sum()) + len(lengths)
-            padded += (int(lengths.max()) + 1) * len(lengths)
-    return 1 - real / padded
+    lengths = [side.astype(np.int64) + 1 for side in pairs.lengths(shuffled)]
+    check_budget(batch_tokens, max(int(side.max()) for side in lengths))
+    return PoolPlan(shuffled, _cut_by_tokens(*lengths, batch_tokens))
 
 
 def check_budget(batch_tokens: int, longest: int) -> None:
@@ -182,15 +160,8 @@ def check_budget(batch_tokens: int, longest: int) -> None:
         )
 
 
-def order_by_length(src_lengths: Indices, tgt_lengths: Indices) -> Indices:
-    """Return the stable order described in `plan_pool`."""
-    tgt_class = tgt_lengths // 4
-    zigzag = np.where(tgt_class % 2 == 1, src_lengths, -src_lengths)
-    return np.lexsort((zigzag, tgt_class))
-
-
 def _cut_by_tokens(src_lengths: Indices, tgt_lengths: Indices, budget: int) -> Indices:
-    """Return the bounds of cuts in which neither side's real tokens exceed the budget."""
+    """Return the bounds of updates in which neither side's real tokens exceed the budget."""
     sums = [np.concatenate(([0], np.cumsum(side))) for side in (src_lengths, tgt_lengths)]
     bounds = [0]
     while bounds[-1] < len(src_lengths):

@@ -63,14 +63,14 @@ class Cut:
     micro_batch_tokens: int
     rank: int = 0
     world_size: int = 1
-    padded_layout: bool = True
-    """Whether attention pads sentences, so that this padding counts."""
+    pads_batches: bool = True
+    """Whether the model pads a whole micro-batch, so that this padding counts."""
     shape: FixedShape | None = None
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
         return micro_batches(
-            src_lengths, tgt_lengths, self.micro_batch_tokens, padded_layout=self.padded_layout
+            src_lengths, tgt_lengths, self.micro_batch_tokens, pads_batches=self.pads_batches
         )
 
 
@@ -89,7 +89,7 @@ def updates_from(
     by the tokens before it, and split by the tokens after it.
     """
     epochs = Epochs(pairs.shares, seed=seed)
-    plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens, seed=seed)
+    plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
     for first, plan in prefetched(plans, ahead=1):
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
@@ -117,14 +117,14 @@ def updates_from(
 
 
 def _plans_from(
-    position: Position, pairs: Pairs, epochs: Epochs, *, batch_tokens: int, seed: int
+    position: Position, pairs: Pairs, epochs: Epochs, *, batch_tokens: int
 ) -> Iterator[tuple[Position, PoolPlan]]:
     """Yield the plans of pools, each with its first position."""
     while True:
         epoch, pool = position.epoch, position.pool
         yield (
             position,
-            plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=seed, epoch=epoch, pool=pool),
+            plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=epoch, pool=pool),
         )
         position = _next_pool(position, epochs)
 

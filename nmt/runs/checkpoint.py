@@ -26,7 +26,7 @@ from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
 
 STATE_KIND = "a training state"
-STATE_VERSION = 5
+STATE_VERSION = 6  # 6: updates of mixed length
 STATES_KEPT = 2
 
 # The files of a run's checkpoints folder; the star is the update.
@@ -174,8 +174,8 @@ def _restore_newest(
         return state
     if problems:
         raise DataError(
-            f"{run.path}: all training states are damaged ({'; '.join(problems)}); choose another "
-            "--out"
+            f"{run.path} cannot be resumed: {'; '.join(problems)}; choose another --out, with "
+            f"--init-from {run.path} to start from its weights"
         )
     return None
 

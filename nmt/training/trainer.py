@@ -202,7 +202,7 @@ class Trainer:
             tokens,
             rank,
             world_size,
-            padded_layout=not self.model.is_padding_free,
+            pads_batches=self.model.pads_batches,
             shape=self.runner.shape(tokens, longest),
         )
         dropouts = None

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from nmt import console
 from nmt.cpu import default_threads
-from nmt.data.batches import Batch, collate, micro_batches, pack_sources
-from nmt.data.epochs import order_by_length
+from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
@@ -242,8 +241,10 @@ class TorchEngine(Engine):
         if not pairs:
             return []
         src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
-        order = order_by_length(src.lengths.astype(np.int64) + 1, tgt.lengths.astype(np.int64) + 1)
-        parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
+        order = longest_first(src.lengths, tgt.lengths)
+        parts = micro_batches(
+            src.lengths[order], tgt.lengths[order], FORCED_TOKENS, pads_batches=True
+        )
         waiting = deque(order[part] for part in parts)
         results: dict[int, T | None] = {}
         while waiting:

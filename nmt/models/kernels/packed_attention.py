@@ -1,7 +1,8 @@
 """Attention among packed sentences for training (Vaswani et al. 2017, section 3.2).
 
 On GPUs since Ampere, in half precision, flash attention (Dao 2023) takes packed sentences. In other
-cases they are padded, which costs next to nothing, because heads have to be copied anyway.
+cases they are padded in groups of similar length. Little of that is padding, and heads have to be
+copied anyway.
 
 In local attention (section 4) each position sees those at a distance of at most r. If that is less
 work than padded sentences, the n packed tokens are cut into blocks of r, regardless of sentences. A
@@ -17,6 +18,7 @@ relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -34,15 +36,17 @@ class Sentences:
     """Packed sentences with their layout for attention; made once per forward pass."""
 
     packed: Packed
-    layout: PaddedLayout | None
-    """None if attention takes packed sentences."""
+    layouts: tuple[PaddedLayout, ...]
+    """One for each group; none if attention takes packed sentences."""
     rotation: Tensor | None = None
     """(n, K) rotates the queries and keys of self-attention (see `rotated`); None: no rotation."""
 
     @classmethod
     def of(cls, packed: Packed, *, as_packed: bool, rotation: Tensor | None = None) -> Sentences:
         """Lay out sentences, unless attention takes them packed."""
-        return cls(packed, None if as_packed else PaddedLayout.of(packed), rotation)
+        groups = () if as_packed else packed.groups
+        layouts = tuple(PaddedLayout.of_group(packed, group) for group in groups)
+        return cls(packed, layouts, rotation)
 
 
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
@@ -97,7 +101,7 @@ def attend_packed(
     Returns:
         (n, H, V).
     """
-    if own.layout is None or others.layout is None:
+    if not own.layouts:
         assert relative is None
         query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
         # Imported here, because it takes longer than the rest of torch, and CPUs do not need it.
@@ -117,12 +121,13 @@ def attend_packed(
         assert isinstance(attended, Tensor)
         return attended
     if window and saves_work(own.packed, window, causal=causal):
-        layout = AttentionLayout.of_blocks(own.packed, causal=causal, window=window)
+        layouts = [AttentionLayout.of_blocks(own.packed, causal=causal, window=window)]
     else:
-        layout = AttentionLayout.of_sentences(
-            own.layout, others.layout, causal=causal, window=window
-        )
-    return attend_padded(projected, layout, relative)
+        layouts = [
+            AttentionLayout.of_sentences(*both, causal=causal, window=window)
+            for both in zip(own.layouts, others.layouts, strict=True)
+        ]
+    return attend_padded(projected, layouts, relative)
 
 
 def attention_weights(
@@ -142,10 +147,7 @@ def attention_weights(
     Returns:
         (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
-    layouts = (
-        own.layout or PaddedLayout.of(own.packed),
-        others.layout or PaddedLayout.of(others.packed),
-    )
+    layouts = PaddedLayout.of(own.packed), PaddedLayout.of(others.packed)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
     parts = in_heads([x.to(wide) for x in projected], *layouts)
     query, key = islice(parts, 2)  # (B * H, T, K), (B * H, S, K)
@@ -208,14 +210,16 @@ class AttentionLayout:
 
 
 def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
-    """Tell whether blocks have fewer pairs of query and key than padded sentences.
+    """Tell whether blocks have fewer pairs of query and key than sentences padded in groups.
 
     Args:
         packed: the sentences.
         distance: r.
         causal: whether a position sees only itself and earlier ones.
     """
-    in_padded = (len(packed.starts) - 1) * packed.longest**2
+    in_padded = sum(
+        (group.sentences.stop - group.sentences.start) * group.longest**2 for group in packed.groups
+    )
     return in_padded > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
 
 
@@ -281,19 +285,16 @@ def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
 
 
 def attend_padded(
-    projected: Projected, layout: AttentionLayout, relative: Relative | None
+    projected: Projected, layouts: Sequence[AttentionLayout], relative: Relative | None
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1): (n, H, V).
 
     Args:
         projected: queries, keys and values.
-        layout: of these.
+        layouts: of the groups of sentences.
         relative: vectors added to keys and values at each distance.
     """
-    layouts = [t for padded in (layout.own, layout.others) for t in vars(padded).values()]
-    padded: Tensor = _PaddedAttention.apply(  # type: ignore[no-untyped-call]
-        layout.first, layout.hidden, *layouts, *(relative or (None, None)), *projected
-    )
+    padded: Tensor = _PaddedAttention.apply(layouts, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
     return padded
 
 
@@ -328,49 +329,65 @@ class _PaddedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, first: int, hidden: Tensor, *tensors: Any) -> Tensor:
-        layouts, (for_keys, for_values), projected = tensors[:8], tensors[8:10], tensors[10:]
-        layout = AttentionLayout(
-            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, first
-        )
-        query, key, value = in_heads(projected, layout.own, layout.others)
-        weights = padded_weights(query, layout.seen(key), layout, for_keys)  # scales query
-        attended = torch.bmm(weights, layout.seen(value))  # (B * H, T, V)
-        by_distance = None
-        if for_values is not None:
-            by_distance = sum_by_distance(weights, len(for_values) // 2, first)
-            attended += by_distance @ for_values
-        ctx.save_for_backward(query, key, value, weights, by_distance, hidden, *tensors[:10])
-        ctx.first, ctx.parts = first, [x.shape[1] for x in projected]
-        return layout.own.packed(attended[None])[:, 0]  # (n, H, V)
+    def forward(
+        ctx: Any,
+        layouts: Sequence[AttentionLayout],
+        for_keys: Tensor | None,
+        for_values: Tensor | None,
+        *projected: Tensor,
+    ) -> Tensor:
+        attended: list[Tensor] = []
+        saved: list[Tensor | None] = []
+        for layout in layouts:
+            query, key, value = in_heads(projected, layout.own, layout.others)
+            weights = padded_weights(query, layout.seen(key), layout, for_keys)  # scales query
+            summed = torch.bmm(weights, layout.seen(value))  # (B * H, T, V)
+            by_distance = None
+            if for_values is not None:
+                by_distance = sum_by_distance(weights, len(for_values) // 2, layout.first)
+                summed += by_distance @ for_values
+            attended.append(layout.own.packed(summed[None])[:, 0])
+            saved += [query, key, value, weights, by_distance]
+        ctx.save_for_backward(for_keys, for_values, *saved)
+        ctx.layouts, ctx.parts = layouts, [x.shape[1] for x in projected]
+        return joined(attended)  # (n, H, V)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weights, by_distance, hidden, *rest = ctx.saved_tensors
-        *layouts, for_keys, for_values = rest
-        layout = AttentionLayout(
-            PaddedLayout(*layouts[:4]), PaddedLayout(*layouts[4:]), hidden, ctx.first
-        )
-        gradient = layout.own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
-        for_scores = torch.bmm(gradient, layout.seen(value).transpose(1, 2))  # (B * H, T, S)
-        if for_values is not None:
-            by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
-            for_scores += spread_by_distance(by_value, for_scores.shape[2], ctx.first)
-        for_scores = torch.ops.aten._softmax_backward_data(for_scores, weights, -1, weights.dtype)
-        for_query = torch.bmm(for_scores, layout.seen(key))  # (B * H, T, K)
+        for_keys, for_values, *saved = ctx.saved_tensors
+        each = iter(saved)
         for_relative: list[Tensor | None] = [None, None]
-        if for_keys is not None:
-            by_score = sum_by_distance(for_scores, len(for_keys) // 2, ctx.first)
-            for_query += by_score @ for_keys
-            pairs = ((by_score, query), (by_distance, gradient))
-            for_relative = [a.flatten(0, 1).t() @ b.flatten(0, 1) for a, b in pairs]
-        for_query.mul_(query.shape[-1] ** -0.5)
-        for_key = layout.summed(torch.bmm(for_scores.transpose(1, 2), query))
-        for_value = layout.summed(torch.bmm(weights.transpose(1, 2), gradient))
-        parts = iter((for_query, for_key, for_value))
-        for_projected = []
-        for number, count in enumerate(ctx.parts):
-            first, *more = islice(parts, count)
-            laid_out = torch.stack((first, *more)) if more else first[None]
-            for_projected.append((layout.others if number else layout.own).packed(laid_out))
-        return None, None, *(None for _ in layouts), *for_relative, *for_projected
+        for_projected: list[list[Tensor]] = [[] for _ in ctx.parts]
+        for layout in ctx.layouts:
+            query, key, value, weights, by_distance = islice(each, 5)
+            gradient = layout.own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
+            for_scores = torch.bmm(gradient, layout.seen(value).transpose(1, 2))  # (B * H, T, S)
+            if for_values is not None:
+                by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
+                for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
+            for_scores = torch.ops.aten._softmax_backward_data(
+                for_scores, weights, -1, weights.dtype
+            )
+            for_query = torch.bmm(for_scores, layout.seen(key))  # (B * H, T, K)
+            if for_keys is not None:
+                by_score = sum_by_distance(for_scores, len(for_keys) // 2, layout.first)
+                for_query += by_score @ for_keys
+                pairs = ((by_score, query), (by_distance, gradient))
+                for number, (a, b) in enumerate(pairs):
+                    more = a.flatten(0, 1).t() @ b.flatten(0, 1)
+                    so_far = for_relative[number]
+                    for_relative[number] = more if so_far is None else so_far + more
+            for_query.mul_(query.shape[-1] ** -0.5)
+            for_key = layout.summed(torch.bmm(for_scores.transpose(1, 2), query))
+            for_value = layout.summed(torch.bmm(weights.transpose(1, 2), gradient))
+            parts = iter((for_query, for_key, for_value))
+            for number, count in enumerate(ctx.parts):
+                first, *more = islice(parts, count)
+                laid_out = torch.stack((first, *more)) if more else first[None]
+                side = layout.others if number else layout.own
+                for_projected[number].append(side.packed(laid_out))
+        return None, *for_relative, *map(joined, for_projected)
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

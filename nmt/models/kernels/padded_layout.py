@@ -1,7 +1,7 @@
 """Padded layouts of packed sentences, head by head, and back.
 
-Legend: B sentences, L tokens of the longest (T of queries, S of keys), H heads, K and V the widths
-of a head's keys and values, n and m tokens of packed sentences.
+Legend: B sentences (all, or those of a group), L tokens of the longest (T of queries, S of keys), H
+heads, K and V the widths of a head's keys and values, n and m tokens of packed sentences.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Packed
+from nmt.data.batches import Group, Packed
 
 Projected = Sequence[Tensor]
 """Queries, keys and values as products make them: tensors (n, parts, H, width), whose parts are
@@ -33,11 +33,28 @@ class PaddedLayout:
 
     @classmethod
     def of(cls, packed: Packed) -> PaddedLayout:
-        """Lay the sentences out."""
-        columns = torch.arange(packed.longest, device=packed.starts.device)  # (L,)
-        starts, ends = packed.starts[:-1, None].long(), packed.starts[1:, None].long()  # (B, 1)
-        tokens = torch.minimum(starts + columns, ends - 1)  # (B, L)
-        return cls(tokens, columns < ends - starts, packed.sentences, packed.positions)
+        """Lay all sentences out."""
+        return cls._of(packed.starts, packed.longest, packed.sentences, packed.positions)
+
+    @classmethod
+    def of_group(cls, packed: Packed, group: Group) -> PaddedLayout:
+        """Lay the sentences of a group out."""
+        first, last = group.sentences.start, group.sentences.stop
+        return cls._of(
+            packed.starts[first : last + 1],
+            group.longest,
+            packed.sentences[group.tokens] - first,
+            packed.positions[group.tokens],
+        )
+
+    @classmethod
+    def _of(
+        cls, starts: Tensor, longest: int, sentences: Tensor, positions: Tensor
+    ) -> PaddedLayout:
+        columns = torch.arange(longest, device=starts.device)  # (L,)
+        first, end = starts[:-1, None].long(), starts[1:, None].long()  # (B, 1)
+        tokens = torch.minimum(first + columns, end - 1)  # (B, L)
+        return cls(tokens, columns < end - first, sentences, positions)
 
     @classmethod
     def of_blocks(cls, packed: Packed, size: int) -> PaddedLayout:
