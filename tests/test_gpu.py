@@ -102,8 +102,8 @@ def test_flash_attention_reads_the_source_of_each_target(data: Path) -> None:
     found, expected = (
         attend_packed(
             [query.to(dtype), key_value.to(dtype)],
-            Sentences.of(batch.tgt_in, as_packed=as_packed),
-            Sentences.of(batch.src, as_packed=as_packed),
+            Sentences.of(batch.tgt_in, 4, as_packed=as_packed),
+            Sentences.of(batch.src, 4, as_packed=as_packed),
         ).float()
         for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False))
     )

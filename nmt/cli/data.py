@@ -40,8 +40,7 @@ def data(
             metavar="TOKENS",
             min=1,
             max=1_000_000_000,
-            help="Show how many updates of this size an epoch has, and how much padding they would "
-            "need.",
+            help="Show how many updates of this size an epoch has.",
         ),
     ] = None,
     svg: Annotated[

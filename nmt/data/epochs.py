@@ -136,11 +136,13 @@ class PoolPlan:
         return self.order[self.bounds[index] : self.bounds[index + 1]]
 
 
-def plan_pool(pairs: Pairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int) -> PoolPlan:
+def plan_pool(
+    pairs: Pairs, epochs: Epochs, *, batch_tokens: int, epoch: int, pool: int
+) -> PoolPlan:
     """Cut the shuffled pairs of a pool into updates wherever the budget of either side is full.
 
-    So an update has sentences of all lengths. Updates of one length, which waste less padding, learn
-    more slowly: each of them sees another part of the language.
+    So an update has sentences of all lengths. Updates of one length would need less padding, but
+    training would learn more slowly from them.
 
     Raises:
         UsageError: if a single pair exceeds the budget.

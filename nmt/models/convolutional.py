@@ -137,7 +137,7 @@ class MultiStepAttention(nn.Module):
     def forward(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
         """Attend from h (n, H) and g (n, D), with their layout `own`, to their sources: (n, H)."""
         attended = source.attend(own.rows(self.queries(h, g)))  # (B, T, D)
-        return self.project(own.packed(attended[None])[:, 0, 0])
+        return self.project(own.packed(attended))
 
     def weights(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
         """Return the attention weights of `forward`, (B, 1, T, S), in fp32 or wider."""

@@ -200,7 +200,9 @@ class Transformer(TranslationModel):
 
     def _sentences(self, packed: Packed) -> Sentences:
         rotation = _of(self.rotations, packed.positions, packed.longest)
-        return Sentences.of(packed, as_packed=self.is_padding_free, rotation=rotation)
+        return Sentences.of(
+            packed, self.config.num_heads, as_packed=self.is_padding_free, rotation=rotation
+        )
 
     def begin(self, src: Packed) -> TransformerState:
         """Return the state before the first target token, with a hypothesis for each source."""

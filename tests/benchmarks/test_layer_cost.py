@@ -49,7 +49,7 @@ Layer = Callable[[Tensor], Tensor]
 
 def attention(config: TransformerConfig, packed: Packed, causal: bool) -> Layer:
     layer = SelfAttention(config)
-    sentences = Sentences.of(packed, as_packed=False)
+    sentences = Sentences.of(packed, config.num_heads, as_packed=False)
     return partial(layer, sentences=sentences, causal=causal)
 
 

@@ -19,8 +19,6 @@ from benchmarks.corpora import real_text
 from benchmarks.harness import Finished, in_turn, nmt, publish, rounds, run, setting, spread, table
 from benchmarks.machine import CORES, describe
 
-from nmt.data.epochs import Epochs, padding, plan_pool
-from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.benchmark
@@ -28,7 +26,6 @@ pytestmark = pytest.mark.benchmark
 PAIRS = setting("PAIRS", 1_000_000)
 ROUNDS = rounds(3)
 VOCAB_SIZE = 32_000
-BATCH_TOKENS = 25_000
 BATCH_LINES = 4096
 OPENING = """
 import resource, sys, time
@@ -99,16 +96,13 @@ def test_prepare_speed(tmp_path: Path) -> None:
         }
         for name, found in timed.items()
     )
-    train = DataFolder.open(whole).train
-    epochs = Epochs(train.shares, seed=1)
-    plan = plan_pool(train, epochs, batch_tokens=BATCH_TOKENS, seed=1, epoch=0, pool=0)
     peak = max(one.peak_bytes for one in prepared[1:])
     said = "\n".join(line for line in prepared[-1].stderr.splitlines() if "CPU seconds" in line)
     publish(
         f"{describe()}. {PAIRS:,} pairs of Europarl en-fr, {text_bytes / 1e6:,.0f} MB, vocabulary "
         f"of {VOCAB_SIZE:,}.\n\n{table(rows)}\n\n"
         f"Memory of all processes: {peak / 1e9:.2f} GB, {prepared[0].peak_bytes / 1e9:.2f} "
-        f"learning. Opening: {run([sys.executable, '-c', OPENING, whole]).stdout.strip()}. "
-        f"Padding: {padding(train, plan):.1%} in batches of {BATCH_TOKENS:,} tokens.\n\n{said}"
+        f"learning. Opening: {run([sys.executable, '-c', OPENING, whole]).stdout.strip()}.\n\n"
+        f"{said}"
     )
     assert all(second > 0 for found in timed.values() for second in found)

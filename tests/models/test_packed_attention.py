@@ -21,6 +21,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from nmt.data import batches
 from nmt.data.batches import Packed
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 
@@ -30,6 +31,12 @@ H, K, V = 3, 4, 5
 def packed_of(*lengths: int) -> Packed:
     """Sentences of these numbers of tokens."""
     return batch_of([[5] * (length - 1) for length in lengths], [[6]] * len(lengths)).src
+
+
+@pytest.fixture
+def _two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pad the first two sentences to one length, and the others to another."""
+    monkeypatch.setattr(batches, "group_bounds", lambda *_: [2])
 
 
 def normal(*shape: int) -> Tensor:
@@ -74,8 +81,8 @@ class Case:
     ) -> Tensor:
         return function(
             self.projected(*inputs[:3]),
-            Sentences.of(own, as_packed=as_packed),
-            Sentences.of(others, as_packed=as_packed),
+            Sentences.of(own, H, as_packed=as_packed),
+            Sentences.of(others, H, as_packed=as_packed),
             causal=self.causal,
             window=self.window,
             relative=inputs[3:] or None,
@@ -116,6 +123,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("_two_groups")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention_and_its_weights_are_those_of_loops(case: Case) -> None:
     torch.manual_seed(1)
@@ -134,6 +142,7 @@ def test_attention_and_its_weights_are_those_of_loops(case: Case) -> None:
             torch.testing.assert_close(one, padded, atol=1e-12, rtol=0)
 
 
+@pytest.mark.usefixtures("_two_groups")
 @pytest.mark.parametrize(
     "case",
     [

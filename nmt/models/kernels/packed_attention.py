@@ -18,16 +18,15 @@ relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.data.batches import Packed
-from nmt.models.kernels.padded_layout import PaddedLayout, Projected, in_heads
+from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
 from nmt.models.positions import Relative, spread_by_distance, sum_by_distance
 
 
@@ -36,17 +35,22 @@ class Sentences:
     """Packed sentences with their layout for attention; made once per forward pass."""
 
     packed: Packed
-    layouts: tuple[PaddedLayout, ...]
-    """One for each group; none if attention takes packed sentences."""
+    groups: tuple[PaddedLayout, ...]
+    """Groups of sentences; none if attention takes packed sentences."""
+    heads: HeadLayout | None
+    """Of these groups."""
     rotation: Tensor | None = None
     """(n, K) rotates the queries and keys of self-attention (see `rotated`); None: no rotation."""
 
     @classmethod
-    def of(cls, packed: Packed, *, as_packed: bool, rotation: Tensor | None = None) -> Sentences:
-        """Lay out sentences, unless attention takes them packed."""
-        groups = () if as_packed else packed.groups
-        layouts = tuple(PaddedLayout.of_group(packed, group) for group in groups)
-        return cls(packed, layouts, rotation)
+    def of(
+        cls, packed: Packed, num_heads: int, *, as_packed: bool, rotation: Tensor | None = None
+    ) -> Sentences:
+        """Lay out sentences in groups, unless attention takes them packed."""
+        if as_packed:
+            return cls(packed, (), None, rotation)
+        groups = tuple(PaddedLayout.of_group(packed, group) for group in packed.groups)
+        return cls(packed, groups, HeadLayout.of(groups, num_heads), rotation)
 
 
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
@@ -101,7 +105,7 @@ def attend_packed(
     Returns:
         (n, H, V).
     """
-    if not own.layouts:
+    if own.heads is None or others.heads is None:
         assert relative is None
         query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
         # Imported here, because it takes longer than the rest of torch, and CPUs do not need it.
@@ -121,13 +125,13 @@ def attend_packed(
         assert isinstance(attended, Tensor)
         return attended
     if window and saves_work(own.packed, window, causal=causal):
-        layouts = [AttentionLayout.of_blocks(own.packed, causal=causal, window=window)]
+        layout = AttentionLayout.of_blocks(
+            own.packed, projected[0].shape[2], causal=causal, window=window
+        )
     else:
-        layouts = [
-            AttentionLayout.of_sentences(*both, causal=causal, window=window)
-            for both in zip(own.layouts, others.layouts, strict=True)
-        ]
-    return attend_padded(projected, layouts, relative)
+        layout = AttentionLayout.of_sentences(own, others, causal=causal, window=window)
+    padded: Tensor = _PaddedAttention.apply(layout, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
+    return padded
 
 
 def attention_weights(
@@ -147,66 +151,90 @@ def attention_weights(
     Returns:
         (B, H, T, S) in fp32 at least, 0 at padding on either side.
     """
-    layouts = PaddedLayout.of(own.packed), PaddedLayout.of(others.packed)
+    num_heads = projected[0].shape[2]
+    sides = [_in_one_group(sentences.packed, num_heads) for sentences in (own, others)]
+    layout = AttentionLayout.of_sentences(*sides, causal=causal, window=window)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
-    parts = in_heads([x.to(wide) for x in projected], *layouts)
-    query, key = islice(parts, 2)  # (B * H, T, K), (B * H, S, K)
-    layout = AttentionLayout.of_sentences(*layouts, causal=causal, window=window)
+    parts = in_heads([x.to(wide) for x in projected], layout.own, layout.others)
+    query, key = islice(parts, 2)
+    (query,), (key,) = layout.own.groups(query), layout.others.groups(key)  # (B * H, T or S, K)
     for_keys = None if relative is None else relative[0].to(wide)
-    weights = padded_weights(query, key, layout, for_keys)
-    return weights.view(len(layout.own.tokens), -1, *weights.shape[1:])
+    weights = padded_weights(query, key, layout, 0, for_keys)
+    return weights.view(-1, num_heads, *weights.shape[1:])
+
+
+def _in_one_group(packed: Packed, num_heads: int) -> Sentences:
+    whole = PaddedLayout.of(packed)
+    return Sentences(packed, (whole,), HeadLayout.of([whole], num_heads))
 
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Pairs of queries and keys, and which keys are hidden."""
+    """Queries and keys by groups of sentences, or in blocks, and which keys are hidden."""
 
-    own: PaddedLayout  # of queries: (B, T)
-    others: PaddedLayout  # of keys and values: (B, S), or the own block
-    hidden: Tensor  # bool, broadcastable to (B, H, T, S), True = must not attend
+    own: HeadLayout  # of queries: (B * H, T) in each group
+    others: HeadLayout  # of keys and values: (B * H, S), or the own block
+    real: list[Tensor]  # (B, T) bool of each group, False = padding of queries
+    hidden: list[Tensor]
+    """Of each group: bool, broadcastable to (B, H, T, S), True = must not attend."""
     first: int = 0
     """Position of a row's first query among its keys: r for blocks, whose keys begin one block
     earlier; else 0."""
 
     @classmethod
     def of_sentences(
-        cls, own: PaddedLayout, others: PaddedLayout, *, causal: bool, window: int
+        cls, own: Sentences, others: Sentences, *, causal: bool, window: int
     ) -> AttentionLayout:
         """Lay out row by row.
 
         Args:
-            own, others: layouts of queries and keys.
+            own, others: sentences of queries and keys, in the same groups.
             causal: whether a token attends only to itself and earlier ones.
             window: the largest distance of attention; 0: any.
         """
-        padding = ~others.mask[:, None, None]  # (B, 1, 1, S)
-        if not causal and not window:
-            return cls(own, others, padding)
-        pairs = padding.new_ones(own.tokens.shape[1], others.tokens.shape[1])  # (T, S)
-        hidden = pairs.triu(1 if causal else window + 1)
-        if window:
-            hidden |= pairs.tril(-window - 1)
-        # Padding is at the end, so a causal mask hides it from all real positions.
-        return cls(own, others, hidden if causal else hidden | padding)
+        assert own.heads is not None and others.heads is not None
+        hidden = [
+            _hidden(queries.mask, keys.mask, causal=causal, window=window)
+            for queries, keys in zip(own.groups, others.groups, strict=True)
+        ]
+        return cls(own.heads, others.heads, [group.mask for group in own.groups], hidden)
 
     @classmethod
-    def of_blocks(cls, packed: Packed, *, causal: bool, window: int) -> AttentionLayout:
-        """Lay out block by block; see `of_sentences`."""
+    def of_blocks(
+        cls, packed: Packed, num_heads: int, *, causal: bool, window: int
+    ) -> AttentionLayout:
+        """Lay out block by block, in one group; see `of_sentences`."""
         blocks = PaddedLayout.of_blocks(packed, window)
+        heads = HeadLayout.of([blocks], num_heads)
         hidden = hidden_in_blocks(packed, window, causal=causal)[:, None]  # (B, 1, T, S)
-        return cls(blocks, blocks, hidden, first=window)
+        return cls(heads, heads, [blocks.mask], [hidden], first=window)
 
-    def seen(self, x: Tensor) -> Tensor:
-        """Map the keys or values of rows (B * H, L, K) to those seen (B * H, S, K)."""
+    def seen(self, x: Tensor, group: int) -> Tensor:
+        """Map the keys or values of a group's rows (B * H, L, K) to those seen (B * H, S, K)."""
         if not self.first:
             return x
-        return with_neighbours(x, len(self.hidden), self.hidden.shape[-1] // self.first)
+        hidden = self.hidden[group]
+        return with_neighbours(x, len(hidden), hidden.shape[-1] // self.first)
 
-    def summed(self, seen: Tensor) -> Tensor:
+    def summed(self, seen: Tensor, group: int) -> Tensor:
         """Sum gradients of the keys or values that queries see: the adjoint of `seen`."""
         if not self.first:
             return seen
-        return without_neighbours(seen, len(self.hidden), self.hidden.shape[-1] // self.first)
+        hidden = self.hidden[group]
+        return without_neighbours(seen, len(hidden), hidden.shape[-1] // self.first)
+
+
+def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
+    """Return which keys are hidden, given the real queries (B, T) and keys (B, S)."""
+    padding = ~keys[:, None, None]  # (B, 1, 1, S)
+    if not causal and not window:
+        return padding
+    pairs = padding.new_ones(queries.shape[1], keys.shape[1])  # (T, S)
+    hidden = pairs.triu(1 if causal else window + 1)
+    if window:
+        hidden |= pairs.tril(-window - 1)
+    # Padding is at the end, so a causal mask hides it from all real positions.
+    return hidden if causal else hidden | padding
 
 
 def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
@@ -217,7 +245,7 @@ def saves_work(packed: Packed, distance: int, *, causal: bool) -> bool:
         distance: r.
         causal: whether a position sees only itself and earlier ones.
     """
-    in_padded = sum(
+    in_padded: int = sum(
         (group.sentences.stop - group.sentences.start) * group.longest**2 for group in packed.groups
     )
     return in_padded > -(-len(packed.tokens) // distance) * distance**2 * (2 if causal else 3)
@@ -284,37 +312,24 @@ def without_neighbours(wide: Tensor, count: int, seen: int) -> Tensor:
     return own.view(rows, -1, width)
 
 
-def attend_padded(
-    projected: Projected, layouts: Sequence[AttentionLayout], relative: Relative | None
-) -> Tensor:
-    """Return softmax(query key^T / sqrt(K)) value (equation 1): (n, H, V).
-
-    Args:
-        projected: queries, keys and values.
-        layouts: of the groups of sentences.
-        relative: vectors added to keys and values at each distance.
-    """
-    padded: Tensor = _PaddedAttention.apply(layouts, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
-    return padded
-
-
 def padded_weights(
-    query: Tensor, key: Tensor, layout: AttentionLayout, for_keys: Tensor | None
+    query: Tensor, key: Tensor, layout: AttentionLayout, group: int, for_keys: Tensor | None
 ) -> Tensor:
-    """Return softmax(query key^T / sqrt(K)), (B * H, T, S), and 0 at padding.
+    """Return softmax(query key^T / sqrt(K)) of a group, (B * H, T, S), and 0 at padding.
 
     Args:
         query: (B * H, T, K), overwritten.
         key: (B * H, S, K), the keys that queries see.
         layout: of these.
+        group: which of its groups.
         for_keys: (2k + 1, K), vectors added to keys at each distance.
     """
     scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))  # (B * H, T, S)
     if for_keys is not None:
         scores += spread_by_distance(query @ for_keys.t(), scores.shape[2], layout.first)
-    real = layout.own.mask  # (B, T)
+    real = layout.real[group]  # (B, T)
     by_row = scores.view(len(real), -1, *scores.shape[1:])  # (B, H, T, S)
-    by_row.masked_fill_(layout.hidden, -math.inf)
+    by_row.masked_fill_(layout.hidden[group], -math.inf)
     weights = scores.softmax(dim=-1)  # (B * H, T, S)
     # Padding must not send a gradient to the keys.
     weights.view(by_row.shape).masked_fill_(~real[:, None, :, None], 0.0)
@@ -331,63 +346,73 @@ class _PaddedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        layouts: Sequence[AttentionLayout],
+        layout: AttentionLayout,
         for_keys: Tensor | None,
         for_values: Tensor | None,
         *projected: Tensor,
     ) -> Tensor:
-        attended: list[Tensor] = []
-        saved: list[Tensor | None] = []
-        for layout in layouts:
-            query, key, value = in_heads(projected, layout.own, layout.others)
-            weights = padded_weights(query, layout.seen(key), layout, for_keys)  # scales query
-            summed = torch.bmm(weights, layout.seen(value))  # (B * H, T, V)
+        own, others = layout.own, layout.others
+        laid_out = list(in_heads(projected, own, others))  # (P, K), (P, K), (P, V)
+        attended = laid_out[0].new_empty(len(own.tokens), laid_out[2].shape[1])  # (P, V)
+        each: list[tuple[Tensor, Tensor | None]] = []  # weights of a group, and by distance
+        parts = [side.groups(x) for side, x in zip((own, others, others), laid_out, strict=True)]
+        for group, (query, key, value, out) in enumerate(
+            zip(*parts, own.groups(attended), strict=True)
+        ):
+            weights = padded_weights(query, layout.seen(key, group), layout, group, for_keys)
+            torch.bmm(weights, layout.seen(value, group), out=out)  # (B * H, T, V)
             by_distance = None
             if for_values is not None:
                 by_distance = sum_by_distance(weights, len(for_values) // 2, layout.first)
-                summed += by_distance @ for_values
-            attended.append(layout.own.packed(summed[None])[:, 0])
-            saved += [query, key, value, weights, by_distance]
-        ctx.save_for_backward(for_keys, for_values, *saved)
-        ctx.layouts, ctx.parts = layouts, [x.shape[1] for x in projected]
-        return joined(attended)  # (n, H, V)
+                out += by_distance @ for_values
+            each.append((weights, by_distance))
+        ctx.save_for_backward(for_keys, for_values, *laid_out, *chain(*each))  # query is scaled
+        ctx.layout, ctx.parts = layout, [x.shape[1] for x in projected]
+        return own.packed(attended[None])[:, 0]  # (n, H, V)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         for_keys, for_values, *saved = ctx.saved_tensors
-        each = iter(saved)
-        for_relative: list[Tensor | None] = [None, None]
-        for_projected: list[list[Tensor]] = [[] for _ in ctx.parts]
-        for layout in ctx.layouts:
-            query, key, value, weights, by_distance = islice(each, 5)
-            gradient = layout.own.heads(gradients[0][:, None], 0)  # (B * H, T, V)
-            for_scores = torch.bmm(gradient, layout.seen(value).transpose(1, 2))  # (B * H, T, S)
+        layout, sides = ctx.layout, (ctx.layout.own, ctx.layout.others, ctx.layout.others)
+        laid_out, each = saved[:3], saved[3:]
+        # What a product of the model made together has its gradients in one tensor.
+        for_laid_out: list[Tensor] = []  # each (parts, P, K)
+        done = 0
+        for count in ctx.parts:
+            for_laid_out.append(laid_out[done].new_empty(count, *laid_out[done].shape))
+            done += count
+        for_parts = [part for joined in for_laid_out for part in joined]
+        inputs = [side.groups(x) for side, x in zip(sides, laid_out, strict=True)]
+        outputs = [side.groups(x) for side, x in zip(sides, for_parts, strict=True)]
+        for_attended = layout.own.groups(layout.own.lay_out(gradients[0][:, None], 0))
+        for_relative = [None if x is None else torch.zeros_like(x) for x in (for_keys, for_values)]
+        for group, gradient in enumerate(for_attended):  # (B * H, T, V)
+            query, key, value = (x[group] for x in inputs)
+            for_query, for_key, for_value = (x[group] for x in outputs)
+            weights, by_distance = each[2 * group : 2 * group + 2]
+            seen = layout.seen(value, group).transpose(1, 2)
+            for_scores = torch.bmm(gradient, seen)  # (B * H, T, S)
             if for_values is not None:
                 by_value = gradient @ for_values.t()  # (B * H, T, 2k + 1)
                 for_scores += spread_by_distance(by_value, for_scores.shape[2], layout.first)
+                for_relative[1] += by_distance.flatten(0, 1).t() @ gradient.flatten(0, 1)
             for_scores = torch.ops.aten._softmax_backward_data(
                 for_scores, weights, -1, weights.dtype
             )
-            for_query = torch.bmm(for_scores, layout.seen(key))  # (B * H, T, K)
+            torch.bmm(for_scores, layout.seen(key, group), out=for_query)  # (B * H, T, K)
             if for_keys is not None:
                 by_score = sum_by_distance(for_scores, len(for_keys) // 2, layout.first)
                 for_query += by_score @ for_keys
-                pairs = ((by_score, query), (by_distance, gradient))
-                for number, (a, b) in enumerate(pairs):
-                    more = a.flatten(0, 1).t() @ b.flatten(0, 1)
-                    so_far = for_relative[number]
-                    for_relative[number] = more if so_far is None else so_far + more
+                for_relative[0] += by_score.flatten(0, 1).t() @ query.flatten(0, 1)
             for_query.mul_(query.shape[-1] ** -0.5)
-            for_key = layout.summed(torch.bmm(for_scores.transpose(1, 2), query))
-            for_value = layout.summed(torch.bmm(weights.transpose(1, 2), gradient))
-            parts = iter((for_query, for_key, for_value))
-            for number, count in enumerate(ctx.parts):
-                first, *more = islice(parts, count)
-                laid_out = torch.stack((first, *more)) if more else first[None]
-                side = layout.others if number else layout.own
-                for_projected[number].append(side.packed(laid_out))
-        return None, *for_relative, *map(joined, for_projected)
-
-
-def joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+            if layout.first:
+                for_key.copy_(layout.summed(torch.bmm(for_scores.transpose(1, 2), query), group))
+                for_value.copy_(layout.summed(torch.bmm(weights.transpose(1, 2), gradient), group))
+            else:
+                torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
+                torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
+        packed = [
+            (layout.others if number else layout.own).packed(x)
+            for number, x in enumerate(for_laid_out)
+        ]
+        return None, *for_relative, *packed

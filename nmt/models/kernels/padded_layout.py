@@ -68,28 +68,68 @@ class PaddedLayout:
         """Lay out x (n, D): (B, L, D)."""
         return x.index_select(0, self.tokens.flatten()).view(*self.tokens.shape, -1)
 
-    def heads(self, x: Tensor, part: int) -> Tensor:
-        """Lay out one part of x (n, parts, H, K) by heads: (B * H, L, K)."""
+    def packed(self, laid_out: Tensor) -> Tensor:
+        """Undo `rows`: (B, L, D) -> (n, D)."""
+        places = self.sentences * self.tokens.shape[1] + self.positions  # (n,)
+        return laid_out.flatten(0, 1).index_select(0, places)
+
+
+@dataclass(frozen=True)
+class HeadLayout:
+    """The places of all heads of packed tokens in padded tensors, one (B * H, L) for each group.
+
+    The P places of all groups lie one after the other in one tensor.
+    """
+
+    tokens: Tensor  # (P,) int64: the token at each place
+    heads: Tensor  # (P,) int64: its head
+    places: Tensor  # (n, H) int64: where each head of each token is
+    shapes: tuple[tuple[int, int], ...]
+    """(B * H, L) of each group."""
+
+    @classmethod
+    def of(cls, groups: Sequence[PaddedLayout], num_heads: int) -> HeadLayout:
+        """Lay the heads of groups out, which together have all tokens in their order."""
+        device = groups[0].tokens.device
+        head = torch.arange(num_heads, device=device)  # (H,)
+        tokens, heads, places, shapes, first = [], [], [], [], 0
+        for group in groups:
+            rows, length = group.tokens.shape
+            by_head = group.tokens[:, None].expand(-1, num_heads, -1)  # (B, H, L)
+            tokens.append(by_head.flatten())
+            heads.append(head[:, None].expand_as(by_head).flatten())
+            row = group.sentences[:, None] * num_heads + head  # (n of the group, H)
+            places.append(row * length + group.positions[:, None] + first)
+            shapes.append((rows * num_heads, length))
+            first += by_head.numel()
+        return cls(torch.cat(tokens), torch.cat(heads), torch.cat(places), tuple(shapes))
+
+    def lay_out(self, x: Tensor, part: int) -> Tensor:
+        """Lay out one part of x (n, parts, H, K): (P, K)."""
         _, parts, heads, width = x.shape
-        first = (self.tokens * parts + part)[:, None] * heads  # (B, 1, L)
-        sources = first + torch.arange(heads, device=x.device)[:, None]  # (B, H, L)
-        laid_out = x.reshape(-1, width).index_select(0, sources.flatten())  # (B * H * L, K)
-        return laid_out.view(-1, self.tokens.shape[1], width)
+        sources = self.tokens * (parts * heads) + (self.heads + part * heads)  # (P,)
+        return x.reshape(-1, width).index_select(0, sources)
 
     def packed(self, laid_out: Tensor) -> Tensor:
-        """Undo `heads` for all parts at once: (parts, B * H, L, K) -> (n, parts, H, K)."""
-        parts, rows, length, width = laid_out.shape
-        sentences = len(self.tokens)
-        part = torch.arange(parts, device=laid_out.device)[:, None] * sentences  # (parts, 1)
-        head = torch.arange(rows // sentences, device=laid_out.device)  # (H,)
-        row = (self.sentences[:, None, None] + part) * len(head) + head  # (n, parts, H)
-        sources = row * length + self.positions[:, None, None]  # (n, parts, H)
-        return laid_out.view(-1, width).index_select(0, sources.flatten()).view(*row.shape, width)
+        """Undo `lay_out` for all parts at once: (parts, P, K) -> (n, parts, H, K)."""
+        parts, size, width = laid_out.shape
+        part = torch.arange(parts, device=laid_out.device)[:, None] * size  # (parts, 1)
+        sources = self.places[:, None] + part  # (n, parts, H)
+        flat = laid_out.view(-1, width).index_select(0, sources.flatten())
+        return flat.view(*sources.shape, width)
+
+    def groups(self, laid_out: Tensor) -> list[Tensor]:
+        """View (P, K) as the groups' tensors (B * H, L, K)."""
+        parts = torch.split(laid_out, [rows * length for rows, length in self.shapes])
+        return [
+            part.view(rows, length, -1)
+            for part, (rows, length) in zip(parts, self.shapes, strict=True)
+        ]
 
 
-def in_heads(projected: Projected, own: PaddedLayout, others: PaddedLayout) -> Iterator[Tensor]:
-    """Yield queries (B * H, T, K), keys (B * H, S, K) and values (B * H, S, V)."""
+def in_heads(projected: Projected, own: HeadLayout, others: HeadLayout) -> Iterator[Tensor]:
+    """Yield queries, keys and values, each laid out: (P, K) or (P, V)."""
     for number, x in enumerate(projected):
         layout = others if number else own
         for part in range(x.shape[1]):
-            yield layout.heads(x, part)
+            yield layout.lay_out(x, part)
