@@ -148,9 +148,9 @@ def plan_pool(
         UsageError: if a single pair exceeds the budget.
     """
     shuffled = epochs.pool(epoch, pool)
-    lengths = [side.astype(np.int64) + 1 for side in pairs.lengths(shuffled)]
-    check_budget(batch_tokens, max(int(side.max()) for side in lengths))
-    return PoolPlan(shuffled, _cut_by_tokens(*lengths, batch_tokens))
+    src, tgt = (side.astype(np.int64) + 1 for side in pairs.lengths(shuffled))
+    check_budget(batch_tokens, max(int(src.max()), int(tgt.max())))
+    return PoolPlan(shuffled, _cut_by_tokens(src, tgt, batch_tokens))
 
 
 def check_budget(batch_tokens: int, longest: int) -> None:
