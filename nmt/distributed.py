@@ -30,6 +30,13 @@ class Pending(Protocol):
         """Return when it is done; on a GPU, when what follows there will come after it."""
 
 
+def from_system(error: NMTError | OSError) -> NMTError:
+    """Return an error of the system as one for the user."""
+    if isinstance(error, NMTError):
+        return error
+    return NMTError(f"{error.filename or 'writing'}: {error.strerror or error}")
+
+
 @dataclass(frozen=True)
 class Ranks:
     """This process among the processes of the run."""
@@ -108,10 +115,8 @@ class Ranks:
         problem: NMTError | None = None
         try:
             yield
-        except NMTError as error:
-            problem = error
-        except OSError as error:
-            problem = NMTError(f"{error.filename or 'writing'}: {error.strerror or error}")
+        except (NMTError, OSError) as error:
+            problem = from_system(error)
         found = self.gather(None if problem is None else [type(problem).__name__, str(problem)])
         if problem is not None:
             raise problem

@@ -129,7 +129,8 @@ def _leave_word(run: RunFolder, trainer: Trainer | None, status: str, reason: st
     if status == "stopped":
         reason = f"interrupted ({reason})"
         if trainer:
-            saved = trainer.saver.saved.update if trainer.saver.saved else 0
+            trainer.saver.wait()
+            saved = trainer.saver.written.update if trainer.saver.written else 0
             reason += ": updates after the last save are lost" if update > saved else ""
             update = saved
     if run.path.is_dir():

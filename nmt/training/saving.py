@@ -1,7 +1,8 @@
 """Saving a run: checkpoints, training states, the best models, and enough disk space for them.
 
-If a file cannot be written during training, earlier files stay, the log and status.json report it,
-and the next save tries again. At the end of a run, when nothing would try again, it is an error.
+A checkpoint or state is copied in memory, and a thread writes the copy while training goes on. If a
+file cannot be written, earlier files stay, the log and status.json report it, and the next save
+tries again. At the end of a run, when nothing would try again, it is an error.
 
 `Need` refuses a disk that is too small before the first update.
 """
@@ -11,11 +12,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from nmt.config import TrainingConfig
-from nmt.distributed import Ranks
+from nmt.distributed import Ranks, from_system
 from nmt.errors import NMTError
 from nmt.files import link_or_copy, megabytes
 from nmt.models.model_file import ModelCard, write_model
@@ -86,7 +91,9 @@ class Saver:
         self, run: RunFolder, ranks: Ranks, config: TrainingConfig, optimizer: Optimizer
     ) -> None:
         self.saved: RunState | None = None
-        """The newest state in the run folder."""
+        """The newest state that was given to be saved; the same on all ranks."""
+        self.written: RunState | None = None
+        """The newest state in the run folder, on rank 0."""
         self._run = run
         self._ranks = ranks
         self._config = config
@@ -94,6 +101,13 @@ class Saver:
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()
         self._failed = False
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
+        self._copies: dict[str, Tensor] = {}
+
+    def resume_from(self, state: RunState | None) -> None:
+        """Take note of the newest state in the run folder, if there is one."""
+        self.saved = self.written = state
 
     def is_overdue(self) -> bool:
         """Return whether a safety save is due; only rank 0's clock counts, as ranks must agree."""
@@ -103,17 +117,18 @@ class Saver:
     def save_checkpoint(self, state: RunState, card: ModelCard) -> None:
         """Write a checkpoint for averaging, and the training state."""
 
-        def write() -> None:
+        def write(vectors: Mapping[str, Tensor]) -> None:
             path = checkpoint.path_of(self._run, CHECKPOINT, state.update)
-            write_model(path, card, self._optimizer.kept_parameters)
+            kept = vectors.get("ema", vectors["weights"])
+            write_model(path, card, self._optimizer.weights.named(kept))
             link_or_copy(path, self._last)
-            self._write_state(state)
+            self._write_state(state, vectors)
 
         self._save(state, write)
 
     def save_state(self, state: RunState) -> None:
         """Write the training state, from which a stopped run resumes."""
-        self._save(state, lambda: self._write_state(state))
+        self._save(state, lambda vectors: self._write_state(state, vectors))
 
     def save_best(self, state: RunState, card: ModelCard) -> bool:
         """Write the present weights among the best, and as best.safetensors if they are the best.
@@ -129,10 +144,18 @@ class Saver:
             if best[0] == state.update:
                 link_or_copy(path, self._run.path / "best.safetensors")
             # A run that is killed now resumes from the saved state, which refers to its own.
-            kept = self.saved.best_updates if self.saved else []
+            kept = self.written.best_updates if self.written else []
             checkpoint.keep_only(self._run, BEST, best + kept)
 
-        return self._attempt(state, write)
+        try:
+            with self._ranks.together():
+                if self._ranks.is_first:
+                    self.wait()
+                    write()
+        except NMTError as error:
+            self._tell(state, f"not saved at update {state.update:,}: {error}")
+            return False
+        return True
 
     def save_at_the_end(self, state: RunState, card: ModelCard) -> None:
         """Write the training state and the last model, unless they are already there.
@@ -142,35 +165,56 @@ class Saver:
         """
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
-                if self.saved != state:
-                    self._write_state(state)
+                self.wait()
+                if self.written != state:
+                    self._write_state(state, self._optimizer.vectors())
                 if checkpoint.update_behind(self._last) != state.update:
                     write_model(self._last, card, self._optimizer.kept_parameters)
-        self.saved = state
+        self.saved = self.written = state
 
-    def _write_state(self, state: RunState) -> None:
-        checkpoint.write_state(self._run, state, self._optimizer.vectors())
+    def wait(self) -> None:
+        """Wait until everything that was given to be saved is written, or has failed."""
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
+
+    def _write_state(self, state: RunState, vectors: Mapping[str, Tensor]) -> None:
+        checkpoint.write_state(self._run, state, vectors)
         # After a bad update we remove nothing: it might be the only sound state to go back to.
-        if not self._optimizer.guard.state[2]:
+        if not vectors["guard"][2]:
             checkpoint.prune(self._run, state, keep_last=self._config.keep_last)
 
-    def _save(self, state: RunState, write: Callable[[], None]) -> None:
-        if self._attempt(state, write):
-            self.saved = state
-            if self._failed:
-                self._tell(state, "")
+    def _save(self, state: RunState, write: Callable[[Mapping[str, Tensor]], None]) -> None:
+        """Let rank 0's thread write a copy of the optimizer's vectors."""
+        if self._ranks.is_first:
+            self.wait()  # for the write before, which uses the same copies
+            self._copy()
+            self._writing = self._thread.submit(self._write, state, write)
+        self.saved = state
         self._tried_at = time.monotonic()
 
-    def _attempt(self, state: RunState, write: Callable[[], None]) -> bool:
-        """Write on rank 0; if that fails, warn and let training continue."""
+    def _copy(self) -> None:
+        vectors = self._optimizer.vectors()
+        if not self._copies:
+            self._copies = {
+                name: torch.empty_like(vector, device="cpu", pin_memory=vector.is_cuda)
+                for name, vector in vectors.items()
+            }
+        for name, vector in vectors.items():
+            self._copies[name].copy_(vector, non_blocking=True)
+        if self._optimizer.weights.master.is_cuda:
+            torch.cuda.current_stream().synchronize()
+
+    def _write(self, state: RunState, write: Callable[[Mapping[str, Tensor]], None]) -> None:
+        """Write the copies; if that fails, warn and let training continue."""
         try:
-            with self._ranks.together():
-                if self._ranks.is_first:
-                    write()
-        except NMTError as error:
-            self._tell(state, f"not saved at update {state.update:,}: {error}")
-            return False
-        return True
+            write(self._copies)
+        except (NMTError, OSError) as error:
+            self._tell(state, f"not saved at update {state.update:,}: {from_system(error)}")
+            return
+        self.written = state
+        if self._failed:
+            self._tell(state, "")
 
     def _tell(self, state: RunState, problem: str) -> None:
         self._failed = bool(problem)

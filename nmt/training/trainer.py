@@ -165,7 +165,7 @@ class Trainer:
         """
         found = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks, update=update)
         self._go_on_from(found or RunState())
-        self.saver.saved = self.state if found else None
+        self.saver.resume_from(self.state if found else None)
 
     def _go_on_from(self, state: RunState) -> None:
         """Continue from a state whose vectors have been loaded."""
@@ -360,6 +360,7 @@ class Trainer:
         went_back = self.state.learning_rate_factor < 1
         sound = None
         if not went_back:
+            self.saver.wait()
             vectors, update = self.optimizer.vectors(), self.state.update
             sound = checkpoint.restore(self.run, vectors, self.ranks, before=update)
         if sound is None:
