@@ -13,12 +13,14 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch import Tensor
 
 from nmt.data.batches import Batch
 from nmt.training.optimizer import Optimizer
+from nmt.training.saving import Saver
 from nmt.training.update import UpdateRunner
 
 Action = Callable[[Optimizer, int], object]
@@ -45,7 +47,14 @@ def around_steps(
 def at_updates(
     monkeypatch: pytest.MonkeyPatch, actions: Mapping[int, Callable[[], object]]
 ) -> None:
-    """Do something right after some updates' optimiser steps."""
+    """Do something right after some updates' optimiser steps; all saves before are finished."""
+    save = Saver._save
+
+    def save_and_wait(self: Saver, *arguments: Any) -> None:
+        save(self, *arguments)
+        self.wait()
+
+    monkeypatch.setattr(Saver, "_save", save_and_wait)
     around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
 
 

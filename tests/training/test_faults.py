@@ -129,7 +129,7 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(toy: Toy) -> 
     for path in run.glob("checkpoints/*.state"):
         cut_short(path)
     models = {name: held for name, held in content(run).items() if name.endswith(".safetensors")}
-    with pytest.raises(DataError, match=r"all training states are damaged .*choose another --out"):
+    with pytest.raises(DataError, match=r"cannot be resumed: .*damaged.*choose another --out"):
         toy.train(**FP32 | {"max_updates": 40})
     assert status(run)["status"] == "failed"
     assert models.items() <= content(run).items()
