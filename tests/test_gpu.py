@@ -85,7 +85,7 @@ def test_flash_attention_equals_padded_attention(data: Path, causal: bool, windo
     results = []
     for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
         leaf = qkv.to(dtype).requires_grad_()
-        sentences = Sentences.of(packed, as_packed=as_packed)
+        sentences = Sentences.of(packed, 4, as_packed=as_packed)
         attended = attend_packed([leaf], sentences, sentences, causal=causal, window=window)
         (attended.float() * attended.detach().float().sign()).sum().backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None

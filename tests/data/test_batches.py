@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +15,8 @@ from nmt.data.batches import (
     Batch,
     FixedShape,
     collate,
+    group_bounds,
+    longest_first,
     micro_batches,
     pack_sources,
     parts_by_length,
@@ -25,7 +30,7 @@ PAD, BOS, EOS = 0, 2, 3
 def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
     """Return the updates of an epoch."""
     epochs = Epochs(pairs.shares, seed=1)
-    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, seed=1, epoch=0, pool=0)
+    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
     return [plan.update(index) for index in range(len(plan))]
 
 
@@ -33,35 +38,42 @@ def updates(pairs: Lengths, *, batch_tokens: int) -> list[NDArray[np.int64]]:
 
 
 @pytest.mark.parametrize("ranks", range(1, 10))
-def test_ranks_share_an_update_in_order_and_about_equally(ranks: int) -> None:
-    pairs = like_wmt(400)
-    costs = pairs.src + pairs.tgt + 2
-    for update in updates(pairs, batch_tokens=3_000):
+def test_ranks_share_an_update_longest_first_with_equal_work(ranks: int) -> None:
+    pairs = like_wmt(2_000)
+    tokens = pairs.src + pairs.tgt + 2
+    work = pairs.src**2 + pairs.tgt**2 + pairs.src * pairs.tgt  # of attention
+    attention = []
+    for update in updates(pairs, batch_tokens=10_000):
         shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
-        assert len(shares) == ranks
-        assert np.concatenate(shares).tolist() == update.tolist()
-        fair = costs[update].sum() / ranks
-        # A border lies within half a pair of its fair place, and a share has two borders.
-        assert all(abs(costs[share].sum() - fair) <= costs[update].max() for share in shares)
+        assert sorted(np.concatenate(shares).tolist()) == sorted(update.tolist())
+        for share in shares:
+            longer = np.maximum(pairs.src[share], pairs.tgt[share])
+            assert longer.tolist() == sorted(longer.tolist(), reverse=True)
+        sums = [int(tokens[share].sum()) for share in shares]
+        assert max(sums) - min(sums) <= 20
+        attention.append(max(work[share].sum() for share in shares) / work[update].sum() * ranks)
+    assert np.mean(attention) < 1.2
 
 
 def test_more_ranks_than_pairs_leave_some_without() -> None:
     shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
     nothing = np.zeros(0, np.int32)
-    assert micro_batches(nothing, nothing, 10) == []
+    assert micro_batches(nothing, nothing, 10, pads_batches=True) == []
 
 
+@pytest.mark.parametrize("pads", [True, False])
 @pytest.mark.parametrize("budget", [300, 1_000, 8_192])
-def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int) -> None:
+def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int, pads: bool) -> None:
     pairs = like_wmt(1_000)
     update = np.random.default_rng(0).permutation(1_000)
-    parts = [update[part] for part in micro_batches(*pairs.lengths(update), budget)]
+    lengths = pairs.lengths(update)
+    parts = [update[part] for part in micro_batches(*lengths, budget, pads_batches=pads)]
     assert np.concatenate(parts).tolist() == update.tolist()
     for part in parts:
         for side in (pairs.src[part] + 1, pairs.tgt[part] + 1):
             assert side.sum() <= budget
-            assert len(part) * side.max() <= 1.25 * budget
+            assert len(part) * side.max() <= (1.25 * budget if pads else math.inf)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +92,44 @@ def test_micro_batches_are_cut_by_hand_as_expected(
     lengths: list[tuple[int, int]], budget: int, parts: list[list[int]]
 ) -> None:
     pairs = with_eos(*lengths)
-    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget)
+    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget, pads_batches=True)
     assert [part.tolist() for part in found] == parts
+
+
+def attention_work(pairs: Lengths, bounds: list[int]) -> int:
+    """Return the work of attention on groups, by the formula, in pairs of query and key."""
+    total = 0
+    for a, b in pairwise([0, *bounds, len(pairs)]):
+        src, tgt = int(pairs.src[a:b].max()) + 1, int(pairs.tgt[a:b].max()) + 1
+        total += (b - a) * (src * src + tgt * tgt + src * tgt + 20 * (src + tgt)) + 5_000
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_those_of_least_work(seed: int) -> None:
+    drawn = np.random.default_rng(seed).choice([3, 4, 9, 10, 24, 60], (2, 9)).astype(np.int32)
+    order = longest_first(*drawn)
+    pairs = Lengths(*(side[order] for side in drawn))
+    longer = np.maximum(pairs.src, pairs.tgt)
+    edges = [at for at in range(1, 9) if longer[at] != longer[at - 1]]
+    choices = [list(cuts) for count in range(len(edges) + 1) for cuts in combinations(edges, count)]
+    least = min(attention_work(pairs, cuts) for cuts in choices)
+    assert attention_work(pairs, group_bounds(pairs.src, pairs.tgt)) == least
+
+
+def test_both_sides_of_a_batch_have_the_same_groups() -> None:
+    lengths = [(90, 80), (80, 85), (3, 2), (1, 3)]
+    pairs = TextPairs([([5] * (src - 1), [6] * (tgt - 1)) for src, tgt in lengths])
+    batch = collate(*pairs.rows(np.arange(4)))
+    src, tgt = batch.src.groups, batch.tgt_in.groups
+    assert [(group.sentences, group.tokens, group.longest) for group in src] == [
+        (slice(0, 2), slice(0, 170), 90),
+        (slice(2, 4), slice(170, 174), 3),
+    ]
+    assert [(group.sentences, group.tokens, group.longest) for group in tgt] == [
+        (slice(0, 2), slice(0, 165), 85),
+        (slice(2, 4), slice(165, 170), 3),
+    ]
 
 
 # ---------------------------------------------------------------------------- tensors
