@@ -219,7 +219,7 @@ def test_metrics_are_whole_and_in_order(run: Path) -> None:
     for record in records:
         assert record["perplexity"] == pytest.approx(math.exp(record["nll"]))
     for record in metrics(run, "train"):
-        assert record["epoch"] == pytest.approx(record["update"] / 7.5, rel=0.05)  # of 7 or 8
+        assert record["epoch"] == pytest.approx(record["update"] / 7.5, rel=0.1)  # of 7 or 8
         assert 0 <= record["padding"] < 1
         assert record["tokens_per_second"] > 0
         assert record["mfu"] > 0
