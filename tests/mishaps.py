@@ -45,16 +45,23 @@ def around_steps(
 
 
 def at_updates(
-    monkeypatch: pytest.MonkeyPatch, actions: Mapping[int, Callable[[], object]]
+    monkeypatch: pytest.MonkeyPatch,
+    actions: Mapping[int, Callable[[], object]],
+    *,
+    saves_first: bool = True,
 ) -> None:
-    """Do something right after some updates' optimiser steps; all saves before are finished."""
+    """Do something right after some updates' optimiser steps.
+
+    saves_first: wait for all saves of earlier updates.
+    """
     save = Saver._save
 
     def save_and_wait(self: Saver, *arguments: Any) -> None:
         save(self, *arguments)
         self.wait()
 
-    monkeypatch.setattr(Saver, "_save", save_and_wait)
+    if saves_first:
+        monkeypatch.setattr(Saver, "_save", save_and_wait)
     around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
 
 

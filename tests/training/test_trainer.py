@@ -12,13 +12,16 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from mishaps import at_updates
 from toy_training import (
     ALONE,
     Toy,
@@ -44,10 +47,11 @@ from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import Stopped, UsageError
 from nmt.models.kernels import linear as linear_module
 from nmt.models.kernels.linear import use_library
-from nmt.models.model_file import ModelReader, load_model
+from nmt.models.model_file import ModelReader, load_model, write_model
 from nmt.runs.report import ValidationResult
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import launch as launch_module
+from nmt.training import saving
 from nmt.training.meter import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
@@ -457,6 +461,20 @@ def test_a_save_by_the_clock_is_no_checkpoint(toy: Toy) -> None:
     ]
     # What it says is last is last, also where the clock was quicker.
     assert ModelReader(run / "last.safetensors").card.update == 11
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(toy: Toy) -> None:
+    expected = toy.undisturbed(max_updates=16)
+    update_12_is_done = threading.Event()
+
+    def slow(path: Path, *arguments: Any) -> None:
+        if path.name == "update-00000008.safetensors":
+            assert update_12_is_done.wait(timeout=60)
+        write_model(path, *arguments)
+
+    toy.patch.setattr(saving, "write_model", slow)
+    at_updates(toy.patch, {12: update_12_is_done.set}, saves_first=False)
+    assert_same_run(toy.train(max_updates=16), expected)
 
 
 def test_a_missing_last_model_is_written_again(toy: Toy) -> None:
