@@ -75,7 +75,9 @@ def test_data_shows_what_was_dropped_and_what_updates_would_hold(
     assert "    train.en line 51: en number 0 is even\n" in done.stdout
     assert done.stdout.count("\tde\tde number") == 3  # examples
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    (row,) = [lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "pairs an update"]]
+    (row,) = [
+        lines[at + 1] for at, row in enumerate(lines) if row[:2] == ["tokens", "pairs an update"]
+    ]
     assert row[0] == "200"
     # 50 pairs of 6 to 9 tokens with their ends, at most 200 tokens an update.
     assert 2 <= int(row[2]) <= 4
