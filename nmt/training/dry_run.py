@@ -128,6 +128,7 @@ def _rows(
         *((f"memory: {name}", megabytes(size)) for name, size in needs.items()),
         ("memory, expected", megabytes(sum(needs.values()))),
         ("memory, measured", megabytes(peak.bytes())),
+        ("memory of the host to save", megabytes(disk.state_bytes)),
         ("disk, at most", megabytes(disk.bytes)),
         ("model TFLOP an update", f"{flops / 1e12:,.3g}"),
         ("GFLOP/s of matrix products", f"{rate / 1e9:,.0f}"),

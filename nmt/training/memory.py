@@ -184,7 +184,8 @@ def fitting_tokens(
         if config.micro_batch_tokens:  # we trust the user's value
             return True
         need = memory_needs(recipe, sizes, batch)["micro-batch"]
-        return need < available_bytes() / ranks.local_world_size
+        copy_to_save = sum(vector.nbytes for vector in runner.optimizer.vectors().values())
+        return need + copy_to_save < available_bytes() / ranks.local_world_size
 
     while ranks.any(not fits()):
         if tokens == longest:
