@@ -45,6 +45,7 @@ class Ranks:
     local_rank: int
     local_world_size: int
     world_size: int
+    under_torchrun: bool = False
 
     @classmethod
     def from_environment(cls) -> Ranks:
@@ -54,7 +55,13 @@ class Ranks:
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),
             local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
             world_size=int(os.environ.get("WORLD_SIZE", "1")),
+            under_torchrun="TORCHELASTIC_RUN_ID" in os.environ,
         )
+
+    @property
+    def in_group(self) -> bool:
+        """Whether there are operations between ranks: also for one process under torchrun."""
+        return self.world_size > 1 or self.under_torchrun
 
     @property
     def is_first(self) -> bool:
@@ -63,7 +70,7 @@ class Ranks:
 
     def join(self) -> None:
         """Meet the other processes."""
-        if self.world_size > 1:
+        if self.in_group:
             # Its functions have the group that exists at their import as a default. Imported later,
             # by the optimiser, they would hold our group and keep its threads alive until Python
             # ends, where one of them aborts the process now and then.
@@ -75,23 +82,23 @@ class Ranks:
 
     def leave(self) -> None:
         """Part from the other processes."""
-        if self.world_size > 1 and dist.is_initialized():
+        if self.in_group and dist.is_initialized():
             dist.destroy_process_group()
 
     def sum_(self, tensor: Tensor) -> Tensor:
         """Replace `tensor` by its sum over ranks, in place."""
-        if self.world_size > 1:
+        if self.in_group:
             dist.all_reduce(tensor)
         return tensor
 
     def start_sum(self, tensor: Tensor) -> Pending:
-        """Begin to replace `tensor` by its sum over ranks, of which there are several."""
+        """Begin to replace `tensor` by its sum over the ranks of a group."""
         pending: Pending = dist.all_reduce(tensor, async_op=True)
         return pending
 
     def broadcast_(self, tensor: Tensor) -> Tensor:
         """Replace `tensor` by rank 0's, in place."""
-        if self.world_size > 1:
+        if self.in_group:
             dist.broadcast(tensor, src=0)
         return tensor
 
@@ -101,7 +108,7 @@ class Ranks:
 
     def any_of(self, *flags: bool) -> list[bool]:
         """Tell of each flag whether it is set on any rank."""
-        if self.world_size == 1:
+        if not self.in_group:
             return list(flags)
         return [bool(count) for count in self.sum_(torch.tensor(flags, dtype=torch.int64)).tolist()]
 
@@ -127,7 +134,7 @@ class Ranks:
 
     def gather(self, value: Any) -> list[Any]:
         """Return every rank's JSON value, in order of rank, on every rank."""
-        if self.world_size == 1:
+        if not self.in_group:
             return [value]
         data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]

@@ -113,7 +113,7 @@ class GradientSum:
         self._missing = [len(parameters) for parameters, _ in self._buckets]
         self._watching = False
         self._started: list[Pending] = []
-        if ranks.world_size > 1:
+        if ranks.in_group:
             for number, (parameters, _) in enumerate(self._buckets):
                 for parameter in parameters:
                     parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ class GradientSum:
         """Prepare for a backward pass; `first`, `last`: in the update, on this rank."""
         if not first:
             self._weights.collect_gradient()  # of the micro-batch before
-        self._watching = last and self._ranks.world_size > 1
+        self._watching = last and self._ranks.in_group
 
     def finish(self) -> None:
         """Start the remaining buckets and wait for all of them.
@@ -132,7 +132,7 @@ class GradientSum:
         Every rank calls this once per update, even if it had no backward pass or a failed one.
         """
         self._watching = False
-        if self._ranks.world_size == 1:
+        if not self._ranks.in_group:
             self._weights.collect_gradient()
         else:
             while len(self._started) < len(self._buckets):

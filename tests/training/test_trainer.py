@@ -147,6 +147,11 @@ def test_micro_batches_come_to_the_same_update(toy: Toy, micro_batch_tokens: int
     assert_equal_to_rounding(toy.undisturbed(**LARGER), parts)
 
 
+def test_a_group_of_one_process_comes_to_the_same_update(toy: Toy) -> None:
+    toy.train_with(1, "run", **COMPARABLE)
+    assert_same_run(toy.folder / "run", toy.undisturbed(**COMPARABLE))
+
+
 def test_several_processes_come_to_the_same_update(toy: Toy) -> None:
     said = toy.train_with(4, "run", **LARGER)
     assert said.count("finished at update 12") == 1  # one rank speaks
