@@ -11,6 +11,8 @@ PRECISION ?= $(shell $(PYTHON) -c 'from torch import cuda; print("bf16" if cuda.
 
 NMT := $(PYTHON) -m nmt
 TORCHRUN := $(PYTHON) -m torch.distributed.run --standalone --nproc-per-node
+# How many seconds torchrun waits for processes that it has stopped, before it kills them.
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT ?= 120
 
 # $(call train,DATA,RUN,OPTIONS). torchrun reports a stop and a failure in the same way. status.json
 # says which it was.
