@@ -103,6 +103,8 @@ def launch(
             ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
         raise
     finally:
+        if trainer is not None:
+            trainer.saver.wait()  # before another process may write there
         run.unlock()
     ranks.leave()
 
