@@ -56,7 +56,7 @@ def test_the_best_are_ordered_by_probability_then_id() -> None:
     assert found.best(3, 4).tolist() == [[-1] * 3, [6, 7, 5], [-1] * 3, [9, -1, -1]]
 
 
-def test_of_too_many_pairs_some_are_taken_evenly_and_their_targets_counted() -> None:
+def test_of_too_many_pairs_some_are_taken_evenly_and_targets_counted() -> None:
     counts = learn([([4], [5, 5, 7]), ([4, 6], [5])]).target_counts
     assert counts.tolist() == [0, 0, 0, 0, 0, 3, 0, 1, 0, 0, 0, 0]
     # Each pair has (1 + 1) * 1 links: 20 in all, so that every fourth pair is taken.
