@@ -24,7 +24,7 @@ _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 # The work of attention on a CPU, in units of one query and key: to lay out a position by heads and
 # back, and to begin a group.
-_POSITION, _GROUP = 20, 20_000
+_POSITION, _GROUP = 20, 10_000
 
 
 @dataclass(frozen=True)
