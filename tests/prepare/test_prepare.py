@@ -178,7 +178,7 @@ def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> No
     [
         (
             "utf-8",
-            gzip.compress(b"\xef\xbb\xbfone\r\ntwo"),
+            gzip.compress(b"\xef\xbb\xbfone\r\ntwo", mtime=0),
             b"eins\nzwei\r\n",
             [b"one\ntwo\n", b"eins\nzwei\n"],
         ),
