@@ -82,7 +82,7 @@ def _rows(
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
-    if is_estimate:  # this process does the share of the last one, which has the long sentences
+    if is_estimate:  # this process does the share of one of them, since all are about equal
         trainer.state = dataclasses.replace(trainer.state, micro_batch_tokens=tokens)
         trainer.start_stream(processes - 1, processes)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)

@@ -225,7 +225,14 @@ class AttentionLayout:
 
 
 def _hidden(queries: Tensor, keys: Tensor, *, causal: bool, window: int) -> Tensor:
-    """Return which keys are hidden, given the real queries (B, T) and keys (B, S)."""
+    """Return which keys are hidden from the queries, broadcastable to (B, H, T, S).
+
+    Args:
+        queries: (B, T) bool, False = padding.
+        keys: (B, S) bool, False = padding.
+        causal: whether a token attends only to itself and earlier ones.
+        window: the largest distance of attention; 0: any.
+    """
     padding = ~keys[:, None, None]  # (B, 1, 1, S)
     if not causal and not window:
         return padding
