@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -46,18 +47,27 @@ class Progress:
     file_sha256: str = ""  # of the finished output file; empty before
 
 
+_LOCK_SECONDS = 1.0
+
+
 def lock(file: BinaryIO, path: Path) -> None:
     """Lock an open file until it is closed or this process dies.
 
     Raises:
         HeldOff: if another process holds the lock.
     """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise HeldOff(
-            f"{path}: another job is working on it; run the same command again later"
-        ) from None
+    # The workers of a job that was killed hold its lock until they notice, which takes moments.
+    give_up_at = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up_at:
+                raise HeldOff(
+                    f"{path}: another job is working on it; run the same command again later"
+                ) from None
+            time.sleep(0.02)
 
 
 class Journal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,13 @@ def test_one_job_at_a_time_is_at_work(output: Path) -> None:
         Journal(output)
     assert {path.name: path.read_bytes() for path in output.parent.iterdir()} == before
     assert work(output) == LINES[2:]
+
+
+def test_a_lock_that_is_held_for_moments_is_waited_for(output: Path) -> None:
+    journal = Journal(output)
+    threading.Timer(0.2, lambda: journal.__exit__(None)).start()
+    with Journal(output):
+        pass
 
 
 def test_behind_a_symbolic_link_the_file_itself_is_replaced(output: Path, tmp_path: Path) -> None:
