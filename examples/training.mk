@@ -1,13 +1,11 @@
-# What the recipes that train on GPUs share: the interpreter, how many processes, which precision.
+# What the recipes that train on GPUs share: the interpreter and how many processes.
 
 PYTHON ?= python3
 
-# One process for each GPU, or one on CPUs. A run keeps its first precision. Without torch both are
-# empty, and the first command names what is missing.
+# One process for each GPU, or one on CPUs. Without torch it is empty, and the first command names
+# what is missing.
 PROCESSES ?= $(shell $(PYTHON) -c 'import torch; print(max(1, torch.cuda.device_count()))' \
   2>/dev/null)
-PRECISION ?= $(shell $(PYTHON) -c 'from torch import cuda; print("bf16" if cuda.is_available() \
-  and cuda.is_bf16_supported(including_emulation=False) else "fp32")' 2>/dev/null)
 
 NMT := $(PYTHON) -m nmt
 TORCHRUN := $(PYTHON) -m torch.distributed.run --standalone --nproc-per-node
@@ -19,7 +17,7 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT ?= 120
 define train
 processes=$(PROCESSES); \
 if [ "$$processes" = 1 ]; then start="$(NMT)"; else start="$(TORCHRUN) $$processes -m nmt"; fi; \
-$$start train $(1) --out $(2) --precision $(PRECISION) $(3) $(TRAIN_OPTIONS) || \
+$$start train $(1) --out $(2) $(3) $(TRAIN_OPTIONS) || \
   { cat $(2)/status.json 1>&2 2>/dev/null; exit 1; }
 endef
 

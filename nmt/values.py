@@ -104,6 +104,8 @@ def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
         ValueError: if it is of another type, or not allowed.
     """
     kind = type(spec.default)
+    if isinstance(raw, bool) and "true" in spec.metadata["choices"]:
+        raw = str(raw).lower()  # TOML's true, where auto is a choice too
     value = _parsed(raw, kind) if isinstance(raw, str) and kind is not str else raw
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

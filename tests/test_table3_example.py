@@ -154,7 +154,7 @@ def test_a_wrong_variable_is_named(
 def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:
     options = " ".join(f"--set {one}" for one in TINY)
     arguments = [f"DATA={data}", f"WORK={tmp_path}", f"UPDATES={UPDATES}", "SHARE=0.5"]
-    arguments += [f"ROWS={' '.join(ROWS)}", "PROCESSES=1", "PRECISION=fp32"]
+    arguments += [f"ROWS={' '.join(ROWS)}", "PROCESSES=1"]
     arguments += [f"TRAIN_OPTIONS={options}"]
 
     done = make(*arguments)

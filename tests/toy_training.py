@@ -55,6 +55,7 @@ TINY: dict[str, Value] = {
     "sample_translations": 0,
     "threads": 1,
     "matmul": "torch",
+    "precision": "fp32",
     "device": "cpu",
 }
 """Dropout is on, seven updates make an epoch, and 30 updates take a second."""

@@ -79,7 +79,7 @@ class RescoreOptions:
         SearchOptions, "length_penalty_form", panel="Scores", shown="wu"
     )
     device: str = like(TranslateOptions, "device", "auto")
-    precision: str = like(TranslateOptions, "precision", "fp32", shown=None)
+    precision: str = like(TranslateOptions, "precision", "fp32")
 
     def __post_init__(self) -> None:
         check(self)

@@ -22,7 +22,7 @@ from nmt.values import checked, like
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
     "nmt train news --out tuned --init-from run --model transformer_small",
-    "torchrun --nproc-per-node 8 -m nmt train data --out run --precision bf16",
+    "torchrun --nproc-per-node 8 -m nmt train data --out run",
 )
 
 

@@ -28,6 +28,15 @@ def dtype_of(precision: str) -> torch.dtype:
     return dtype
 
 
+def default_precision(device: torch.device) -> str:
+    """Return bf16 on GPUs that compute in it, which are those since Ampere, and fp32 elsewhere."""
+    import torch
+
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+        return "bf16"
+    return "fp32"
+
+
 def check_device(name: str) -> None:
     """Refuse an unknown device name.
 

@@ -155,7 +155,11 @@ class RunFolder:
         return dataclasses.replace(
             training,
             threads=training.threads or (threads if same else 0),
-            matmul=before["matmul"] if training.matmul == "auto" else training.matmul,
+            **{
+                key: before[key]
+                for key in ("matmul", "precision", "compile")
+                if getattr(training, key) == "auto"
+            },
         )
 
     def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:

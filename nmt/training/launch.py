@@ -1,32 +1,26 @@
-"""Start a run: join the ranks, open data and run folder, choose device, threads and libraries."""
+"""Start a run: join the ranks, open data and run folder, choose the device, build and train."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
-import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from nmt.config import Recipe
-from nmt.cpu import cores, default_threads, give_way
 from nmt.data.folder import DataFolder
 from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
-from nmt.models.kernels.linear import fastest_library, use_library
-from nmt.models.kernels.packed_weights import multiplied
 from nmt.models.model_file import model_checksum
-from nmt.models.registry import build_model, shapes_only
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training.memory import CPU_TOKENS
 from nmt.training.saving import Need
+from nmt.training.settle import settle
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
 from nmt.training.verify import verify
@@ -113,7 +107,7 @@ def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
     """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
     recipe, run, ranks = setup.recipe, setup.run, setup.ranks
     # Finding the size of micro-batches may take minutes, to compile the model.
-    with stop.at_once() if recipe.training.compile else contextlib.nullcontext():
+    with stop.at_once() if recipe.training.compiles else contextlib.nullcontext():
         trainer = Trainer(setup, stop)
         trainer.restore()
     # Only now, so that you can correct a recipe that does not fit the data in this folder.
@@ -168,51 +162,11 @@ def set_up(
             claim()
     _check_same(recipe, data, device, ranks)
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
-    recipe = _settle(recipe, data, run, ranks, device)
+    recipe = settle(recipe, data, run, ranks, device)
     with ranks.together():
         if ranks.is_first and run.exists:
             run.refuse_changes(recipe, data.fingerprint, initial)
     return Setup(recipe, data, run, initial, ranks, device)
-
-
-def _settle(
-    recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
-) -> Recipe:
-    """Fill in threads and matmul: from the run if there is one, else for this CPU; and set them.
-
-    The first rank decides for all, because only it may have the run folder.
-    """
-    training = recipe.training
-    share = max(1, cores() // ranks.local_world_size)
-    with ranks.together():
-        if ranks.is_first and run.exists:
-            training = run.settled(training, ranks.world_size, share)
-    threads = training.threads or default_threads(ranks.local_world_size)
-    threads, matmul = ranks.gather([threads, training.matmul])[0]
-    torch.set_num_threads(threads)
-    if threads > 1 and device.type == "cpu":
-        give_way()
-    # Otherwise each process would start as many compilers as if it were the only one.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
-    if matmul == "auto":
-        matmul = ranks.gather(_matmul(recipe, data, ranks, device))[0]
-    use_library(matmul)
-    training = dataclasses.replace(recipe.training, threads=threads, matmul=matmul)
-    return dataclasses.replace(recipe, training=training)
-
-
-def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
-    """Return the faster library for each kind of matrix product of this model."""
-    config = recipe.training
-    if device.type != "cpu" or config.precision != "fp32":
-        return "torch"  # only fp32 on a CPU has a choice
-    with shapes_only():
-        model = build_model(
-            recipe.architecture, recipe.model, len(data.src_vocabulary), len(data.tgt_vocabulary)
-        )
-    weights = Counter((len(weight), weight.shape[1]) for weight in multiplied(model))
-    rows = config.micro_batch_tokens or CPU_TOKENS[config.precision]
-    return fastest_library(weights, min(rows, -(-config.batch_tokens // ranks.world_size)))
 
 
 def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:

@@ -67,10 +67,10 @@ class UpdateRunner:
         self.device = device
         self.stop = stop
         # Subword dropout makes sentences longer than the longest one in the data.
-        self._fixed = config.compile and model.is_padding_free and not config.subword_dropout
+        self._fixed = config.compiles and model.is_padding_free and not config.subword_dropout
         self._shape: FixedShape | None = None
-        self._to_compile = config.compile
-        if config.compile:
+        self._to_compile = config.compiles
+        if config.compiles:
             for block in model.blocks:  # for one number of tokens, or for any
                 block.compile(dynamic=None if self._fixed else True)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
@@ -117,7 +117,7 @@ class UpdateRunner:
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,
-            compiled=self.config.compile,
+            compiled=self.config.compiles,
         )
 
     def _backward(self, loss: Tensor, num_tokens: int) -> None:
@@ -170,4 +170,4 @@ class UpdateRunner:
 
     def eager(self) -> AbstractContextManager[object]:
         """Let the model run uncompiled, for batches of other shapes than in updates."""
-        return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
+        return torch.compiler.set_stance("force_eager") if self.config.compiles else nullcontext()

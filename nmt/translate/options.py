@@ -112,11 +112,11 @@ class TranslateOptions:
         panel="Unattended",
     )
     device: str = value("auto", "Where to compute.", choices=DEVICES, panel="Machine")
-    precision: str | None = value(
-        None,
-        "Precision of matrix products. fp16 needs a GPU, int8 a CPU.",
-        choices=(*DTYPES, "int8"),
-        shown="fp32; an export's own",
+    precision: str = value(
+        "auto",
+        "Precision of matrix products. fp16 needs a GPU, int8 a CPU. auto takes bf16 on GPUs since "
+        "Ampere and fp32 elsewhere, and an export keeps its own.",
+        choices=("auto", *DTYPES, "int8"),
         panel="Machine",
     )
     workers: str = value(

@@ -20,7 +20,7 @@ class Setup:
 
     models: tuple[Path, ...]  # model files or run folders (several: an ensemble), or an export
     options: SearchOptions
-    precision: str | None = None  # None: fp32, or an export's own
+    precision: str = "auto"  # fp32, bf16 on GPUs that have it, or an export's own
     shortlist: Path | None = None  # file of the tokens that each translation may use
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
     split: bool = False  # whether to split lines into sentences
@@ -30,7 +30,7 @@ class Setup:
             raise UsageError("no model given; give at least one")
         if len(self.models) > 1:
             self.refuse_export("cannot join an ensemble")
-        if self.precision is not None:
+        if self.precision != "auto":
             self.refuse_export("has the precision it was exported with; leave out --precision", "")
         if self.shortlist is not None:
             self.refuse_export("takes no shortlist")
@@ -61,7 +61,7 @@ class Setup:
         return {
             "models": [_checksum(model) for model in self.models],
             "options": asdict(self.options),
-            "precision": self.precision or (None if self.is_export else "fp32"),
+            "precision": self.precision,
             "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
             "alignment": self.alignment,
             "split": self.split,

@@ -27,7 +27,13 @@ from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_
 from nmt.data.shards import TokenRows
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
-from nmt.models.device import PRECISIONS, choose_device, dtype_of, memory_errors
+from nmt.models.device import (
+    PRECISIONS,
+    choose_device,
+    default_precision,
+    dtype_of,
+    memory_errors,
+)
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
@@ -63,7 +69,7 @@ def load(
         UsageError: if the device does not support the precision, or the models cannot be joined.
     """
     device = choose_device("auto") if device == "auto" else torch.device(device)
-    precision = setup.precision or "fp32"
+    precision = default_precision(device) if setup.precision == "auto" else setup.precision
     known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
     if precision not in known:
         raise UsageError(

@@ -82,7 +82,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         device: torch.device | str = "cpu",
-        precision: str = "fp32",
+        precision: str = "auto",
         batch_tokens: int | None = None,
         shortlist: Path | str | None = None,
         alignment: bool = False,
@@ -94,7 +94,8 @@ class Translator:
             path: the file or folder, or several with the same vocabularies.
             options: of the search.
             device: cpu, cuda, cuda:1 or auto.
-            precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs.
+            precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs; auto is bf16 on GPUs since
+                Ampere, and fp32 elsewhere.
             batch_tokens: see `Engine`; if None, a default for the device.
             shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
                 which is faster.

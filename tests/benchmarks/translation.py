@@ -88,7 +88,7 @@ def nmt(model: Path, precision: str, beam_size: int, shortlist: Path | None = No
     search += ["--shortlist", shortlist] if shortlist else []
     settings = {
         "model": str(model),
-        "precision": None if exported else precision,
+        "precision": "auto" if exported else precision,
         "beam_size": beam_size,
         "alpha": ALPHA,
         "shortlist": shortlist and str(shortlist),

@@ -21,7 +21,7 @@ _EXTRA_TOKENS = 50
 
 
 def nmt(
-    *, model: str, precision: str | None, beam_size: int, alpha: float, shortlist: str | None
+    *, model: str, precision: str, beam_size: int, alpha: float, shortlist: str | None
 ) -> Translate:
     """Load `nmt translate` without its command line."""
     from nmt.search.options import SearchOptions

@@ -15,10 +15,12 @@ from nmt.files import megabytes
 from nmt.models.presets import FAMILIES, PRESETS, body_parameters, preset_values
 from nmt.models.registry import ARCHITECTURES, count_parameters
 from nmt.training.memory import memory_needs
+from nmt.values import Value
 
 
-def resolved(preset: str) -> Recipe:
-    return resolve_recipe(preset, PRESETS[preset].architecture, [("p", preset_values(preset))])
+def resolved(preset: str, **values: Value) -> Recipe:
+    changed = preset_values(preset) | values
+    return resolve_recipe(preset, PRESETS[preset].architecture, [("preset", changed)])
 
 
 def parameters(preset: str, vocab_size: int) -> int:
@@ -105,7 +107,8 @@ def test_the_costs_of_a_preset_by_hand(nmt: Nmt) -> None:
     in_training = 2 * (6 * square + 2 * wide + 2 * (9 + 9) * 128) + logits
     in_decoding = 2 * (6 * square + 2 * wide + 2 * (5 + 9) * 128) + logits  # reads the fifth
     batch = batch_of([[4] * 8] * 3, [[4] * 8] * 3)  # 27 of 30 tokens
-    activations = memory_needs(resolved("transformer_tiny"), (1_000, 1_000), batch)["micro-batch"]
+    recipe = resolved("transformer_tiny", precision="fp32")
+    activations = memory_needs(recipe, (1_000, 1_000), batch)["micro-batch"]
     expected = {
         "parameters, joint vocabulary of 1,000": count,
         "parameters: encoder": encoder,

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,12 +44,9 @@ from nmt.data.batches import FixedShape
 from nmt.data.folder import DataFolder
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.errors import Stopped, UsageError
-from nmt.models.kernels import linear as linear_module
-from nmt.models.kernels.linear import use_library
 from nmt.models.model_file import ModelReader, load_model, write_model
 from nmt.runs.report import ValidationResult
-from nmt.runs.run_folder import InitialModel, RunFolder
-from nmt.training import launch as launch_module
+from nmt.runs.run_folder import RunFolder
 from nmt.training import saving
 from nmt.training.meter import device_name
 from nmt.training.update import UpdateRunner
@@ -253,62 +249,6 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
         "threads": 1,
         "torch": torch.__version__,
     }
-
-
-@pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
-)
-def test_the_library_of_matrix_products_stays_that_of_the_start(toy: Toy) -> None:
-    times = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (1.0, 2.0)}
-    toy.patch.setattr(linear_module, "_seconds_a_row", lambda *_: times)
-    whole = toy.train("whole", matmul="auto", max_updates=4)
-    run = toy.stopped_after(2, matmul="auto", max_updates=4)
-    for kind, (by_torch, by_onednn) in times.items():
-        times[kind] = by_onednn, by_torch
-    toy.train(matmul="auto", max_updates=4)
-    libraries = [record["matmul"] for record in metrics(run, "start")]
-    assert libraries == ["onednn:forward", "onednn:forward"]
-    assert_same_run(run, whole)
-    use_library("torch")
-
-
-def test_the_shapes_that_are_timed_are_those_of_the_model(toy: Toy) -> None:
-    timed: list[tuple[dict[tuple[int, int], int], int]] = []
-
-    def fastest(weights: Mapping[tuple[int, int], int], rows: int) -> str:
-        timed.append((dict(weights), rows))
-        return "torch"
-
-    toy.patch.setattr(launch_module, "fastest_library", fastest)
-    toy.train(matmul="auto", max_updates=1)
-    # Queries, keys and values; the feed-forward's two; what attention ends with, and the queries of
-    # attention to the memory; its keys and values, which are as many; the tied embedding.
-    weights = {(96, 32): 2, (64, 32): 3, (32, 64): 2, (32, 32): 4, (345, 32): 1}
-    assert timed == [(weights, 120)]
-    # Learned positions are looked up, not multiplied by.
-    toy.train("learned", matmul="auto", max_updates=1, positions="learned")
-    assert timed.pop() == (weights, 120)
-    toy.train("bf16", matmul="auto", max_updates=1, precision="bf16")
-    assert len(timed) == 1  # where only products of fp32 have a choice
-
-
-@pytest.mark.parametrize(
-    ("ranks", "cores", "asked", "threads"),
-    [
-        (2, 8, 0, 3),  # as it was
-        (2, 2, 0, 2),  # on a machine with fewer cores
-        (1, 8, 0, 8),  # by another number of processes
-        (2, 8, 5, 5),  # whoever asks for a number gets it
-    ],
-)
-def test_threads_stay_what_they_were_where_processes_and_cores_allow(
-    tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
-) -> None:
-    run = RunFolder(tmp_path)
-    run.write_config(recipe(threads=3), "data", InitialModel(), ranks=2)
-    settled = run.settled(recipe(threads=asked).training, ranks, cores)
-    assert (settled.threads or cores) == threads
-    run.refuse_changes(recipe(threads=threads), "data", InitialModel())  # does not raise
 
 
 def test_checkpoints_are_the_newest_and_the_best_with_their_figures(run: Path) -> None:
