@@ -159,7 +159,7 @@ class TrainingConfig:
     )
     save_minutes: float = value(
         15.0,
-        "Minutes between two safety saves of the training state, which are never averaged.",
+        "Minutes between two saves of the training state, from which a killed run resumes.",
         minimum=0.1,
         resumable=True,
     )

@@ -54,15 +54,23 @@ def at_updates(
 
     saves_first: wait for all saves of earlier updates.
     """
-    save = Saver._save
+    save = Saver.save
 
-    def save_and_wait(self: Saver, *arguments: Any) -> None:
-        save(self, *arguments)
+    def save_and_wait(self: Saver, *arguments: Any, **options: Any) -> None:
+        save(self, *arguments, **options)
         self.wait()
 
     if saves_first:
-        monkeypatch.setattr(Saver, "_save", save_and_wait)
+        monkeypatch.setattr(Saver, "save", save_and_wait)
     around_steps(monkeypatch, after=lambda _, update: actions.get(update, lambda: None)())
+
+
+# --- the clock
+
+
+def save_states_every(monkeypatch: pytest.MonkeyPatch, updates: int) -> None:
+    """Let `save_minutes` be over whenever so many updates are done."""
+    monkeypatch.setattr(Saver, "is_due", lambda _, update: update % updates == 0)
 
 
 # --- signals

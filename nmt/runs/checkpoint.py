@@ -4,8 +4,8 @@
     checkpoints/best-00002000.safetensors     a model file, one of the best by validation
     checkpoints/update-00003000.state         the training state; newest two kept
 
-A run resumes from a state. It writes one before the first update, one with every checkpoint, and
-others between them for safety.
+A run resumes from a state. It writes one before the first update, one every save_minutes, and one
+when it ends. A run that was killed makes later checkpoints again, bit for bit the same on CPUs.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ def keep_only(run: RunFolder, name: str, updates: Container[int]) -> None:
             path_of(run, name, update).unlink()
 
 
+Best = tuple[tuple[float, int], ...]
+"""Metric and update of the best models, best first; a lower metric is better."""
+
+
 @dataclass(frozen=True)
 class RunState:
     """The state of a run; with the optimiser's vectors, everything that resuming needs.
@@ -63,7 +67,7 @@ class RunState:
     position: Position = field(default_factory=Position)  # of the next update
     validated: int = 0  # the last update that was validated
     bad_validations: int = 0  # validations in a row without a better result
-    best: tuple[tuple[float, int], ...] = ()  # (metric, update), best first; lower is better
+    best: Best = ()
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
@@ -218,10 +222,3 @@ def _remove_half_written(run: RunFolder) -> None:
     for folder in (run.path, run.checkpoints):
         for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
             path.unlink()
-
-
-def prune(run: RunFolder, state: RunState, *, keep_last: int) -> None:
-    """Remove checkpoints and states that need not be kept."""
-    keep_only(run, CHECKPOINT, updates_of(run, CHECKPOINT)[-keep_last:])
-    keep_only(run, STATE, updates_of(run, STATE)[-STATES_KEPT:])
-    keep_only(run, BEST, state.best_updates)

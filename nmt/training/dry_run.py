@@ -169,14 +169,14 @@ class _Times:
         validations = config.max_updates // config.validate_every
         validating = validations * self.validation
         checkpoints = config.max_updates // config.save_every
-        # Each validation may find a better model; states are also saved by the clock.
+        training = [seconds + validating for seconds in updates]
+        # Each validation may find a better model; states are saved by the clock.
         saving = [
-            checkpoints * (self.state + self.model)
-            + validations * self.model
-            + (seconds + validating) / (60 * config.save_minutes) * self.state
-            for seconds in updates
+            (checkpoints + validations) * self.model
+            + seconds / (60 * config.save_minutes) * self.state
+            for seconds in training
         ]
-        in_all = [sum(times) + validating for times in zip(updates, saving, strict=True)]
+        in_all = [max(times) for times in zip(training, saving, strict=True)]
         return [
             ("time an update", _range(f"{seconds:,.3g} s" for seconds in an_update)),
             ("time of all updates", _range(map(console.duration, updates))),
@@ -184,7 +184,7 @@ class _Times:
                 "time of validating",
                 f"{console.duration(validating)}: {validations:,} times {self.validation:,.3g} s",
             ),
-            ("time of saving", _range(map(console.duration, saving))),
+            ("time of saving, meanwhile", _range(map(console.duration, saving))),
             ("time in all", _range(map(console.duration, in_all))),
         ]
 

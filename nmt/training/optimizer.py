@@ -117,6 +117,11 @@ class Optimizer:
         return self.weights.master if self.ema is None else self.ema
 
     @property
+    def kept_name(self) -> str:
+        """Their name among `vectors`."""
+        return "weights" if self.ema is None else "ema"
+
+    @property
     def kept_parameters(self) -> dict[str, Tensor]:
         """The same by the parameters' names, each in its shape."""
         return self.weights.named(self.kept_weights)

@@ -1,8 +1,12 @@
 """Saving a run: checkpoints, training states, the best models, and enough disk space for them.
 
-A checkpoint or state is copied in memory, and a thread writes the copy while training goes on. If a
-file cannot be written, earlier files stay, the log and status.json report it, and the next save
-tries again. At the end of a run, when nothing would try again, it is an error.
+What is saved is copied in memory, and a thread writes the copy while training goes on. Checkpoints
+and best models are a third of a training state or less. States are written by the clock, because a
+run that was killed makes again what came after its newest state.
+
+If a file cannot be written, earlier files stay, the log and status.json report it, and the next
+checkpoint tries again, with the state. At the end of a run, when nothing would try again, it is an
+error.
 
 `Need` refuses a disk that is too small before the first update.
 """
@@ -12,9 +16,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,7 +30,7 @@ from nmt.errors import NMTError
 from nmt.files import link_or_copy, megabytes
 from nmt.models.model_file import ModelCard, write_model
 from nmt.runs import checkpoint
-from nmt.runs.checkpoint import BEST, CHECKPOINT, STATES_KEPT, RunState
+from nmt.runs.checkpoint import BEST, CHECKPOINT, STATE, STATES_KEPT, Best, RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.optimizer import Optimizer
 
@@ -101,6 +106,8 @@ class Saver:
         self._last = run.path / "last.safetensors"
         self._tried_at = time.monotonic()
         self._failed = False
+        self._best: Best = ()  # before the newest best model, which may fail
+        self._best_failed = False
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._writing: Future[None] | None = None
         self._copies: dict[str, Tensor] = {}
@@ -108,54 +115,51 @@ class Saver:
     def resume_from(self, state: RunState | None) -> None:
         """Take note of the newest state in the run folder, if there is one."""
         self.saved = self.written = state
+        self._best, self._best_failed = state.best if state else (), False
 
-    def is_overdue(self) -> bool:
-        """Return whether a safety save is due; only rank 0's clock counts, as ranks must agree."""
-        waited = time.monotonic() - self._tried_at
-        return self._ranks.is_first and waited > 60 * self._config.save_minutes
+    def prepare(self) -> None:
+        """Let the thread get the memory for copies."""
+        if self._ranks.is_first:
+            self._writing = self._thread.submit(self._allocate)
 
-    def save_checkpoint(self, state: RunState, card: ModelCard) -> None:
-        """Write a checkpoint for averaging, and the training state."""
+    def is_due(self, update: int) -> bool:
+        """Return whether to save the state after this update; only rank 0 knows."""
+        by_clock = time.monotonic() - self._tried_at > 60 * self._config.save_minutes
+        again = self._failed and update % self._config.save_every == 0
+        return self._ranks.is_first and (by_clock or again)
 
-        def write(vectors: Mapping[str, Tensor]) -> None:
-            path = checkpoint.path_of(self._run, CHECKPOINT, state.update)
-            kept = vectors.get("ema", vectors["weights"])
-            write_model(path, card, self._optimizer.weights.named(kept))
-            link_or_copy(path, self._last)
-            self._write_state(state, vectors)
+    def settled(self, state: RunState) -> RunState:
+        """Return a state without its newest best model if that could not be written.
 
-        self._save(state, write)
-
-    def save_state(self, state: RunState) -> None:
-        """Write the training state, from which a stopped run resumes."""
-        self._save(state, lambda vectors: self._write_state(state, vectors))
-
-    def save_best(self, state: RunState, card: ModelCard) -> bool:
-        """Write the present weights among the best, and as best.safetensors if they are the best.
-
-        Returns:
-            Whether they could be written.
+        All ranks take part.
         """
-        best = state.best_updates
+        self.wait()
+        if self._ranks.any(self._best_failed):
+            state = replace(state, best=self._best)
+        self._best, self._best_failed = state.best, False
+        return state
 
-        def write() -> None:
-            path = checkpoint.path_of(self._run, BEST, state.update)
-            write_model(path, card, self._optimizer.kept_parameters)
-            if best[0] == state.update:
-                link_or_copy(path, self._run.path / "best.safetensors")
-            # A run that is killed now resumes from the saved state, which refers to its own.
-            kept = self.written.best_updates if self.written else []
-            checkpoint.keep_only(self._run, BEST, best + kept)
+    def save(
+        self, state: RunState, card: ModelCard, *, best: bool, checkpoint: bool, whole: bool
+    ) -> None:
+        """Let rank 0's thread write a copy of the weights or of everything.
 
-        try:
-            with self._ranks.together():
-                if self._ranks.is_first:
-                    self.wait()
-                    write()
-        except NMTError as error:
-            self._tell(state, f"not saved at update {state.update:,}: {error}")
-            return False
-        return True
+        Args:
+            state: settled, and perhaps validated since.
+            card: of the model.
+            best: write the model as one of the best of `state`.
+            checkpoint: write the model as a checkpoint for averaging.
+            whole: write the training state.
+        """
+        if self._ranks.is_first:
+            self.wait()  # for the write before, which uses the same copies
+            self._copy(self._optimizer.vectors() if whole else [self._optimizer.kept_name])
+            self._writing = self._thread.submit(
+                self._write, state, card, best=best, checkpoint=checkpoint, whole=whole
+            )
+        if whole:
+            self.saved = state
+            self._tried_at = time.monotonic()
 
     def save_at_the_end(self, state: RunState, card: ModelCard) -> None:
         """Write the training state and the last model, unless they are already there.
@@ -163,14 +167,14 @@ class Saver:
         Raises:
             NMTError: if they cannot be written.
         """
+        state = self.settled(state)
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
-                self.wait()
                 if self.written != state:
                     self._write_state(state, self._optimizer.vectors())
                 if checkpoint.update_behind(self._last) != state.update:
                     write_model(self._last, card, self._optimizer.kept_parameters)
-        self.saved = self.written = state
+        self.saved = state
 
     def wait(self) -> None:
         """Wait until everything that was given to be saved is written, or has failed."""
@@ -178,50 +182,74 @@ class Saver:
             self._writing.result()
             self._writing = None
 
-    def _write_state(self, state: RunState, vectors: Mapping[str, Tensor]) -> None:
-        checkpoint.write_state(self._run, state, vectors)
-        # After a bad update we remove nothing: it might be the only sound state to go back to.
-        if not vectors["guard"][2]:
-            checkpoint.prune(self._run, state, keep_last=self._config.keep_last)
+    def _allocate(self) -> None:
+        for name, vector in self._optimizer.vectors().items():
+            copy = torch.empty_like(vector, device="cpu", pin_memory=vector.is_cuda)
+            # The system finds the memory only now: on some machines a GB takes seconds.
+            self._copies[name] = copy.zero_()
 
-    def _save(self, state: RunState, write: Callable[[Mapping[str, Tensor]], None]) -> None:
-        """Let rank 0's thread write a copy of the optimizer's vectors."""
-        if self._ranks.is_first:
-            self.wait()  # for the write before, which uses the same copies
-            self._copy()
-            self._writing = self._thread.submit(self._write, state, write)
-        self.saved = state
-        self._tried_at = time.monotonic()
-
-    def _copy(self) -> None:
+    def _copy(self, names: Iterable[str]) -> None:
         vectors = self._optimizer.vectors()
-        if not self._copies:
-            self._copies = {
-                name: torch.empty_like(vector, device="cpu", pin_memory=vector.is_cuda)
-                for name, vector in vectors.items()
-            }
-        for name, vector in vectors.items():
-            self._copies[name].copy_(vector, non_blocking=True)
+        for name in names:
+            self._copies[name].copy_(vectors[name], non_blocking=True)
         if self._optimizer.weights.master.is_cuda:
             torch.cuda.current_stream().synchronize()
 
-    def _write(self, state: RunState, write: Callable[[Mapping[str, Tensor]], None]) -> None:
+    def _write(
+        self, state: RunState, card: ModelCard, *, best: bool, checkpoint: bool, whole: bool
+    ) -> None:
         """Write the copies; if that fails, warn and let training continue."""
+        self._best_failed = best  # until it is written
         try:
-            write(self._copies)
+            if best:
+                self._write_best(state, card)
+                self._best_failed = False
+            if checkpoint:
+                self._write_checkpoint(state, card, is_best=best)
+            if whole:
+                self._write_state(state, self._copies)
         except (NMTError, OSError) as error:
             self._tell(state, f"not saved at update {state.update:,}: {from_system(error)}")
             return
-        self.written = state
-        if self._failed:
+        if whole and self._failed:
             self._tell(state, "")
+
+    def _write_best(self, state: RunState, card: ModelCard) -> None:
+        path = checkpoint.path_of(self._run, BEST, state.update)
+        self._write_model(path, card)
+        if state.best_updates[0] == state.update:
+            link_or_copy(path, self._run.path / "best.safetensors")
+        # A run that is killed now resumes from the written state, which refers to its own.
+        kept = self.written.best_updates if self.written else []
+        checkpoint.keep_only(self._run, BEST, state.best_updates + kept)
+
+    def _write_checkpoint(self, state: RunState, card: ModelCard, *, is_best: bool) -> None:
+        path = checkpoint.path_of(self._run, CHECKPOINT, state.update)
+        if is_best:
+            link_or_copy(checkpoint.path_of(self._run, BEST, state.update), path)
+        else:
+            self._write_model(path, card)
+        link_or_copy(path, self._last)
+        newest = checkpoint.updates_of(self._run, CHECKPOINT)[-self._config.keep_last :]
+        checkpoint.keep_only(self._run, CHECKPOINT, newest)
+
+    def _write_model(self, path: Path, card: ModelCard) -> None:
+        kept = self._copies[self._optimizer.kept_name]
+        write_model(path, card, self._optimizer.weights.named(kept))
+
+    def _write_state(self, state: RunState, vectors: Mapping[str, Tensor]) -> None:
+        checkpoint.write_state(self._run, state, vectors)
+        self.written = state
+        # After a bad update we remove nothing: it might be the only sound state to go back to.
+        if not vectors["guard"][2]:
+            newest = checkpoint.updates_of(self._run, STATE)[-STATES_KEPT:]
+            checkpoint.keep_only(self._run, STATE, newest)
+            checkpoint.keep_only(self._run, BEST, state.best_updates)
 
     def _tell(self, state: RunState, problem: str) -> None:
         self._failed = bool(problem)
-        if not self._ranks.is_first:
-            return
         if problem:
-            self._run.warn(f"{problem}; training continues, and the next save tries again")
+            self._run.warn(f"{problem}; training continues, and the next checkpoint tries again")
             self._run.record({"kind": "event", "update": state.update, "not_saved": problem})
         with contextlib.suppress(OSError):  # the disk may have no room for this either
             self._run.write_status("running", state.update, problem)

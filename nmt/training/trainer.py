@@ -108,13 +108,14 @@ class Trainer:
             self._do_what_is_due(save=False)  # what a stop cut short, before the resume
             while not self._is_finished():
                 update = self.window.take(self.updates)
-                outcome = self.train_update(update, save=self.saver.is_overdue())
+                save = self.saver.is_due(self.state.update + 1)
+                outcome = self.train_update(update, save=save)
                 self._after(outcome)
                 self._do_what_is_due(save=outcome.save)
             self._finish()
 
     def train_update(self, update: Update, *, save: bool = False) -> Outcome:
-        """Run one update and count it, unless it is dropped; `save`: ask for a safety save."""
+        """Run one update and count it, unless it is dropped; `save`: ask to save the state."""
         number = self.state.update + 1
         outcome = self.runner.run(update, number, save=save)
         if outcome.done:
@@ -136,20 +137,29 @@ class Trainer:
             self.report.advance(update)
 
     def _do_what_is_due(self, *, save: bool) -> None:
-        """Log, validate and save, if the present update calls for it or a safety save is due."""
+        """Log, validate and save what the present update calls for; `save`: the state is due."""
         update, config = self.state.update, self.config
         if update and update % config.log_every == 0:
             self._log()
+        best = False
         if update and update % config.validate_every == 0 and self.state.validated != update:
             with self.window.paused():
                 is_whole = self._validate()
             if not is_whole:
                 self._stop()
-        with self.window.paused():
-            if update and update % config.save_every == 0 and self.saver.saved != self.state:
-                self.saver.save_checkpoint(self.state, self._present_card())
-            elif save:
-                self.saver.save_state(self.state)
+            best = update in self.state.best_updates
+        is_new = self.saver.saved != self.state
+        checkpoint = update > 0 and update % config.save_every == 0 and is_new
+        if best or checkpoint or save:
+            with self.window.paused():
+                self._save(best=best, checkpoint=checkpoint, whole=save)
+
+    def _save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:
+        """Save the model as a best one or a checkpoint, and the training state."""
+        if not best:  # else a validation has just come after `settled`
+            self.state = self.saver.settled(self.state)
+        card = self._present_card()
+        self.saver.save(self.state, card, best=best, checkpoint=checkpoint, whole=whole)
 
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.state.bad_validations
@@ -226,6 +236,7 @@ class Trainer:
         self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
         if warning and self.ranks.is_first:
             self.run.warn(warning)
+        self.saver.prepare()
         state = self.state
         with self.ranks.together():
             if self.ranks.is_first:
@@ -247,7 +258,7 @@ class Trainer:
                 for remark in self.remarks:
                     self.run.log(remark)
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
-            self.saver.save_state(state)
+            self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
 
     def updates_an_epoch(self) -> int:
@@ -299,11 +310,12 @@ class Trainer:
         return training_flops(recipe.architecture, recipe.model, types, lengths)
 
     def _validate(self) -> bool:
-        """Validate the weights, and write them if they are among the best.
+        """Validate the weights.
 
         Returns:
             False if asked to stop before the end; a resumed run validates again.
         """
+        self.state = self.saver.settled(self.state)
         started = time.monotonic()
         with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
             result = self.validator.measure(self.model, self.stop)
@@ -318,9 +330,6 @@ class Trainer:
         state = self.state.validated_as(metric, keep_best=self.config.keep_best)
         if self.ranks.is_first:
             self.report.validated(state, result, time.monotonic() - started)
-        is_among_best = state.update in state.best_updates
-        if is_among_best and not self.saver.save_best(state, self._present_card()):
-            state = dataclasses.replace(state, best=self.state.best)
         self.state = state
         return True
 
@@ -346,7 +355,7 @@ class Trainer:
                 f"{size:,} tokens; updates stay the same"
             )
             self.run.record({"kind": "event", "update": state.update, "micro_batch_tokens": size})
-        self.saver.save_state(self.state)  # the run's bits depend on the split
+        self._save(whole=True)  # the run's bits depend on the split
 
     def _go_back(self, found: str) -> None:
         """Go back once to the newest state before the divergence, with a lower learning rate.
@@ -371,7 +380,8 @@ class Trainer:
             )
         factor = _FACTOR_AFTER_DIVERGING
         self._go_on_from(dataclasses.replace(sound, learning_rate_factor=factor))
-        self.saver.save_state(self.state)  # or a run that is killed now would forget the factor
+        self.saver.resume_from(sound)
+        self._save(whole=True)  # or a run that is killed now would forget the factor
         if self.ranks.is_first:
             with self.run.dispensable(self.run.path / "metrics.jsonl"):
                 self.run.cut_metrics(sound.update, sound.validated)

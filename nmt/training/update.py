@@ -36,7 +36,7 @@ class Outcome:
     out_of_memory: bool
     """Whether any rank ran out of memory."""
     save: bool
-    """Whether any rank asks for a safety save."""
+    """Whether any rank asks to save the training state."""
     norm: Tensor  # of the gradient, scalar
     loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
     nll: Tensor
@@ -76,7 +76,7 @@ class UpdateRunner:
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
-        """Run update number `number`, counted from 1; `save`: whether to ask for a safety save."""
+        """Run update number `number`, counted from 1; `save`: ask to save the training state."""
         loss, nll = torch.zeros(2, device=self.device)
         stop = out_of_memory = False
         for index, batch in enumerate(update.batches):

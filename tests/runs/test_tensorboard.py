@@ -7,7 +7,7 @@ import os
 import sys
 
 import pytest
-from mishaps import spoil_gradients
+from mishaps import save_states_every, spoil_gradients
 from torch.utils.tensorboard import SummaryWriter
 from toy_training import Toy, metrics, status
 
@@ -25,6 +25,7 @@ def test_event_files_hold_the_figures_of_metrics(toy: Toy) -> None:
     """Of a run that was killed after update 20, went on from update 16, and back there again."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    save_states_every(toy.patch, 8)
     run = toy.train(tensorboard=True, max_updates=20)
     (run / "checkpoints/update-00000020.state").unlink()
     spoil_gradients(toy.patch, range(21, 26))

@@ -14,6 +14,7 @@ import signal
 import sys
 
 import pytest
+from mishaps import save_states_every
 from torch import Tensor
 from toy_training import settings_of
 
@@ -45,6 +46,7 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
             raise MemoryError if fault == "memory" else ValueError("a fault of the program")
         return forward(self, batch)
 
+    save_states_every(patch, 2)
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if os.environ["RANK"] == rank:
         if fault == "early":

@@ -6,7 +6,8 @@
                                               often as a run ends before, the next one is begun
 
 Of the random ones, runs go to `killed-0`, `killed-1` and so on in the folder of `--out`, after one
-to `undisturbed` that is left alone. One process imports torch, and its children are the runs.
+to `undisturbed` that is left alone. All of them save their state every 12 updates. One process
+imports torch, and its children are the runs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import signal
 import sys
 import time
 from pathlib import Path
+
+import pytest
+from mishaps import save_states_every
 
 import nmt.training.launch  # noqa: F401
 from nmt.cli import main
@@ -71,6 +75,7 @@ def kill_at_random(seed: int, kills: int, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    save_states_every(pytest.MonkeyPatch(), 12)
     place = sys.argv.index("train")
     plan, command = sys.argv[1:place], sys.argv[place:]
     if plan[0].isdecimal():

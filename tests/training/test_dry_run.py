@@ -67,9 +67,10 @@ def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     assert found["time an update"] == "2.5 s"
     assert found["time of all updates"] == "2.1 hours"  # 7,500 seconds
     assert found["time of validating"] == "20.0 minutes: 100 times 12 s"
-    # 100 checkpoints in 4 seconds each, 100 models among the best, a state in each of 145 minutes
-    assert seconds_of(found["time of saving"]) == pytest.approx(400 + 100 + 435, rel=0.1)
-    assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200 + 935, rel=0.03)
+    # 100 checkpoints, 100 models among the best, and a state in each of 145 minutes
+    saving = seconds_of(found["time of saving, meanwhile"])
+    assert saving == pytest.approx(100 + 100 + 435, rel=0.05)
+    assert seconds_of(found["time in all"]) == pytest.approx(7_500 + 1_200, rel=0.03)
     assert found["how sure"].startswith("measured on one process, ")
     assert found["tokens a second"] == "1,234"
     assert found["model-FLOPs utilisation"] == "62%"

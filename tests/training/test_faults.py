@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mishaps import at_updates, fill_up, free_bytes, full_at
+from mishaps import at_updates, fill_up, free_bytes, full_at, save_states_every
 from toy_training import (
     FP32,
     Toy,
@@ -31,7 +31,9 @@ from toy_training import (
 from nmt.errors import DataError, NMTError
 from nmt.models.model_file import ModelReader, load_model
 from nmt.runs import checkpoint
+from nmt.runs.report import ValidationResult
 from nmt.runs.run_folder import RunFolder
+from nmt.training.validation import Validator
 from nmt.values import Value
 
 KILLED_RUNS = Path(__file__).with_name("killed_runs.py")
@@ -46,8 +48,10 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(toy: Toy) -> None:
         "config.toml:1:before",  # before it is a run
         "update-00000000.state:1:before",  # before there is any state
         "best-00000007.safetensors:1:after",  # which the newest state does not know
-        "update-00000008.state:1:before",  # with a model written whose state is not
-        "last.safetensors:2:before",  # at update 16, between model and state
+        "last.safetensors:1:after",  # with a checkpoint that the newest state does not know
+        "update-00000012.state:1:before",  # by the clock
+        "update-00000016.safetensors:1:after",  # to be made again from update 12
+        "last.safetensors:2:before",  # at update 24, between checkpoint and state
         "update-00000024.state:1:after",  # before older ones are removed
         "status.json:2:before",  # when all is done but to say so
     ]
@@ -90,6 +94,7 @@ def cut_short(path: Path) -> None:
 
 
 def test_a_damaged_newest_state_is_passed_over(toy: Toy, capsys: Capture) -> None:
+    save_states_every(toy.patch, 8)
     run = toy.train(**FP32 | {"max_updates": 20})
     cut_short(run / "checkpoints/update-00000020.state")
     capsys.readouterr()
@@ -112,6 +117,7 @@ def test_states_of_an_earlier_version_are_refused(toy: Toy) -> None:
 
 
 def test_what_lies_beyond_the_state_that_is_used_goes(toy: Toy) -> None:
+    save_states_every(toy.patch, 8)
     run = toy.train(max_updates=24)
     cut_short(run / "checkpoints/update-00000024.state")
     # On from update 16 with other cadences, which make neither best-21 nor update-24 again.
@@ -206,6 +212,7 @@ def test_a_save_that_fails_costs_that_save_alone(
     toy: Toy, capsys: Capture, name: str, problem: str
 ) -> None:
     run, seen = toy.folder / "run", dict[int, Any]()
+    save_states_every(toy.patch, 8)
 
     def look(update: int) -> None:
         seen[update] = status(run), content(run)
@@ -250,8 +257,48 @@ def test_a_best_model_that_cannot_be_written_is_not_among_the_best(
     ]
 
 
+def test_a_worse_model_than_one_that_could_not_be_written_is_among_the_best(toy: Toy) -> None:
+    results = iter([4.0, 2.0, 3.0, 3.5])
+
+    def measured(*_: object) -> ValidationResult:
+        loss = next(results)
+        return ValidationResult(loss, loss, None, "")
+
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        seen.append(sorted(path.name for path in run.glob("checkpoints/best-*")))
+
+    run = toy.folder / "run"
+    toy.patch.setattr(Validator, "measure", measured)
+    full_at(toy.patch, "best-00000006.safetensors")
+    save_states_every(toy.patch, 6)  # the state of update 6, too, does without the model
+    at_updates(toy.patch, {7: look, 10: look})
+    toy.train(validate_every=3, max_updates=12)
+    assert seen == [["best-00000003.safetensors"], ["best-00000009.safetensors"]]
+    assert newest_state(run)[0]["progress"]["best"] == [[3.0, 9]]
+    assert ModelReader(run / "best.safetensors").card.update == 9
+
+
+def test_a_state_that_could_not_be_written_is_written_with_the_next_checkpoint(toy: Toy) -> None:
+    clock, seen = [0.0], list[bool]()
+    run = toy.folder / "run"
+    toy.patch.setattr("nmt.training.saving.time.monotonic", lambda: clock[0])
+    full_at(toy.patch, "update-00000012.state")
+    at_updates(
+        toy.patch,
+        {
+            11: lambda: clock.append(clock.pop() + 3600),  # so that one is due after update 12
+            17: lambda: seen.append((run / "checkpoints/update-00000016.state").exists()),
+        },
+    )
+    toy.train()
+    assert seen == [True]
+
+
 def test_a_last_save_that_fails_is_an_error_and_can_be_made_up_for(toy: Toy) -> None:
     run = toy.folder / "run"
+    save_states_every(toy.patch, 8)
     with toy.patch.context() as patch, pytest.raises(NMTError) as told:
         full_at(patch, "update-00000030.state")
         toy.train(**FP32)

@@ -257,7 +257,7 @@ def test_checkpoints_are_the_newest_and_the_best_with_their_figures(run: Path) -
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == sorted(
         [f"best-{update:08d}.safetensors" for update in best]
         + [f"update-{update:08d}.safetensors" for update in (16, 24)]
-        + [f"update-{update:08d}.state" for update in (24, 30)]
+        + [f"update-{update:08d}.state" for update in (0, 30)]  # `save_minutes` were not over
     )
     for record in valid[:2]:
         card = ModelReader(run / f"checkpoints/best-{record['update']:08d}.safetensors").card
@@ -408,18 +408,30 @@ def test_a_save_by_the_clock_is_no_checkpoint(toy: Toy) -> None:
     assert ModelReader(run / "last.safetensors").card.update == 11
 
 
-def test_training_goes_on_while_a_checkpoint_is_written(toy: Toy) -> None:
-    expected = toy.undisturbed(max_updates=16)
+def test_a_checkpoint_that_is_the_best_model_is_written_once(toy: Toy) -> None:
+    run = toy.train(validate_every=8, max_updates=8)
+    best = run / "best.safetensors"
+    for name in ("update-00000008", "best-00000008", "../last"):
+        assert (run / f"checkpoints/{name}.safetensors").samefile(best)
+
+
+@pytest.mark.parametrize(
+    ("name", "save_every"),
+    [("update-00000008.safetensors", 8), ("best-00000007.safetensors", 13)],
+)
+def test_training_goes_on_while_a_model_is_written(toy: Toy, name: str, save_every: int) -> None:
+    values: dict[str, Value] = {"max_updates": 16, "save_every": save_every}
+    expected = toy.undisturbed(**values)
     update_12_is_done = threading.Event()
 
     def slow(path: Path, *arguments: Any) -> None:
-        if path.name == "update-00000008.safetensors":
+        if path.name == name:
             assert update_12_is_done.wait(timeout=60)
         write_model(path, *arguments)
 
     toy.patch.setattr(saving, "write_model", slow)
     at_updates(toy.patch, {12: update_12_is_done.set}, saves_first=False)
-    assert_same_run(toy.train(max_updates=16), expected)
+    assert_same_run(toy.train(**values), expected)
 
 
 def test_a_missing_last_model_is_written_again(toy: Toy) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from mishaps import around_steps, fail_at, spoil_gradients, spoil_weights
+from mishaps import around_steps, fail_at, save_states_every, spoil_gradients, spoil_weights
 from torch import Tensor
 from toy_training import (
     ALONE,
@@ -223,7 +223,8 @@ def back_at(run: Path) -> list[int]:
 
 def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(toy: Toy) -> None:
     plain = toy.train("plain", max_updates=16, log_every=1)
-    spoil_gradients(toy.patch, range(10, 15))  # two after a checkpoint
+    spoil_gradients(toy.patch, range(10, 15))  # two after a save
+    save_states_every(toy.patch, 8)
     run = toy.train(max_updates=16, log_every=1)
     assert back_at(run) == [8]
     rates, before = (
@@ -236,6 +237,7 @@ def test_several_in_a_row_make_the_run_go_back_and_learn_more_slowly(toy: Toy) -
 def test_a_run_that_diverges_before_its_first_checkpoint_begins_again(toy: Toy) -> None:
     # Saved amid the bad updates, too; these states are not sound, and are not come back to.
     spoil_gradients(toy.patch, range(2, 7))
+    save_states_every(toy.patch, 4)
     values: dict[str, Value] = {"max_updates": 16, "save_every": 4}
     run = toy.train(**values, learning_rate=0.004)
     assert back_at(run) == [0]
@@ -244,15 +246,28 @@ def test_a_run_that_diverges_before_its_first_checkpoint_begins_again(toy: Toy) 
 
 def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(toy: Toy) -> None:
     spoil_weights(toy.patch, 14)
-    run = toy.train()  # validates at 14, and has saved at 8
+    save_states_every(toy.patch, 6)
+    run = toy.train()  # validates at 14, and has saved at 12
     (event,) = [record for record in metrics(run) if "went_back" in record]
-    assert event["update"] == 8
+    assert event["update"] == 12
     assert "valid loss nan at update 14" in event["went_back"]
+
+
+def test_checkpoints_from_after_the_state_that_a_run_goes_back_to_are_made_again(toy: Toy) -> None:
+    spoil_gradients(toy.patch, range(10, 15))
+    values: dict[str, Value] = {"max_updates": 16, "save_every": 4}
+    run = toy.train(**values, learning_rate=0.004)
+    assert back_at(run) == [0]  # although there were checkpoints of 4 and 8
+    slower = toy.train("slower", **values, learning_rate=0.002)
+    for update in (4, 8, 12, 16):
+        name = f"checkpoints/update-{update:08d}.safetensors"
+        assert torch.equal(flat(run / name), flat(slower / name))
 
 
 @pytest.mark.parametrize("stopped", [13, 17])
 def test_a_run_that_diverges_is_stopped_and_goes_on_bit_for_bit(stopped: int, toy: Toy) -> None:
     spoil_gradients(toy.patch, range(10, 15))
+    save_states_every(toy.patch, 8)
     whole = toy.train("whole", max_updates=20)
     spoil_gradients(toy.patch, range(10, 15))
     run = toy.stopped_after(stopped, max_updates=20)

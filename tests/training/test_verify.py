@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from mishaps import save_states_every
 from toy_training import FP32, Toy, content, metrics, nmt, recipe
 
 from nmt.errors import NMTError, UsageError
@@ -48,7 +49,8 @@ Verify = Callable[..., list[str]]
 
 @pytest.fixture
 def verify(toy: Toy, capsys: pytest.CaptureFixture[str]) -> Verify:
-    """Verify the test's run, and return what is said of it."""
+    """Verify the test's run, which saves its state every 8 updates; return what is said of it."""
+    save_states_every(toy.patch, 8)
 
     def verify(**values: Value) -> list[str]:
         run = toy.folder / "run"
