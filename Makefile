@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile clean
+.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile gpu clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -53,7 +53,14 @@ bench: install  ## Measure speed.
 profile: install  ## Show where training time goes: make profile PROFILE='DATA --model PRESET'.
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.profile_training $(PROFILE)
 
+# Installs nothing: a PYTHON that you give is used as it is. GPU_OUT is where the report goes.
+GPU_OUT ?= work-gpu
+GPU_PYTHON := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
+gpu:  ## Test and measure a GPU, in parts: make gpu PYTHON=python3 [PART=train] [REHEARSE=1].
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(GPU_PYTHON) -m benchmarks.gpu $(PART) --out $(GPU_OUT) \
+	  $(if $(REHEARSE),--rehearse)
+
 clean:  ## Remove everything that was installed or made here.
 	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache
-	rm -rf examples/*/work*
+	rm -rf examples/*/work* work-gpu
 	find nmt tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

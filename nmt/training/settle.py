@@ -55,8 +55,8 @@ def settle(
         give_way()
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
-    if matmul == "auto":  # only fp32 on a CPU has a choice
-        has_choice = device.type == "cpu" and precision in ("auto", "fp32")
+    if matmul == "auto":  # only fp32 on a CPU has a choice, and inductor cannot compile oneDNN's
+        has_choice = device.type == "cpu" and precision in ("auto", "fp32") and compiled != "true"
         matmul = ranks.gather(_matmul(recipe, data, ranks) if has_choice else "torch")[0]
     use_library(matmul)
     if precision == "auto":

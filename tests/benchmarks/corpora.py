@@ -15,6 +15,7 @@ import pytest
 from benchmarks.harness import nmt, run, setting
 
 _EUROPARL_PAIRS = 100_000
+_VALID_LINES = 3_000  # of made-up text
 
 
 def real_text(name: str) -> Path:
@@ -69,11 +70,12 @@ def europarl_whole(out: Path) -> Path:
     return _prepare(out, "en", "fr", text / "train", text / "valid", "--vocab-size", "16000")
 
 
-def made_up(out: Path, *, pairs: int = 400_000) -> Path:
+def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Path:
     """Return the data folder that NMT_BENCH_DATA names, or prepare made-up text of WMT's lengths.
 
     Words are 60,000 strings of syllables, the n-th as frequent as 1/n (Zipf's law); lines have a
-    lognormal number of them, 29 on average. The vocabulary has 32,000 subwords.
+    lognormal number of them, 29 on average. The vocabulary has 32,000 subwords. A translation has
+    each word's neighbour in the list of words, and a few words more or less: it can be learnt.
     """
     if given := setting("DATA", ""):
         return Path(given)
@@ -82,23 +84,26 @@ def made_up(out: Path, *, pairs: int = 400_000) -> Path:
     words = np.array(
         sorted({"".join(random.choice(syllables, size)) for size in random.integers(2, 5, 60_000)})
     )
+    words = words[: len(words) // 2 * 2]
     random.shuffle(words)
     chances = 1 / np.arange(1, len(words) + 1)
     chances /= chances.sum()
     src_lengths = random.lognormal(math.log(24), 0.6, pairs)
     tgt_lengths = src_lengths * random.lognormal(0, 0.15, pairs)
-    for name, count in (("train", pairs), ("valid", 1000)):
-        for lang, lengths in (("xx", src_lengths), ("yy", tgt_lengths)):
-            sizes = np.clip(lengths[:count], 1, 150).astype(int)
-            text = random.choice(words, int(sizes.sum()), p=chances)
-            ends = np.cumsum(sizes)
+    for name, count in (("train", pairs), ("valid", min(pairs, _VALID_LINES))):
+        sizes = [
+            np.clip(lengths[:count], 1, 150).astype(int) for lengths in (src_lengths, tgt_lengths)
+        ]
+        starts = np.cumsum(sizes[0]) - sizes[0]  # of lines, in the words of all sources
+        text = random.choice(len(words), int(sizes[0].sum()) + 150, p=chances)
+        for lang, own, side in (("xx", sizes[0], words[text]), ("yy", sizes[1], words[text ^ 1])):
             with out.with_name(f"{out.name}-{name}.{lang}").open("w") as file:
                 file.writelines(
-                    f"{' '.join(text[end - size : end])}\n"
-                    for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
+                    f"{' '.join(side[start : start + size])}\n"
+                    for start, size in zip(starts.tolist(), own.tolist(), strict=True)
                 )
     train, valid = (out.with_name(f"{out.name}-{name}") for name in ("train", "valid"))
-    return _prepare(out, "xx", "yy", train, valid, "--vocab-size", "32000")
+    return _prepare(out, "xx", "yy", train, valid, "--vocab-size", str(vocab_size))
 
 
 def toy(out: Path) -> Path:

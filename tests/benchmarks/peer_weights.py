@@ -29,6 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from nmt.model_config import TransformerConfig
 from nmt.models.layers import Residual
 from nmt.models.positions import sinusoidal_positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
@@ -178,7 +179,7 @@ def write_transformers(model: Transformer, folder: Path) -> None:
 
     model: whose embeddings are shared three ways.
     """
-    config = json.dumps(_transformers_config(model), indent=1)
+    config = json.dumps(transformers_config(model.config, len(model.output_projection)), indent=1)
     (folder / "config.json").write_text(config, encoding="utf-8")
     weights = {name: weight.contiguous() for name, weight in _for_transformers(model)}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -195,12 +196,12 @@ def _for_transformers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.bias", bias[order] if writes else bias
 
 
-def _transformers_config(model: Transformer) -> dict[str, object]:
-    config = model.config
+def transformers_config(config: TransformerConfig, vocab_size: int) -> dict[str, object]:
+    """Return the values of a `MarianConfig`."""
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "vocab_size": len(model.output_projection),
+        "vocab_size": vocab_size,
         "d_model": config.d_model,
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,

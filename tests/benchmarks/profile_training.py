@@ -118,6 +118,14 @@ def profiled(words: list[str], *, device: str, warmup: int, updates: int) -> Eve
     return events
 
 
+def top_operators(events: EventList, device: str, count: int) -> str:
+    """Return a table of the slowest operators."""
+    order = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
+    averages = events.key_averages()  # type: ignore[no-untyped-call]
+    listed: str = averages.table(sort_by=order, row_limit=count)
+    return listed
+
+
 def main() -> None:
     gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(prog="profile_training", epilog="The rest: see nmt train.")
@@ -138,9 +146,7 @@ def main() -> None:
         for kind, time in times.most_common()
     )
     print(table(rows), end="\n\n")
-    order = "self_device_time_total" if own.device == "cuda" else "self_cpu_time_total"
-    averages = events.key_averages()  # type: ignore[no-untyped-call]
-    print(averages.table(sort_by=order, row_limit=own.top))
+    print(top_operators(events, own.device, own.top))
 
 
 if __name__ == "__main__":

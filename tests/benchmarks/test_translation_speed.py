@@ -32,8 +32,10 @@ from benchmarks.harness import (
 from benchmarks.machine import describe, has_bf16
 from benchmarks.peer_weights import write_marian, write_transformers
 from benchmarks.translation import (
+    BEAM_SIZE,
     Contender,
     ctranslate2,
+    fastest_batch,
     marian,
     model_of,
     nmt,
@@ -49,7 +51,7 @@ pytestmark = pytest.mark.benchmark
 
 DEFAULT_LINES = {"small": 1000, "base": 300}
 ROUNDS = rounds()
-BEAM_SIZE, GREEDY = 4, 1
+GREEDY = 1
 PEERS = {  # the variable that names a Python, and what it must import
     "ctranslate2": ("CTRANSLATE2", "ctranslate2", "sentencepiece"),
     "pymarian": ("MARIAN", "pymarian"),
@@ -159,9 +161,3 @@ def gather(
         write_transformers(transformer, converted)
         yield transformers(converted, pieces, python, beam_size=BEAM_SIZE)
         yield transformers(converted, pieces, python, beam_size=GREEDY)
-
-
-def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int:
-    """Return the batch size with which a system's loop is fastest; 0 if it has its own."""
-    seconds = {batch: system.time_loop(text, next(outputs), batch) for batch in system.batches}
-    return min(seconds, key=seconds.__getitem__, default=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from nmt.interchange.ctranslate2_manifest import is_export
 from nmt.models.model_file import find_model, load_model
 from nmt.models.transformer import Transformer
 
+BEAM_SIZE = 4
 ALPHA = 0.6
 """Of the length penalty length^ALPHA, the form that all systems have."""
 
@@ -79,7 +80,14 @@ class Contender:
         return [self.python, *module, source, output, str(warmup), json.dumps(settings)]
 
 
-def nmt(model: Path, precision: str, beam_size: int, shortlist: Path | None = None) -> Contender:
+def nmt(
+    model: Path,
+    precision: str,
+    beam_size: int,
+    shortlist: Path | None = None,
+    *,
+    device: str = "cpu",
+) -> Contender:
     """Return `nmt translate` in a precision; an export has its own."""
     exported = is_export(model)
     search: list[str | Path] = ["--beam-size", str(beam_size), "--length-penalty", str(ALPHA)]
@@ -92,6 +100,7 @@ def nmt(model: Path, precision: str, beam_size: int, shortlist: Path | None = No
         "beam_size": beam_size,
         "alpha": ALPHA,
         "shortlist": shortlist and str(shortlist),
+        "device": device,
     }
     name = "nmt by ctranslate2" if exported else "nmt"
     return Contender(
@@ -100,33 +109,63 @@ def nmt(model: Path, precision: str, beam_size: int, shortlist: Path | None = No
         beam_size,
         "nmt",
         settings,
-        command=lambda _: [*NMT, "translate", model, "--device", "cpu", "--quiet", *search],
+        command=lambda _: [*NMT, "translate", model, "--device", device, "--quiet", *search],
     )
 
 
 def ctranslate2(
-    model: Path, vocabulary: Path, python: str, *, precision: str, beam_size: int
+    model: Path,
+    vocabulary: Path,
+    python: str,
+    *,
+    precision: str,
+    beam_size: int,
+    device: str = "cpu",
 ) -> Contender:
-    """Return CTranslate2 with as many translators of one thread as there are cores."""
-    found = _library("CTranslate2", model, vocabulary, python=python, beam_size=beam_size)
-    return replace(found, precision=precision, batches=(512, 1024, 2048, 4096), unit="tokens")
+    """Return CTranslate2: as many translators of one thread as there are cores, or one on a GPU."""
+    found = _library("CTranslate2", model, vocabulary, python, precision, beam_size, device)
+    sizes = (512, 1024, 2048, 4096) if device == "cpu" else (4_096, 16_384)
+    return replace(found, batches=sizes, unit="tokens")
 
 
-def transformers(folder: Path, vocabulary: Path, python: str, *, beam_size: int) -> Contender:
-    """Return transformers' `generate` in fp32, on all cores together."""
-    return _library("transformers", folder, vocabulary, python=python, beam_size=beam_size)
+def transformers(
+    folder: Path,
+    vocabulary: Path,
+    python: str,
+    *,
+    beam_size: int,
+    precision: str = "fp32",
+    device: str = "cpu",
+) -> Contender:
+    """Return transformers' `generate`, on all cores together or on a GPU."""
+    found = _library("transformers", folder, vocabulary, python, precision, beam_size, device)
+    return replace(
+        found,
+        settings={**found.settings, "precision": precision},
+        batches=_LINES if device == "cpu" else (128, 512),
+        unit="lines",
+    )
 
 
 def _library(
-    system: str, model: Path, vocabulary: Path, *, python: str, beam_size: int
+    system: str,
+    model: Path,
+    vocabulary: Path,
+    python: str,
+    precision: str,
+    beam_size: int,
+    device: str,
 ) -> Contender:
     """Return a system that has no command of its own."""
-    files = {"model": str(model), "vocabulary": str(vocabulary)}
-    search = {"beam_size": beam_size, "alpha": ALPHA, "threads": CORES}
-    loop, settings = system.lower(), {**files, **search}
-    return Contender(
-        system, "fp32", beam_size, loop, settings, python, batches=_LINES, unit="lines"
-    )
+    settings = {
+        "model": str(model),
+        "vocabulary": str(vocabulary),
+        "beam_size": beam_size,
+        "alpha": ALPHA,
+        "threads": CORES,
+        "device": device,
+    }
+    return Contender(system, precision, beam_size, system.lower(), settings, python)
 
 
 def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Contender:
@@ -155,6 +194,12 @@ def marian(model: Path, vocabulary: Path, python: str, *, beam_size: int) -> Con
         batches=_LINES,
         unit="lines",
     )
+
+
+def fastest_batch(system: Contender, text: Path, outputs: Iterator[Path]) -> int:
+    """Return the batch size with which a system's loop is fastest; 0 if it has its own."""
+    seconds = {batch: system.time_loop(text, next(outputs), batch) for batch in system.batches}
+    return min(seconds, key=seconds.__getitem__, default=0)
 
 
 # Updates, target tokens of each, and settings that soon give outputs as long as captions.

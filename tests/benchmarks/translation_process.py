@@ -21,7 +21,13 @@ _EXTRA_TOKENS = 50
 
 
 def nmt(
-    *, model: str, precision: str, beam_size: int, alpha: float, shortlist: str | None
+    *,
+    model: str,
+    precision: str,
+    beam_size: int,
+    alpha: float,
+    shortlist: str | None,
+    device: str,
 ) -> Translate:
     """Load `nmt translate` without its command line."""
     from nmt.search.options import SearchOptions
@@ -38,7 +44,7 @@ def nmt(
         shortlist=Path(shortlist) if shortlist else None,
         precision=precision,
     )
-    translators = Translators.start(setup, TranslateOptions(device="cpu"))
+    translators = Translators.start(setup, TranslateOptions(device=device))
 
     def translate(lines: list[str]) -> list[str]:
         (pool,) = translators.translate([[Line(line) for line in lines]], lambda _: None)
@@ -57,17 +63,28 @@ def marian(*, arguments: list[str], batch: int) -> Translate:
 
 
 def ctranslate2(
-    *, model: str, vocabulary: str, threads: int, beam_size: int, alpha: float, batch: int
+    *,
+    model: str,
+    vocabulary: str,
+    threads: int,
+    beam_size: int,
+    alpha: float,
+    batch: int,
+    device: str,
 ) -> Translate:
     """Load CTranslate2, whose threads each translate batches of so many tokens.
 
-    It computes in the type that the model's folder holds. A translation has at most 50 tokens more
-    than the longest source: there is one limit for all lines.
+    On a GPU there is one thread. It computes in the type that the model's folder holds. A
+    translation has at most 50 tokens more than the longest source: there is one limit for all
+    lines.
     """
     import ctranslate2
     import sentencepiece
 
-    translator = ctranslate2.Translator(model, device="cpu", inter_threads=threads, intra_threads=1)
+    translators = threads if device == "cpu" else 1
+    translator = ctranslate2.Translator(
+        model, device=device, inter_threads=translators, intra_threads=1
+    )
     processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
 
     def translate(lines: list[str]) -> list[str]:
@@ -88,7 +105,15 @@ def ctranslate2(
 
 
 def transformers(
-    *, model: str, vocabulary: str, threads: int, beam_size: int, alpha: float, batch: int
+    *,
+    model: str,
+    vocabulary: str,
+    threads: int,
+    beam_size: int,
+    alpha: float,
+    batch: int,
+    device: str,
+    precision: str,
 ) -> Translate:
     """Load transformers' `MarianMTModel`, for batches of so many sentences of similar length.
 
@@ -99,7 +124,8 @@ def transformers(
     from transformers import MarianMTModel
 
     torch.set_num_threads(threads)
-    network = MarianMTModel.from_pretrained(model).eval()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    network = MarianMTModel.from_pretrained(model).eval().to(device, dtype)
     processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
     beams = {"early_stopping": True, "length_penalty": alpha} if beam_size > 1 else {}
 
@@ -110,8 +136,8 @@ def transformers(
         for row, source in enumerate(sources):
             ids[row, : len(source)] = torch.tensor(source)
         found = network.generate(
-            input_ids=ids,
-            attention_mask=(ids != processor.pad_id()).long(),
+            input_ids=ids.to(device),
+            attention_mask=(ids != processor.pad_id()).long().to(device),
             num_beams=beam_size,
             do_sample=False,
             max_new_tokens=longest + _EXTRA_TOKENS,

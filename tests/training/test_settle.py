@@ -16,6 +16,7 @@ from nmt.models.device import default_precision
 from nmt.models.kernels import linear as linear_module
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training import loss
 from nmt.training import settle as settle_module
 
 
@@ -148,6 +149,10 @@ def test_the_shapes_that_are_timed_are_those_of_the_model(toy: Toy) -> None:
     assert timed.pop() == (weights, 120)
     toy.train("bf16", matmul="auto", max_updates=1, precision="bf16")
     assert len(timed) == 1  # where only products of fp32 have a choice
+    toy.patch.setattr(torch.nn.Module, "compile", lambda *_, **__: None)
+    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+    toy.train("compiled", matmul="auto", max_updates=1, compile="true")
+    assert len(timed) == 1  # the compiler has no product by oneDNN
 
 
 @pytest.mark.parametrize(
