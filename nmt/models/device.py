@@ -1,16 +1,18 @@
-"""Devices and precisions, out-of-memory errors, and memory reuse on CPUs."""
+"""Devices and precisions, transfers, out-of-memory errors, and memory reuse on CPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -80,6 +82,24 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         raise UsageError(f"process {local_rank} has no GPU: this machine has {gpus}; start fewer")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
+
+
+def to_device(
+    arrays: Sequence[NDArray[np.generic]], device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Return arrays of one type as tensors on a device; a CPU shares their memory.
+
+    A GPU gets them in one transfer from pinned memory, for which this process does not wait.
+    """
+    import torch
+
+    tensors = tuple(map(torch.from_numpy, arrays))
+    if device.type == "cpu":
+        return tensors
+    joined = torch.cat([tensor.flatten() for tensor in tensors]).pin_memory()
+    sizes = [tensor.numel() for tensor in tensors]
+    parts = torch.split(joined.to(device, non_blocking=True), sizes)
+    return tuple(part.view(own.shape) for part, own in zip(parts, tensors, strict=True))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
+from nmt.models.device import to_device
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.positions import Relative
 
@@ -66,38 +67,42 @@ class KeyValueCache:
         self._writers = np.column_stack((self._writers, np.arange(len(self._writers))))
         self.length += 1
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows (N',) int64 on the CPU, in this order."""
-        count = len(rows)
-        if not self._stores:  # before the first step
-            return
-        sources = rows.numpy()
-        writers = self._writers[sources]  # (N', length)
-        if count > len(self._writers):
-            self._stores = [
-                self._grown(store[:, :, : self.length].index_select(3, rows.to(store.device)))
-                for store in self._stores
-            ]
-        else:
-            differs = writers[:, self._first :] != self._writers[:count, self._first :]
-            places, positions = np.nonzero(differs)
-            if len(places):
-                self._copy(np.stack((sources[places], places, positions + self._first)))
-            if 2 * count <= self._stores[0].shape[3]:  # frees the others' memory
-                self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
-        self._writers = writers
+    def select(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Keep these rows (N',), in this order.
 
-    def _copy(self, moves: NDArray[np.int64]) -> None:
+        Returns:
+            (3, moves), which `move` takes before the next step.
+        """
+        if not self._stores:  # before the first step
+            return np.zeros((3, 0), np.int64)
+        writers = self._writers[rows]  # (N', length)
+        before = self._writers[: len(rows)]
+        if len(before) < len(rows):
+            before = np.pad(before, ((0, len(rows) - len(before)), (0, 0)), constant_values=-1)
+        places, positions = np.nonzero(writers[:, self._first :] != before[:, self._first :])
+        self._writers = writers
+        return np.stack((rows[places], places, positions + self._first))
+
+    def move(self, moves: Tensor) -> None:
         """Copy vectors between rows; all are read before any is written.
 
         Args:
-            moves: (3, moves) source rows, target rows and positions.
+            moves: (3, moves) source rows, target rows and positions, from `select`.
         """
+        count = len(self._writers)
+        if self._stores and count > self._stores[0].shape[3]:
+            self._stores = [self._widened(store, count) for store in self._stores]
+        if moves.shape[1]:
+            self._copy(moves)
+        if self._stores and 2 * count <= self._stores[0].shape[3]:  # frees the others' memory
+            self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
+
+    def _copy(self, moves: Tensor) -> None:
+        sources, places, positions = moves  # each (moves,)
         for store in self._stores:
             layers, parts, capacity, rows, heads, width = store.shape
             vectors = store.view(-1, heads * width)  # (layers * parts * capacity * rows, H * width)
             blocks = torch.arange(layers * parts, device=store.device)[:, None] * capacity
-            sources, places, positions = torch.from_numpy(moves).to(store.device)  # each (moves,)
             first = (blocks + positions) * rows  # (layers * parts, moves)
             read, written = ((first + row).flatten() for row in (sources, places))
             vectors.index_copy_(0, written, vectors.index_select(0, read))
@@ -121,6 +126,13 @@ class KeyValueCache:
         grown = store.new_empty(layers, parts, length + max(16, length // 2), *vectors)
         grown[:, :, :length] = store
         return grown
+
+    def _widened(self, store: Tensor, count: int) -> Tensor:
+        """Return the store with space for `count` rows."""
+        layers, parts, capacity, rows, *vector = store.shape
+        widened = store.new_empty(layers, parts, capacity, count, *vector)
+        widened[:, :, : self.length, :rows] = store[:, :, : self.length]
+        return widened
 
 
 class Places:
@@ -163,20 +175,31 @@ def _places(parents: NDArray[np.int64]) -> NDArray[np.int64]:
 def select_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
     """Return a dimension's rows in another order: row i is rows[i]. x is overwritten.
 
-    Rows that stay in their place are not copied. If few rows are left, the others' memory is freed.
-
     Args:
         x: any tensor.
         dim: the dimension.
         rows: int64 on the CPU, indices into the dimension.
     """
-    count = len(rows)
-    if count > x.shape[dim]:
+    if len(rows) > x.shape[dim]:
         return x.index_select(dim, rows.to(x.device))
-    moved = (rows != torch.arange(count)).nonzero()[:, 0]
-    if len(moved):
-        source = x.index_select(dim, rows[moved].to(x.device))
-        x.index_copy_(dim, moved.to(x.device), source)
+    (moves,) = to_device([moved(rows.numpy())], x.device)
+    return move_(x, dim, moves, len(rows))
+
+
+def moved(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows that do not stay in their place: (2, moves) sources and targets."""
+    places = np.flatnonzero(rows != np.arange(len(rows)))
+    return np.stack((rows[places], places))
+
+
+def move_(x: Tensor, dim: int, moves: Tensor, count: int) -> Tensor:
+    """Return the first `count` rows of a dimension, after moves (2, moves) within x.
+
+    Rows that stay in their place are not copied. If few rows are left, the others' memory is freed.
+    """
+    if moves.shape[1]:
+        sources, places = moves
+        x.index_copy_(dim, places, x.index_select(dim, sources))
     kept = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
     return kept.clone() if 2 * kept.numel() < held else kept

@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.data.batches import Batch, Packed
@@ -25,10 +26,11 @@ from nmt.models.attention import (
     recorded_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
+from nmt.models.device import to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, Places, select_
+from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
 from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 
@@ -102,6 +104,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+_NO_MOVES = np.zeros((3, 0), np.int64), np.zeros((2, 0), np.int64)
+
+
 class TransformerState:
     """Cached keys and values of every decoder layer (see `DecoderState`)."""
 
@@ -113,6 +118,8 @@ class TransformerState:
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
         self.values = torch.stack(values)  # (layers, B, H, S, V)
         self.mask = mask  # (B, S)
+        self._count = len(memory)  # B, once the moves are done
+        self.moves = _NO_MOVES
 
     @property
     def num_rows(self) -> int:
@@ -120,12 +127,20 @@ class TransformerState:
         return len(self.places.rows)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order."""
+        """Keep these hypotheses, in this order; `move` does it before the next step."""
+        if self.moves is not _NO_MOVES:
+            self.move(*to_device(self.moves, self.mask.device))
         by_place = self.places.select(rows.numpy(), len(sentences))
-        self.cache.select(torch.from_numpy(by_place))
-        self.keys = select_(self.keys, 1, sentences)
-        self.values = select_(self.values, 1, sentences)
-        self.mask = select_(self.mask, 0, sentences)
+        self.moves = self.cache.select(by_place), moved(sentences.numpy())
+        self._count = len(sentences)
+
+    def move(self, in_cache: Tensor, in_memory: Tensor) -> None:
+        """Move vectors as `moves` says, given the same on the device."""
+        self.cache.move(in_cache)
+        self.keys = move_(self.keys, 1, in_memory, self._count)
+        self.values = move_(self.values, 1, in_memory, self._count)
+        self.mask = move_(self.mask, 0, in_memory, self._count)
+        self.moves = _NO_MOVES
 
 
 class Transformer(TranslationModel):
@@ -214,32 +229,37 @@ class Transformer(TranslationModel):
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
-        lengths = torch.tensor([state.cache.length for state in own])  # (states,)
-        counts = torch.tensor([state.num_rows for state in own])  # (states,)
-        positions = lengths.repeat_interleave(counts).to(device)  # (N,)
-        end = int(lengths.max()) + 1
+        lengths = np.array([state.cache.length for state in own])  # (states,)
         rows = _rows_of(own)  # (N,) of the hypotheses in the caches
-        by_row = torch.empty_like(tokens)
-        by_row[rows] = tokens
-        x = self._embed_targets(by_row.to(device), positions, end)  # (N, D)
+        by_row = np.empty_like(rows)
+        by_row[rows] = tokens.numpy()
+        moves = chain.from_iterable(state.moves for state in own)
+        # All that the device has to know of this step.
+        last_tokens, positions, in_order, *on_device = to_device(
+            [by_row, lengths.repeat([state.num_rows for state in own]), rows, *moves], device
+        )
+        for number, state in enumerate(own):
+            state.move(*on_device[2 * number : 2 * number + 2])
+        end = int(lengths.max()) + 1
+        x = self._embed_targets(last_tokens, positions, end)  # (N, D)
         rotation = _of(self.rotations, positions, end)
         for number, layer in enumerate(self._decoder_layers()):
             x = layer.step(x, number, own, rotation)  # (N, D)
         for state in own:
             state.cache.advance()
-        return self.decoder_norm(x).index_select(0, rows.to(device))  # type: ignore[no-any-return]
+        return self.decoder_norm(x).index_select(0, in_order)  # type: ignore[no-any-return]
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)
 
 
-def _rows_of(states: Sequence[TransformerState]) -> Tensor:
+def _rows_of(states: Sequence[TransformerState]) -> NDArray[np.int64]:
     """Return the row of each hypothesis (N,), with the rows of the states concatenated."""
     parts, first = [], 0
     for state in states:
         parts.append(state.places.rows + first)
         first += state.num_rows
-    return torch.from_numpy(np.concatenate(parts))
+    return np.concatenate(parts)
 
 
 def _of(positions: Positions | None, places: Tensor, end: int) -> Tensor | None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS_ID
+from nmt.models.device import to_device
 from nmt.search.engine import Hypothesis, Ids
 from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up, ranked
 from nmt.search.options import Sampling, SearchOptions
@@ -106,7 +107,7 @@ def draw_tokens(
             dim=-1, keepdim=True
         )  # (n, 1) subtracted, so that low temperatures do not overflow
         weights, tokens = _candidates(weights.sub_(best).div_(sampling.temperature), sampling)
-        uniforms = torch.from_numpy(query.uniforms[rows]).to(block.device)  # (n,)
+        (uniforms,) = to_device([query.uniforms[rows]], block.device)  # (n,)
         drawn_tokens = _draw(weights, tokens, uniforms, sampling.top_p)  # (n, 1)
         values = log_probs.gather(1, drawn_tokens).masked_fill_(best.isinf(), math.nan)
         parts.append((values, drawn_tokens, query.scored_log_probs(log_probs, rows)))

@@ -25,6 +25,7 @@ from nmt.data.lexicon import learn_lexicon
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.models.base import Decoder
+from nmt.models.device import to_device
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
 from nmt.search.top_k import NextTokens, StepQuery
@@ -161,4 +162,5 @@ class BatchShortlist:
 
     def select(self, sentences: Integers) -> None:
         """Keep these sentences, in this order."""
-        self._others = self._others[torch.from_numpy(sentences).to(self._others.device)]
+        (kept,) = to_device([sentences], self._others.device)
+        self._others = self._others[kept]

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
+from nmt.models.device import to_device
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,19 @@ class NextTokens:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> NextTokens:
-        """Join the three fields of blocks of the hypotheses."""
-        return cls(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
+        """Join the three fields of blocks of the hypotheses, from a GPU in one transfer."""
+        fields = [torch.cat(part) for part in zip(*parts, strict=True)]
+        if fields[0].device.type == "cpu":
+            return cls(*(field.numpy() for field in fields))
+        return cls.from_bits(to_bits(*fields).cpu().numpy())
+
+    @classmethod
+    def from_bits(cls, bits: NDArray[np.int32]) -> NextTokens:
+        """Undo `to_bits`."""
+        count = bits.shape[1] // 2
+        log_probs, tokens, scored = np.split(bits, [count, 2 * count], axis=1)
+        floats = (np.ascontiguousarray(part).view(np.float32) for part in (log_probs, scored))
+        return cls(next(floats), tokens.astype(np.int64), next(floats)[:, 0])
 
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
@@ -44,6 +56,12 @@ class NextTokens:
             )
             first = own.stop
         return parts
+
+
+def to_bits(log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor) -> Tensor:
+    """Join the fields of `NextTokens` in one tensor (N, 2 * count + 1), floats as their bits."""
+    floats = log_probs.view(torch.int32), scored_log_probs[:, None].view(torch.int32)
+    return torch.cat((floats[0], tokens.int(), floats[1]), dim=1)
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,8 @@ class StepQuery:
         tokens = self.scored_tokens[rows]
         if (tokens == EOS_ID).all():
             return log_probs[:, EOS_ID].clone()
-        return log_probs.gather(1, torch.from_numpy(tokens).to(log_probs.device)[:, None])[:, 0]
+        (columns,) = to_device([tokens], log_probs.device)
+        return log_probs.gather(1, columns[:, None])[:, 0]
 
     def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
         """Bar tokens in place: `barred_ids` everywhere, and eos if a hypothesis may not end.
@@ -76,7 +95,7 @@ class StepQuery:
             logits[:, token] = -math.inf
         may_end = self.may_end[rows]
         if not may_end.all():
-            no_end = torch.from_numpy(~may_end).to(logits.device)
+            (no_end,) = to_device([~may_end], logits.device)
             logits[:, EOS_ID].masked_fill_(no_end, -math.inf)
 
 

@@ -44,13 +44,13 @@ class Translators:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: Translator | Callable[[], Translator],
         count: int,
         workers: Workers[Pool, Translations] | None = None,
         kernel: str | None = None,
     ):
-        """Take this process's translator, and workers if there are several."""
-        self.translator = translator  # of this process
+        """Take this process's translator, or what loads it, and workers if there are several."""
+        self._translator = translator
         self.count = count
         self.kernel = kernel  # for matrix products; None for an export
         self._workers = workers
@@ -101,8 +101,9 @@ class Translators:
             taken: Synchronized[int] = multiprocessing.get_context("spawn").Value("i", 0)
             on_gpu = _OnGpu(load_on_gpu, taken)
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
-            # One on the CPU in this process, for alignment pictures and the like.
-            return cls(load(replace(setup, precision="fp32")), count, processes, _GPU_KERNEL)
+            # This process needs one only for pictures of attention and the like: then on the CPU.
+            load_here = partial(load, replace(setup, precision="fp32"))
+            return cls(load_here, count, processes, _GPU_KERNEL)
         keep_freed_memory()
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
@@ -113,6 +114,13 @@ class Translators:
             return cls(translator, 1, kernel=translator.kernel)
         copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
         return cls(translator, count, copies, translator.kernel)
+
+    @property
+    def translator(self) -> Translator:
+        """The translator of this process."""
+        if not isinstance(self._translator, Translator):
+            self._translator = self._translator()
+        return self._translator
 
     def __enter__(self) -> Self:
         return self

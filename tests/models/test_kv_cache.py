@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from nmt.models.attention import attend
 from nmt.models.kv_cache import KeyValueCache, Places, select_
@@ -44,31 +43,21 @@ def test_the_cache_attends_to_its_window_and_can_be_reordered(apart: bool, windo
     selections = [[0, 2, 2, 3], [1, 0], [1, 1, 0, 0, 1]]  # one moved; fewer; more than before
     selections += torch.randint(5, (20, 5), generator=torch.Generator().manual_seed(7)).tolist()
     for rows in selections:
-        cache.select(torch.tensor(rows))
+        cache.move(torch.from_numpy(cache.select(np.array(rows))))
         qkv = qkv[:, :, rows]
         for _ in range(after):
             qkv = torch.cat((qkv, normal(1, layers, len(rows), 3, H, K)))
             check(qkv)
 
 
-def test_only_positions_that_differ_and_are_seen_are_copied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    copied: list[list[int]] = []  # from a row, to a row, which position
-    copy = KeyValueCache._copy
-
-    def note_and_copy(self: KeyValueCache, moves: NDArray[np.int64]) -> None:
-        copied.extend(moves.T.tolist())
-        copy(self, moves)
-
-    monkeypatch.setattr(KeyValueCache, "_copy", note_and_copy)
-
+def test_only_positions_that_differ_and_are_seen_are_copied() -> None:
     def step(cache: KeyValueCache, rows: list[int]) -> list[list[int]]:
-        copied.clear()
+        """Return what is copied: from a row, to a row, which position."""
         cache.attend(0, [normal(3, 3, H, K)])
         cache.advance()
-        cache.select(torch.tensor(rows))
-        return sorted(copied)
+        moves = cache.select(np.array(rows))
+        cache.move(torch.from_numpy(moves))
+        return sorted(moves.T.tolist())
 
     cache = KeyValueCache(1)
     assert step(cache, [0, 0, 0]) == [[0, 1, 0], [0, 2, 0]]  # all continue the first

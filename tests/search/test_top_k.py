@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.search.top_k import StepQuery, top_k, top_tokens
+from nmt.search.top_k import NextTokens, StepQuery, to_bits, top_k, top_tokens
 
 
 @pytest.mark.parametrize("size", [1, 7, 128, 200, 1_009, 8_000])
@@ -72,3 +72,12 @@ def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, coun
     found = top_tokens([logits], query(3), count=count, barred_ids=(0,))
     assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
     assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
+
+
+def test_a_gpu_s_answer_survives_its_transfer() -> None:
+    log_probs = torch.tensor([[-0.1, -math.inf], [math.nan, -1e-30]])
+    tokens, scored = torch.tensor([[0, 2**31 - 1], [7, 8]]), torch.tensor([-2.5, math.nan])
+    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored).numpy())
+    np.testing.assert_array_equal(found.log_probs, log_probs.numpy())
+    np.testing.assert_array_equal(found.tokens, tokens.numpy())
+    np.testing.assert_array_equal(found.scored_log_probs, scored.numpy())

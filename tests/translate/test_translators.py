@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.errors import WorkerDied
 from nmt.search.options import SearchOptions
@@ -17,6 +19,7 @@ from nmt.translate.options import TranslateOptions
 from nmt.translate.output import Translation
 from nmt.translate.parallel import Translators
 from nmt.translate.setup import Setup
+from nmt.translate.torch_engine import load
 from nmt.translate.translator import Translator
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "then", "a", "bird", "finds", "a", "house"]
@@ -87,3 +90,24 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
     setup = Setup(models=(model_file,), options=SearchOptions())
     Translators.start(setup, TranslateOptions(device="cpu", workers="1", threads=threads))
     assert chosen[-1] == expected
+
+
+def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def load_and_note(setup: Setup, **options: Any) -> Translator:
+        loaded.append(setup.precision)
+        return load(setup, **options)
+
+    monkeypatch.setattr("nmt.translate.parallel.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("nmt.translate.parallel.Workers", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("nmt.translate.torch_engine.load", load_and_note)
+    setup = Setup(models=(model_file,), options=SearchOptions(), precision="bf16")
+    with Translators.start(setup, TranslateOptions()) as translators:
+        assert (translators.count, loaded) == (2, [])
+        assert translators.translator.translate(["a cat"])[0].text
+        assert translators.translator.max_src_tokens == 20
+    assert loaded == ["fp32"]  # once, on the CPU
