@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +29,7 @@ _POSITION, _GROUP = 20, 10_000
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive sentences of similar length, which attention pads to one length."""
+    """Consecutive sentences of similar length, which models pad to one length."""
 
     sentences: slice
     tokens: slice  # of these sentences
@@ -50,6 +50,11 @@ class Packed:
     groups: tuple[Group, ...]
     """All sentences; the two sides of a batch have the same number of groups and of sentences in
     each."""
+
+    def in_one_group(self) -> Packed:
+        """Return the same sentences as one group."""
+        whole = Group(slice(0, len(self.starts) - 1), slice(0, len(self.tokens)), self.longest)
+        return replace(self, groups=(whole,))
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
@@ -254,11 +259,7 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int)
 
 
 def micro_batches(
-    src_lengths: Lengths,
-    tgt_lengths: Lengths,
-    micro_batch_tokens: int,
-    *,
-    pads_batches: bool,
+    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
 ) -> list[Indices]:
     """Split pairs into runs of at most `micro_batch_tokens` on either side.
 
@@ -268,19 +269,17 @@ def micro_batches(
     Args:
         src_lengths, tgt_lengths: (pairs,), without eos.
         micro_batch_tokens: the bound.
-        pads_batches: whether the model pads a run to one length; with that padding it may exceed
-            the bound by a quarter.
 
     Returns:
         The indices of the pairs in each run.
     """
     lengths = list(zip((src_lengths + 1).tolist(), (tgt_lengths + 1).tolist(), strict=True))
-    cuts = _cut(lengths, micro_batch_tokens, pads_batches)
+    cuts = _cut(lengths, micro_batch_tokens)
     # Bisect for the smallest bound that needs no more runs: too_small < bound <= enough.
     too_small, enough = max(map(max, lengths), default=1) - 1, micro_batch_tokens
     while cuts and enough - too_small > 1:
         bound = (too_small + enough) // 2
-        tried = _cut(lengths, bound, pads_batches)
+        tried = _cut(lengths, bound)
         if len(tried) > len(cuts):
             too_small = bound
         else:
@@ -288,16 +287,15 @@ def micro_batches(
     return [part for part in np.split(np.arange(len(lengths)), cuts) if len(part)]
 
 
-def _cut(lengths: list[tuple[int, int]], bound: int, pads_batches: bool) -> list[int]:
+def _cut(lengths: list[tuple[int, int]], bound: int) -> list[int]:
     """Return the indices at which runs must end, because one more pair would exceed the bound."""
     cuts: list[int] = []
-    start = src_tokens = tgt_tokens = longest = 0
+    start = src_tokens = tgt_tokens = 0
     for index, (src, tgt) in enumerate(lengths):
-        src_tokens, tgt_tokens, longest = src_tokens + src, tgt_tokens + tgt, max(longest, src, tgt)
-        too_wide = pads_batches and longest * (index - start + 1) > 1.25 * bound
-        if index > start and (too_wide or max(src_tokens, tgt_tokens) > bound):
+        src_tokens, tgt_tokens = src_tokens + src, tgt_tokens + tgt
+        if index > start and max(src_tokens, tgt_tokens) > bound:
             cuts.append(index)
-            start, src_tokens, tgt_tokens, longest = index, src, tgt, max(src, tgt)
+            start, src_tokens, tgt_tokens = index, src, tgt
     return cuts
 
 
@@ -305,7 +303,5 @@ def parts_by_length(pairs: Pairs, micro_batch_tokens: int) -> list[Indices]:
     """Split all pairs into micro-batches, always in the same way, for validation."""
     src_lengths, tgt_lengths = pairs.lengths(np.arange(len(pairs)))
     order = longest_first(src_lengths, tgt_lengths)
-    parts = micro_batches(
-        src_lengths[order], tgt_lengths[order], micro_batch_tokens, pads_batches=True
-    )
+    parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)
     return [order[part] for part in parts]

@@ -63,15 +63,11 @@ class Cut:
     micro_batch_tokens: int
     rank: int = 0
     world_size: int = 1
-    pads_batches: bool = True
-    """Whether the model pads a whole micro-batch, so that this padding counts."""
     shape: FixedShape | None = None
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
-        return micro_batches(
-            src_lengths, tgt_lengths, self.micro_batch_tokens, pads_batches=self.pads_batches
-        )
+        return micro_batches(src_lengths, tgt_lengths, self.micro_batch_tokens)
 
 
 def updates_from(

@@ -107,9 +107,6 @@ class TranslationModel(nn.Module, ABC):
     output_projection: nn.Parameter
     """(V, D). Training fuses it with the loss, so that the logits never all exist at once."""
 
-    pads_batches = True
-    """Whether the model pads all sentences of a batch to one length."""
-
     @property
     def is_padding_free(self) -> bool:
         """Whether the model, with its device and type, computes nothing for padding."""

@@ -12,8 +12,7 @@ linear unit, and the residual connection spans both.
 A convolution is one product of each token's k neighbours side by side. On a CPU this is faster than
 torch's convolution, which needs padding or gaps between sentences. README.md has measurements.
 
-Legend: as in `models.base`, and H hidden width, k kernel width, Q queries of a sentence (T in
-training, W hypotheses in search).
+Legend: as in `models.base`, and H hidden width, k kernel width, m source tokens, n target tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +31,13 @@ from nmt.model_config import ConvolutionalConfig
 from nmt.models.attention import recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.kernels.linear import linear
-from nmt.models.kernels.padded_layout import PaddedLayout
+from nmt.models.kernels.packed_attention import (
+    Sentences,
+    attend_packed,
+    attention_weights,
+    takes_packed,
+)
+from nmt.models.kernels.padded_layout import PaddedLayout, Projected
 from nmt.models.kv_cache import select_
 from nmt.models.layers import dropout, variance_preserving
 
@@ -90,15 +95,10 @@ class GatedConvolution(nn.Module):
 
 
 class Source:
-    """The keys z and values (z + e) * sqrt(S) of all layers' attention.
+    """The keys and values of B sources for search, where they are padded."""
 
-    z is the encoder's output and e the source's embeddings. A mean of S values has less variance
-    than one value. The factor S * sqrt(1 / S) restores it for equal weights (section 3.4).
-    """
-
-    def __init__(self, keys: Tensor, values: Tensor, mask: Tensor) -> None:
-        scale = mask.sum(dim=1).double().sqrt().to(values.dtype)[:, None, None]  # (B, 1, 1)
-        self.keys_values = torch.stack((keys, values * scale))  # (2, B, S, D)
+    def __init__(self, keys_values: Tensor, mask: Tensor) -> None:
+        self.keys_values = keys_values  # (2, B, S, D)
         self.mask = mask  # (B, S)
 
     def select(self, sentences: Tensor) -> None:
@@ -107,19 +107,18 @@ class Source:
         self.mask = select_(self.mask, 0, sentences)
 
     def attend(self, queries: Tensor) -> Tensor:
-        """Return the weighted sums (B, Q, D) of values for queries (B, Q, D)."""
-        _, values = self.keys_values
-        return torch.bmm(self.weights(queries), values)
-
-    def weights(self, queries: Tensor) -> Tensor:
-        """Return softmax(queries keys^T), 0 at padding: (B, Q, S)."""
-        keys = self.keys_values[0].to(queries.dtype)  # (B, S, D)
-        scores = torch.bmm(queries, keys.transpose(1, 2))  # (B, Q, S)
-        return scores.masked_fill(~self.mask[:, None], -math.inf).softmax(dim=-1)
+        """Return the weighted sums (B, W, D) of values for queries (B, W, D)."""
+        keys, values = self.keys_values
+        scores = torch.bmm(queries, keys.transpose(1, 2))  # (B, W, S)
+        weights = scores.masked_fill(~self.mask[:, None], -math.inf).softmax(dim=-1)
+        return torch.bmm(weights, values)
 
 
 class MultiStepAttention(nn.Module):
-    """A decoder layer's attention (section 3.3), from states h and token embeddings g."""
+    """A decoder layer's attention (section 3.3), from states h and token embeddings g.
+
+    In training the keys and values of all sources are one tensor (m, 2, 1, D), with one head.
+    """
 
     def __init__(self, d_model: int, d_hidden: int) -> None:
         super().__init__()
@@ -134,17 +133,22 @@ class MultiStepAttention(nn.Module):
         """Map the weighted sums (n, D) to what is added to the states (n, H)."""
         return linear(attended, self.output.weight, self.output.bias)
 
-    def forward(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
-        """Attend from h (n, H) and g (n, D), with their layout `own`, to their sources: (n, H)."""
-        attended = source.attend(own.rows(self.queries(h, g)))  # (B, T, D)
-        return self.project(own.packed(attended))
+    def forward(
+        self, h: Tensor, g: Tensor, own: Sentences, keys_values: Tensor, others: Sentences
+    ) -> Tensor:
+        """Attend from h (n, H) and g (n, D) of the sentences `own` to their sources: (n, H)."""
+        attended = attend_packed(self._projected(h, g, keys_values), own, others)  # (n, 1, D)
+        return self.project(attended[:, 0])
 
-    def weights(self, h: Tensor, g: Tensor, own: PaddedLayout, source: Source) -> Tensor:
+    def weights(
+        self, h: Tensor, g: Tensor, own: Sentences, keys_values: Tensor, others: Sentences
+    ) -> Tensor:
         """Return the attention weights of `forward`, (B, 1, T, S), in fp32 or wider."""
-        queries = self.queries(h, g)
-        wide = queries.to(torch.promote_types(queries.dtype, torch.float32))
-        weights = source.weights(own.rows(wide)) * own.mask[..., None]  # 0 at padding
-        return weights[:, None]  # one head
+        return attention_weights(self._projected(h, g, keys_values), own, others)
+
+    def _projected(self, h: Tensor, g: Tensor, keys_values: Tensor) -> Projected:
+        queries = self.queries(h, g) * g.shape[1] ** 0.5  # the paper does not divide the scores
+        return queries[:, None, None], keys_values
 
 
 _EMBEDDING_STD = 0.1
@@ -201,12 +205,18 @@ class DecoderLayer(nn.Module):
         self.attention = MultiStepAttention(config.d_model, config.d_hidden)
 
     def forward(
-        self, x: Tensor, g: Tensor, neighbours: Neighbours, own: PaddedLayout, source: Source
+        self,
+        x: Tensor,
+        g: Tensor,
+        neighbours: Neighbours,
+        own: Sentences,
+        keys_values: Tensor,
+        others: Sentences,
     ) -> Tensor:
         """Decode x (n, H), with the embeddings g (n, D) of its tokens."""
         dropped = dropout(x, self.dropout, self.training)
         h = self.convolution(neighbours.of_each(dropped))  # (n, H)
-        h = (h + self.attention(h, g, own, source)) * _HALF
+        h = (h + self.attention(h, g, own, keys_values, others)) * _HALF
         return (h + x) * _HALF  # type: ignore[no-any-return]
 
     def step(
@@ -296,19 +306,25 @@ class ConvolutionalModel(TranslationModel):
         self.decoder_output = variance_preserving(hidden, embedded)
 
     @property
+    def is_padding_free(self) -> bool:
+        """Whether attention takes packed sentences, without padding."""
+        width = self.config.d_model
+        return takes_packed(self.output_projection, width, width)
+
+    @property
     def blocks(self) -> Sequence[nn.Module]:
         """The layers."""
         return [*self.encoder, *self.decoder]
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""
-        source = self._encode(batch.src)
-        own = PaddedLayout.of(batch.tgt_in)
+        sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
+        keys_values = self._encode(batch.src)  # (m, 2, 1, D)
         g = self.tgt_embedding(batch.tgt_in.tokens, batch.tgt_in.positions)  # (n, D)
         neighbours = self._neighbours(batch.tgt_in, causal=True)
         x = _mapped(g, self.decoder_input)  # (n, H)
         for layer in self._decoder_layers():
-            x = layer(x, g, neighbours, own, source)  # (n, H)
+            x = layer(x, g, neighbours, targets, keys_values, sources)  # (n, H)
         return self._last_states(x)
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -324,22 +340,35 @@ class ConvolutionalModel(TranslationModel):
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
         return recorded_weights(self, [attention], batch)[attention]
 
-    def _encode(self, src: Packed) -> Source:
-        layout = PaddedLayout.of(src)
-        e = self.src_embedding(src.tokens, src.positions)  # (n, D)
+    def _encode(self, src: Packed) -> Tensor:
+        """Return the keys z and values (z + e) * sqrt(S) of all layers' attention: (m, 2, 1, D).
+
+        z is the encoder's output and e the source's embeddings. A mean of S values has less
+        variance than one value. The factor S * sqrt(1 / S) restores it for equal weights (section
+        3.4).
+        """
+        e = self.src_embedding(src.tokens, src.positions)  # (m, D)
         neighbours = self._neighbours(src, causal=False)
-        x = _mapped(e, self.encoder_input)  # (n, H)
+        x = _mapped(e, self.encoder_input)  # (m, H)
         for layer in self.encoder:
-            x = layer(x, neighbours)  # (n, H)
-        z = _mapped(x, self.encoder_output)  # (n, D)
+            x = layer(x, neighbours)  # (m, H)
+        z = _mapped(x, self.encoder_output)  # (m, D)
         # Each decoder layer sends a gradient. The encoder gets their mean, which keeps training
         # stable (section 3.4); the embeddings get the sum.
         z = z.detach().lerp(z, 1 / self.config.num_decoder_layers)
-        return Source(layout.rows(z), layout.rows(z + e), layout.mask)
+        scales = src.starts.diff().double().sqrt().to(z.dtype)  # (B,)
+        values = (z + e) * scales[src.sentences, None]
+        return torch.stack((z, values), dim=1)[:, :, None]
+
+    def _sentences(self, packed: Packed) -> Sentences:
+        return Sentences.of(packed, 1, as_packed=self.is_padding_free)
 
     def begin(self, src: Packed) -> ConvolutionalState:
         """Return the state before the first target token, with a hypothesis for each source."""
-        return ConvolutionalState(self.config, self._encode(src))
+        layout = PaddedLayout.of(src)
+        keys_values = self._encode(src)[:, :, 0].unbind(1)  # each (m, D)
+        source = Source(torch.stack([layout.rows(x) for x in keys_values]), layout.mask)
+        return ConvolutionalState(self.config, source)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""

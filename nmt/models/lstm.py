@@ -1,7 +1,7 @@
 """LSTM layers (Hochreiter and Schmidhuber 1997; with forget gates, Gers et al. 2000).
 
 `BidirectionalLSTM` is an encoder layer, `LSTMCell` one step of a decoder layer. `StepProduct`
-multiplies by the same weight at every step, with one product for its gradient.
+and `StepSums` multiply by the same factor at every step, with one product for its gradient.
 
 Legend: I the width of inputs, H of a layer's output.
 """
@@ -9,6 +9,8 @@ Legend: I the width of inputs, H of a layer's output.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,25 +21,26 @@ from nmt.models.kernels.padded_layout import PaddedLayout
 
 
 class StepProduct:
-    """x weight^T + addend, called once a step, for T steps and N rows in each.
+    """x weight^T + addend, called once a step, for the rows of each step.
 
     In training, the weight's gradient is one product over all steps. Step by step it would take T
     small products and T passes over the gradient to sum them.
     """
 
-    def __init__(self, weight: Tensor, addends: Tensor) -> None:
+    def __init__(self, weight: Tensor, addends: Tensor, rows: Sequence[int]) -> None:
         """Prepare the products.
 
         Args:
             weight: (O, I).
-            addends: (T, N, O), known before the first step. May be expanded to this shape.
+            addends: (r, O), known before the first step. May be expanded to this shape.
+            rows: the number N of rows in each step; r is their sum.
         """
         self._inputs: list[Tensor] | None = None
         self._weight = weight
         if torch.is_grad_enabled() and weight.requires_grad:
             self._inputs, self._weight = [], weight.detach()
-            addends = _WithGradientOf.apply(addends, weight, self._inputs)  # type: ignore[no-untyped-call]
-        self._addends = iter(addends.unbind())
+            addends = _WithGradientOf.apply(addends, weight, self._inputs, _for_weight)  # type: ignore[no-untyped-call]
+        self._addends = iter(torch.split(addends, list(rows)))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the next step's product of x (N, I): (N, O)."""
@@ -46,20 +49,60 @@ class StepProduct:
         return linear(x, self._weight) + next(self._addends)
 
 
+class StepSums:
+    """Weighted sums of values, called once a step; their gradient is one product, too."""
+
+    def __init__(self, values: Tensor, steps: int) -> None:
+        """Prepare so many steps with the values (B, S, H)."""
+        self._weights: list[Tensor] | None = None
+        self._values = values
+        if torch.is_grad_enabled() and values.requires_grad:
+            self._weights, self._values = [], values.detach()
+            count, _, width = values.shape
+            nothing = values.new_zeros(()).expand(steps, count, width)
+            addends = _WithGradientOf.apply(nothing, values, self._weights, _for_values)  # type: ignore[no-untyped-call]
+            self._addends: Iterator[Tensor] = iter(addends.unbind())
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Return the next step's sums (B, H) by the weights (B, S)."""
+        summed: Tensor = torch.bmm(weights[:, None], self._values)[:, 0]
+        if self._weights is None:
+            return summed
+        self._weights.append(weights.detach())
+        return summed + next(self._addends)
+
+
 class _WithGradientOf(torch.autograd.Function):
-    """The addends unchanged. Their gradient is that of the products, and gives the weight's."""
+    """The addends unchanged. Their gradient is that of all steps, and gives that of a factor."""
 
     @staticmethod
-    def forward(ctx: Any, addends: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
-        del weight
-        ctx.inputs = inputs  # T of (N, I), by the time of the backward pass
+    def forward(
+        ctx: Any,
+        addends: Tensor,
+        factor: Tensor,
+        others: list[Tensor],
+        gradient: Callable[[Tensor, list[Tensor]], Tensor],
+    ) -> Tensor:
+        del factor
+        # By the time of the backward pass, `others` has the other factor of each step.
+        ctx.others, ctx.gradient = others, gradient
         return addends.view_as(addends)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        products = gradients[0]  # (T, N, O)
-        for_weight = matmul(products.flatten(0, 1).t(), torch.cat(ctx.inputs), "weight")  # (O, I)
-        return (products if ctx.needs_input_grad[0] else None), for_weight, None
+        products = gradients[0]
+        for_addends = products if ctx.needs_input_grad[0] else None
+        return for_addends, ctx.gradient(products, ctx.others), None, None
+
+
+def _for_weight(products: Tensor, inputs: list[Tensor]) -> Tensor:
+    """Return the gradient of a weight (O, I) for that of its products (r, O) with some inputs."""
+    return matmul(products.t(), torch.cat(inputs), "weight")
+
+
+def _for_values(sums: Tensor, weights: list[Tensor]) -> Tensor:
+    """Return the gradient of values (B, S, H) for that of their sums (T, B, H) by some weights."""
+    return torch.bmm(torch.stack(weights, dim=2), sums.transpose(0, 1))  # (B, S, T), (B, T, H)
 
 
 _FORGET_BIAS = 1.0
@@ -67,12 +110,11 @@ _FORGET_BIAS = 1.0
 
 
 class BidirectionalLSTM(nn.Module):
-    """A layer that reads B sentences in both directions, each by half of its H units.
+    """A layer that reads sentences in both directions, each by half of its H units.
 
-    It uses torch's LSTM, which multiplies the inputs of all positions at once. On GPUs this is
-    cuDNN, which is far faster than single steps. Sentences are padded, and reversed for the second
-    direction. torch's packed sequences are no faster on CPUs, and on GPUs they wait for the
-    sentences' lengths.
+    It uses torch's LSTM, which multiplies the inputs of all positions at once. On CPUs it goes
+    through all steps in oneDNN, on GPUs in cuDNN. Both are far faster than single steps. They pad
+    sentences, so it reads groups of similar length. torch's packed sequences take longer on CPUs.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -80,35 +122,56 @@ class BidirectionalLSTM(nn.Module):
         self.ahead = _lstm(width, hidden // 2)
         self.back = _lstm(width, hidden // 2)
 
-    def forward(self, x: Tensor, order: Tensor) -> Tensor:
-        """Read x (S, B, I), with the `reversal` of its padded layout: (S, B, H)."""
-        with warnings.catch_warnings():
-            # The weights are views of the vector of all weights, and cuDNN copies them.
-            warnings.filterwarnings("ignore", "RNN module weights are not part of single")
-            ahead, _ = self.ahead(x)  # (S, B, H / 2)
-            back, _ = self.back(reversed_sentences(x, order))  # (S, B, H / 2)
-        return torch.cat((ahead, reversed_sentences(back, order)), dim=2)
+    def forward(self, x: Tensor, groups: Sequence[Reading]) -> Tensor:
+        """Read packed sentences x (n, I), in these groups: (n, H)."""
+        read = [
+            torch.cat((_read(self.ahead, x, group.ahead), _read(self.back, x, group.back)), dim=1)
+            for group in groups
+        ]
+        return torch.cat(read)
 
 
-def reversed_sentences(x: Tensor, order: Tensor) -> Tensor:
-    """Return x (S, B, any) with each sentence, a column, reversed by `order` from `reversal`."""
-    return x.flatten(0, 1).index_select(0, order).view_as(x)
+@dataclass(frozen=True)
+class Direction:
+    """The order in which a group of B sentences is read, padded to S positions."""
+
+    tokens: Tensor  # (S, B) int64: the token at each place; at padding, any of the same sentence
+    places: Tensor  # (n of the group,) int64: where each token is, in tokens.flatten()
 
 
-def reversal(layout: PaddedLayout) -> Tensor:
-    """Return the order that reverses each sentence of a padded layout, time first.
+@dataclass(frozen=True)
+class Reading:
+    """How to read a group of sentences in both directions."""
 
-    For example, two sentences of 3 and 2 tokens are at 0 2 4 and 1 3. Their first rows come from 4
-    and 3, where they end. Padding may come from anywhere.
+    ahead: Direction
+    back: Direction
 
-    Returns:
-        (S * B,) int64, positions in x.flatten(0, 1) for x (S, B, any).
-    """
-    count, longest = layout.tokens.shape
-    lengths = layout.mask.sum(dim=1)  # (B,)
-    device = lengths.device
-    positions = lengths - 1 - torch.arange(longest, device=device)[:, None]  # (S, B)
-    return (positions.clamp_min(0) * count + torch.arange(count, device=device)).flatten()
+    @classmethod
+    def of(cls, layout: PaddedLayout) -> Reading:
+        """Read the sentences of a padded layout.
+
+        For example, sentences of 3 and 2 tokens are 0 1 2 and 3 4. Ahead, they are read as the rows
+        0 3, 1 4 and 2 -, and back as 2 4, 1 3 and 0 -.
+        """
+        count, longest = layout.tokens.shape
+        lengths = layout.mask.sum(dim=1)  # (B,)
+        steps = torch.arange(longest, device=lengths.device)
+        reversed_ = (lengths[:, None] - 1 - steps).clamp_min(0)  # (B, S)
+        turned = lengths[layout.sentences] - 1 - layout.positions  # (n,)
+        return cls(
+            Direction(layout.tokens.t(), layout.positions * count + layout.sentences),
+            Direction(layout.tokens.gather(1, reversed_).t(), turned * count + layout.sentences),
+        )
+
+
+def _read(lstm: nn.LSTM, x: Tensor, order: Direction) -> Tensor:
+    """Read a group of the packed sentences x (n, I): (n of the group, H / 2)."""
+    padded = x.index_select(0, order.tokens.flatten()).view(*order.tokens.shape, -1)  # (S, B, I)
+    with warnings.catch_warnings():
+        # The weights are views of the vector of all weights, and cuDNN copies them.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single")
+        states, _ = lstm(padded)  # (S, B, H / 2)
+    return states.flatten(0, 1).index_select(0, order.places)  # type: ignore[no-any-return]
 
 
 def _lstm(width: int, hidden: int) -> nn.LSTM:

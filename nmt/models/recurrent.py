@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import cast
 
 import torch
@@ -29,7 +29,7 @@ from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import select_
 from nmt.models.layers import add_dropped, dropout, shared_embeddings
-from nmt.models.lstm import BidirectionalLSTM, LSTMCell, StepProduct, reversal
+from nmt.models.lstm import BidirectionalLSTM, LSTMCell, Reading, StepProduct, StepSums
 
 
 @dataclass
@@ -58,32 +58,64 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inner, width)))  # (A, H) U
         self.score = nn.Parameter(nn.init.normal_(torch.empty(inner), std=inner**-0.5))  # (A,) v
 
-    def keys(self, values: Tensor, mask: Tensor) -> Keys:
-        """Prepare values (B, S, H); the mask (B, S) is True where to attend."""
-        return Keys(linear(values, self.key), values, mask)
+    def keys(self, values: Tensor, layouts: Sequence[PaddedLayout]) -> list[Keys]:
+        """Prepare the packed values (m, H), laid out group by group."""
+        projected = linear(values, self.key)  # (m, A)
+        return [
+            Keys(layout.rows(projected), layout.rows(values), layout.mask) for layout in layouts
+        ]
 
-    def forward(self, queries: Tensor, memory: Keys) -> tuple[Tensor, Tensor]:
-        """Attend from the N = B * W hypotheses of B sentences to their sources.
+    def forward(self, queries: Tensor, memory: Keys) -> Tensor:
+        """Return the weights with which N = B * W hypotheses of B sentences see their sources.
 
         Args:
             queries: (N, A), already multiplied by W.
             memory: made by `keys`.
 
         Returns:
-            Weighted sums of values (N, H), and the weights (N, S) in fp32 at least.
+            (N, S) in fp32 at least.
         """
         sentences, _, inner = memory.keys.shape
         compared = queries.view(sentences, -1, 1, inner) + memory.keys[:, None]  # (B, W, S, A)
         scores = F.linear(compared.tanh(), self.score[None])[..., 0]  # (B, W, S)
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
         weights = wide.masked_fill(~memory.mask[:, None], -torch.inf).softmax(dim=-1)
-        summed = torch.bmm(weights.to(memory.values.dtype), memory.values)  # (B, W, H)
-        return summed.flatten(0, 1), weights.flatten(0, 1)
+        return weights.flatten(0, 1)
 
 
 Passed = tuple[Tensor, ...]
 """The state that N hypotheses pass to the next step: the attentional state (N, D), then the output
 (N, H) and cell state (N, H) of each layer."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Packed sentences step by step: at each position, those of the groups that still go on.
+
+    A group goes on until its longest sentence ends, and so do all groups before it. For example,
+    three groups of one sentence each, 0 1 2, 3 4 and 5, have the steps 0 3 5, 1 4 and 2.
+    """
+
+    rows: list[int]
+    """How many sentences go on at each position, the first ones."""
+    groups: dict[int, int]
+    """How many groups these are, by the number of rows."""
+    tokens: Tensor  # (r,) int64: of each row of each step; at padding, the sentence's last
+    places: Tensor  # (n,) int64: where each token is
+
+    @classmethod
+    def of(cls, packed: Packed) -> Steps:
+        """Lay out sentences, with little padding if the longest come first."""
+        rows: list[int] = []
+        groups = {}
+        for number, group in reversed([*enumerate(packed.groups, start=1)]):
+            groups[group.sentences.stop] = number
+            rows += [group.sentences.stop] * (group.longest - len(rows))
+        columns = PaddedLayout.of(packed).tokens.t()  # (T, B)
+        tokens = torch.cat([column[:count] for column, count in zip(columns, rows, strict=False)])
+        starts = torch.tensor([0, *accumulate(rows)], device=tokens.device)
+        return cls(rows, groups, tokens, starts[packed.positions] + packed.sentences)
+
 
 Attend = Callable[[Tensor], Tensor]
 """From queries (N, A) to weighted sums of values (N, H)."""
@@ -113,32 +145,38 @@ class InputFeedingDecoder(nn.Module):
         widths = [self.config.d_model] + [self.config.d_hidden] * (2 * len(self.cells))
         return tuple(self.embedded.new_zeros(count, width) for width in widths)
 
-    def forward(self, embedded: Tensor, passed: Passed, attend: Attend) -> tuple[Tensor, Passed]:
-        """Go through T positions of N hypotheses.
+    def forward(
+        self, embedded: Tensor, rows: Sequence[int], passed: Passed, attend: Attend
+    ) -> tuple[Tensor, Passed]:
+        """Go through some positions of hypotheses, the last of which may end before the others.
 
         Args:
-            embedded: (T, N, D), embeddings of the tokens.
+            embedded: (r, D), embeddings of the tokens, position by position.
+            rows: how many hypotheses go on at each position, the first ones; r is their sum.
             passed: the state before the first of these steps.
             attend: attends to the hypotheses' sources.
 
         Returns:
-            The attentional states (T, N, D), and the state after the last step.
+            The attentional states (r, D), and the state after the last step.
         """
-        steps = embedded.shape[:2]
         cells = cast(Sequence[LSTMCell], self.cells)
         first, *others = cells
-        known = [linear(embedded, self.embedded, first.bias)]  # (T, N, 4H)
-        known += [cell.bias.expand(*steps, -1) for cell in others]
-        gates = [StepProduct(cell.weight, part) for cell, part in zip(cells, known, strict=True)]
+        known = [linear(embedded, self.embedded, first.bias)]  # (r, 4H)
+        known += [cell.bias.expand(len(embedded), -1) for cell in others]
+        gates = [
+            StepProduct(cell.weight, part, rows) for cell, part in zip(cells, known, strict=True)
+        ]
         nothing = embedded.new_zeros(())
         query, attentional = (
-            StepProduct(weight, nothing.expand(*steps, len(weight)))
+            StepProduct(weight, nothing.expand(len(embedded), len(weight)), rows)
             for weight in (self.attention.query, self.attentional)
         )
-        fed, *layers = passed
-        hidden, memories = layers[::2], layers[1::2]
         states = []
-        for _ in range(len(embedded)):
+        for count in rows:
+            if count < len(passed[0]):
+                passed = tuple(x[:count] for x in passed)
+            fed, *layers = passed
+            hidden, memories = layers[::2], layers[1::2]
             x = fed
             for number, cell in enumerate(cells):
                 read = torch.cat((x, hidden[number]), dim=1)  # (N, D + H or 2H)
@@ -147,7 +185,8 @@ class InputFeedingDecoder(nn.Module):
             found = attend(query(x))  # (N, H)
             fed = attentional(torch.cat((found, x), dim=1)).tanh()  # (N, D)
             states.append(fed)
-        return torch.stack(states), (fed, *chain(*zip(hidden, memories, strict=True)))
+            passed = (fed, *chain(*zip(hidden, memories, strict=True)))
+        return torch.cat(states), passed
 
     def _up(self, x: Tensor, output: Tensor, *, is_first: bool) -> Tensor:
         """Return the input of the next layer: the residual sum, from the second layer on."""
@@ -211,10 +250,11 @@ class RecurrentModel(TranslationModel):
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a forward pass."""
+        src, tgt_in = batch.src.in_one_group(), batch.tgt_in.in_one_group()
         recorded: list[Tensor] = []
-        self._decode(batch, recorded)
+        self._decode(Batch(src, tgt_in, batch.targets), recorded)
         cross = torch.stack(recorded, dim=1)  # (B, T, S)
-        cross.masked_fill_(~PaddedLayout.of(batch.tgt_in).mask[:, :, None], 0.0)
+        cross.masked_fill_(~PaddedLayout.of(tgt_in).mask[:, :, None], 0.0)
         cross = cross[None, :, None]  # (1, B, 1, T, S)
         return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
@@ -224,37 +264,49 @@ class RecurrentModel(TranslationModel):
         return self.attention_weights(batch).cross[0]
 
     def _decode(self, batch: Batch, recorded: list[Tensor]) -> Tensor:
-        """Do a forward pass, and record the attention weights (B, S) of each step."""
-        keys = self._encode(batch.src)
-        layout = PaddedLayout.of(batch.tgt_in)
-        embedded = self.tgt_embedding(batch.tgt_in.tokens[layout.tokens.t()])  # (T, B, D)
+        """Do a forward pass, and record the attention weights of each group and step."""
+        layouts = [PaddedLayout.of_group(batch.src, group) for group in batch.src.groups]
+        keys = self.decoder.attention.keys(self._encode(batch.src, layouts), layouts)
+        steps = Steps.of(batch.tgt_in)
+        sizes = [len(group.mask) for group in keys]
+        ends = accumulate(sizes)
+        sums = [
+            StepSums(group.values, sum(end <= count for count in steps.rows))
+            for group, end in zip(keys, ends, strict=True)
+        ]
 
         def attend(queries: Tensor) -> Tensor:
-            found, weights = self.decoder.attention(queries, keys)
-            recorded.append(weights)
-            return found  # type: ignore[no-any-return]
+            groups = steps.groups[len(queries)]
+            found = []
+            for part, group, summed in zip(
+                torch.split(queries, sizes[:groups]), keys[:groups], sums[:groups], strict=True
+            ):
+                weights = self.decoder.attention(part, group)
+                recorded.append(weights)
+                found.append(summed(weights.to(group.values.dtype)))
+            return torch.cat(found)
 
-        count = len(layout.tokens)
-        states, _ = self.decoder(embedded, self.decoder.beginning(count), attend)  # (T, B, D)
-        places = layout.positions * count + layout.sentences  # (n,)
-        packed = states.flatten(0, 1).index_select(0, places)  # (n, D)
+        embedded = self.tgt_embedding(batch.tgt_in.tokens[steps.tokens])  # (r, D)
+        beginning = self.decoder.beginning(steps.rows[0])
+        states, _ = self.decoder(embedded, steps.rows, beginning, attend)  # (r, D)
+        packed = states.index_select(0, steps.places)  # (n, D)
         return dropout(packed, self.config.dropout, self.training)
 
-    def _encode(self, src: Packed) -> Keys:
-        layout = PaddedLayout.of(src)
-        x = self.src_embedding(src.tokens[layout.tokens.t()])  # (S, B, D)
-        order = reversal(layout)
+    def _encode(self, src: Packed, layouts: Sequence[PaddedLayout]) -> Tensor:
+        """Return the memory (m, H) of sources, which are read in groups of these layouts."""
+        readings = [Reading.of(layout) for layout in layouts]
         first, *others = self.encoder
         p, training = self.config.dropout, self.training
-        x = dropout(first(x, order), p, training)  # (S, B, H)
+        x = dropout(first(self.src_embedding(src.tokens), readings), p, training)  # (m, H)
         for layer in others:
-            x = add_dropped(x, layer(x, order), p, training)
-        memory = x.transpose(0, 1).contiguous()  # (B, S, H)
-        return self.decoder.attention.keys(memory, layout.mask)
+            x = add_dropped(x, layer(x, readings), p, training)
+        return x
 
     def begin(self, src: Packed) -> RecurrentState:
         """Return the state before the first target token, with a hypothesis for each source."""
-        keys = self._encode(src)
+        layouts = [PaddedLayout.of_group(src, group) for group in src.groups]
+        memory = self._encode(src, layouts)  # (m, H)
+        (keys,) = self.decoder.attention.keys(memory, [PaddedLayout.of(src)])
         return RecurrentState(self.decoder.beginning(len(keys.mask)), keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
@@ -263,14 +315,17 @@ class RecurrentModel(TranslationModel):
         rows = [state.num_rows for state in own]
 
         def attend(queries: Tensor) -> Tensor:
-            parts = [
-                self.decoder.attention(part, state.keys)[0]
-                for part, state in zip(torch.split(queries, rows), own, strict=True)
-            ]
+            parts = []
+            for part, state in zip(torch.split(queries, rows), own, strict=True):
+                values = state.keys.values  # (B, S, H)
+                weights = self.decoder.attention(part, state.keys).to(values.dtype)  # (N, S)
+                by_sentence = weights.view(len(values), -1, weights.shape[1])  # (B, W, S)
+                parts.append(torch.bmm(by_sentence, values).flatten(0, 1))
             return torch.cat(parts)
 
-        embedded = self.tgt_embedding(tokens.to(self.output_projection.device)[None])  # (1, N, D)
-        found, passed = self.decoder(embedded, joined([state.passed for state in own]), attend)
+        embedded = self.tgt_embedding(tokens.to(self.output_projection.device))  # (N, D)
+        before = joined([state.passed for state in own])
+        found, passed = self.decoder(embedded, [len(tokens)], before, attend)
         for state, part in zip(own, split(passed, rows), strict=True):
             state.passed = part
-        return found[0]  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]

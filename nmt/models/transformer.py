@@ -146,8 +146,6 @@ class TransformerState:
 class Transformer(TranslationModel):
     """The paper's encoder and decoder."""
 
-    pads_batches = False
-
     def __init__(self, config: TransformerConfig, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
         self.config = config

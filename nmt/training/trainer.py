@@ -212,7 +212,6 @@ class Trainer:
             tokens,
             rank,
             world_size,
-            pads_batches=self.model.pads_batches,
             shape=self.runner.shape(tokens, longest),
         )
         dropouts = None

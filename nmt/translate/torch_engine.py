@@ -248,9 +248,7 @@ class TorchEngine(Engine):
             return []
         src, tgt = (TokenRows.of(side, token_bytes=4) for side in zip(*pairs, strict=True))
         order = longest_first(src.lengths, tgt.lengths)
-        parts = micro_batches(
-            src.lengths[order], tgt.lengths[order], FORCED_TOKENS, pads_batches=True
-        )
+        parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
         waiting = deque(order[part] for part in parts)
         results: dict[int, T | None] = {}
         while waiting:

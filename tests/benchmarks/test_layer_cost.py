@@ -27,9 +27,9 @@ from nmt.models.attention import SelfAttention
 from nmt.models.convolutional import GatedConvolution, Neighbours
 from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.lstm import BidirectionalLSTM, reversal
+from nmt.models.lstm import BidirectionalLSTM, Reading
 from nmt.models.presets import PRESETS
-from nmt.models.recurrent import InputFeedingDecoder
+from nmt.models.recurrent import InputFeedingDecoder, Steps
 from nmt.plot import Panel, Series, draw_curves
 from nmt.training.memory import LiveBytes
 
@@ -60,15 +60,15 @@ def convolution(packed: Packed, causal: bool) -> Layer:
 
 
 def recurrence(packed: Packed, causal: bool) -> Layer:
-    laid_out = PaddedLayout.of(packed)
-    order, places = reversal(laid_out), laid_out.tokens.t()  # (S, B)
     if not causal:
         layer = BidirectionalLSTM(WIDTH, WIDTH)
-        return lambda x: layer(x[places], order)
+        reading = Reading.of(PaddedLayout.of(packed))
+        return lambda x: layer(x, [reading])
     config = RecurrentConfig(num_decoder_layers=1, d_model=WIDTH, d_hidden=WIDTH, dropout=0.0)
     decoder = InputFeedingDecoder(config)
-    beginning = decoder.beginning(len(laid_out.tokens))
-    return lambda x: decoder(x[places], beginning, attend=lambda queries: queries)[0]
+    steps = Steps.of(packed.in_one_group())
+    beginning = decoder.beginning(steps.rows[0])
+    return lambda x: decoder(x[steps.tokens], steps.rows, beginning, attend=lambda query: query)[0]
 
 
 LAYERS: dict[str, Callable[[Packed, bool], Layer]] = {

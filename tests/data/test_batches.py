@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -59,29 +58,27 @@ def test_more_ranks_than_pairs_leave_some_without() -> None:
     shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
     nothing = np.zeros(0, np.int32)
-    assert micro_batches(nothing, nothing, 10, pads_batches=True) == []
+    assert micro_batches(nothing, nothing, 10) == []
 
 
-@pytest.mark.parametrize("pads", [True, False])
 @pytest.mark.parametrize("budget", [300, 1_000, 8_192])
-def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int, pads: bool) -> None:
+def test_micro_batches_stay_within_the_bound_complete_and_in_order(budget: int) -> None:
     pairs = like_wmt(1_000)
     update = np.random.default_rng(0).permutation(1_000)
     lengths = pairs.lengths(update)
-    parts = [update[part] for part in micro_batches(*lengths, budget, pads_batches=pads)]
+    parts = [update[part] for part in micro_batches(*lengths, budget)]
     assert np.concatenate(parts).tolist() == update.tolist()
     for part in parts:
         for side in (pairs.src[part] + 1, pairs.tgt[part] + 1):
             assert side.sum() <= budget
-            assert len(part) * side.max() <= (1.25 * budget if pads else math.inf)
 
 
 @pytest.mark.parametrize(
     ("lengths", "budget", "parts"),
     [
         # Sums of either side: 4 + 1 and 3 + 5 are within 10, and with 9 no more. 9 + 2 is above it;
-        # 2 + 2 + 2 is not, but three of 5, with padding, are above 12.5.
-        ([(4, 3), (1, 5), (9, 2), (2, 2), (2, 2), (5, 2)], 10, [[0, 1], [2], [3, 4], [5]]),
+        # 2 + 2 + 5 and 2 + 2 + 2 are not.
+        ([(4, 3), (1, 5), (9, 2), (2, 2), (2, 2), (5, 2)], 10, [[0, 1], [2], [3, 4, 5]]),
         # 10 of these pairs fit at once, so it takes three parts; 10, 10 and 1 would be uneven.
         ([(10, 10)] * 21, 105, [[*range(7)], [*range(7, 14)], [*range(14, 21)]]),
         # A pair longer than a micro-batch stands alone.
@@ -92,7 +89,7 @@ def test_micro_batches_are_cut_by_hand_as_expected(
     lengths: list[tuple[int, int]], budget: int, parts: list[list[int]]
 ) -> None:
     pairs = with_eos(*lengths)
-    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget, pads_batches=True)
+    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget)
     assert [part.tolist() for part in found] == parts
 
 

@@ -80,7 +80,7 @@ def test_an_update_says_what_is_in_it() -> None:
 
 def test_a_fixed_shape_is_that_of_every_micro_batch() -> None:
     shape = FixedShape.for_up_to(400, longest=100)
-    cut = Cut(micro_batch_tokens=400, pads_batches=False, shape=shape)
+    cut = Cut(micro_batch_tokens=400, shape=shape)
     updates = updates_from(Position(), PAIRS, cut, batch_tokens=1_000, seed=1)
     for update in itertools.islice(updates, 10):
         assert {batch.padded_tokens for batch in update.batches} == {2 * shape.tokens}

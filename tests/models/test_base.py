@@ -6,6 +6,9 @@ nor later tokens change a logit. In float64, so that bounds are tight.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +27,7 @@ from tiny_models import (
 )
 from torch import Tensor
 
-from nmt.data.batches import FixedShape
+from nmt.data.batches import Batch, FixedShape, Group, Packed
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.base import TranslationModel
 from nmt.models.convolutional import ConvolutionalModel
@@ -121,6 +124,38 @@ def test_a_sentence_does_not_depend_on_its_companions(model: TranslationModel) -
     reversed_order = forced_logits(model, SOURCES[::-1], TARGETS[::-1])
     for logits, other in zip(together, reversed_order[::-1], strict=True):
         assert_equal(logits, other)
+
+
+def in_groups(packed: Packed, *bounds: int) -> Packed:
+    """The same sentences, in groups that end at these sentences."""
+    starts = packed.starts.tolist()
+    lengths = np.diff(starts)
+    return replace(
+        packed,
+        groups=tuple(
+            Group(slice(a, b), slice(starts[a], starts[b]), int(lengths[a:b].max()))
+            for a, b in pairwise([0, *bounds])
+        ),
+    )
+
+
+@pytest.mark.parametrize("bounds", [(1, 3), (2, 3), (1, 2, 3)])
+def test_groups_change_neither_states_nor_gradients(
+    model: TranslationModel, bounds: tuple[int, ...]
+) -> None:
+    # The second target is the longest: the first group must go on as long as the second.
+    batch = batch_of(SOURCES, TARGETS)
+    groups = Batch(in_groups(batch.src, *bounds), in_groups(batch.tgt_in, *bounds), batch.targets)
+    weighting = torch.randn(batch.num_tokens, model.output_projection.shape[1]).double()
+    found = []
+    for one in (batch, groups):
+        model.zero_grad()
+        states = model(one)
+        torch.sum(states * weighting).backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        found.append([states, *gradients])
+    for expected, own in zip(*found, strict=True):
+        assert_equal(own, expected, tolerance=1e-10)
 
 
 def test_a_later_target_token_changes_no_earlier_logit(model: TranslationModel) -> None:
