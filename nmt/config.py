@@ -85,6 +85,13 @@ class TrainingConfig:
         "auto: on GPUs since Ampere in bf16 and fp16.",
         choices=("auto", "true", "false"),
     )
+    shard_optimizer: str = value(
+        "auto",
+        "Whether each process has only a slice of the optimiser and of the fp32 weights, which "
+        "saves memory (ZeRO-1). auto: from 500M parameters, with several processes.",
+        choices=("auto", "true", "false"),
+        resumable=True,
+    )
     matmul: str = value(
         "auto",
         "Library for fp32 matrix products on CPUs: torch, onednn, or auto, which times both for "

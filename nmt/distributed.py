@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
+
+_SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
 
 class Pending(Protocol):
@@ -91,15 +95,22 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
-    def start_sum(self, tensor: Tensor) -> Pending:
-        """Begin to replace `tensor` by its sum over the ranks of a group."""
-        pending: Pending = dist.all_reduce(tensor, async_op=True)
+    def start_sum(self, tensor: Tensor, *, on: int | None = None) -> Pending:
+        """Begin to replace `tensor` by its sum over the ranks of a group.
+
+        on: the only rank that needs the sum; on the others the content is then undefined.
+        """
+        pending: Pending = (
+            dist.all_reduce(tensor, async_op=True)
+            if on is None
+            else dist.reduce(tensor, dst=on, async_op=True)
+        )
         return pending
 
-    def broadcast_(self, tensor: Tensor) -> Tensor:
-        """Replace `tensor` by rank 0's, in place."""
+    def broadcast_(self, tensor: Tensor, *, source: int = 0) -> Tensor:
+        """Replace `tensor` by that of one rank, in place."""
         if self.in_group:
-            dist.broadcast(tensor, src=0)
+            dist.broadcast(tensor, src=source)
         return tensor
 
     def any(self, flag: bool) -> bool:
@@ -187,6 +198,80 @@ class Ranks:
     def _leave_word(self, what: str, reason: str) -> None:
         for store in _stores:
             store.set(_WORD, json.dumps([self.rank, what, reason]))
+
+
+def places_of(length: int, first: int, ranks: int) -> tuple[slice, ...]:
+    """Return each rank's slice of the `first` values of a vector that is split evenly.
+
+    For example, three ranks split ten values into (0, 4), (4, 8) and (8, 10); of the first six they
+    have (0, 4), (4, 6) and none.
+    """
+    size = math.ceil(length / ranks)
+    ends = [min(rank * size, first) for rank in range(ranks + 1)]
+    return tuple(slice(start, end) for start, end in itertools.pairwise(ends))
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A tensor that every rank has, or a vector of which each rank has a slice."""
+
+    held: Tensor
+    """What this rank has of it."""
+    places: tuple[slice, ...] = ()
+    """The slice of each rank; (): every rank has all of it."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the whole."""
+        return torch.Size([self.places[-1].stop]) if self.places else self.held.shape
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the whole."""
+        return self.shape.numel() * self.held.element_size()
+
+    def collect(self, whole: Tensor | None, ranks: Ranks) -> None:
+        """Copy the whole to a tensor of rank 0; all ranks take part.
+
+        whole: on rank 0, in any memory; a copy to pinned memory may still be under way.
+        """
+        if not self.places:
+            if whole is not None:
+                whole.copy_(self.held, non_blocking=True)
+            return
+        for rank, place, own in self._parts():
+            part = self.held[own] if ranks.rank == rank else None
+            if ranks.is_first and rank:
+                part = self.held.new_empty(place.stop - place.start)
+                dist.recv(part, src=rank)
+            elif rank and part is not None:
+                dist.send(part, dst=0)
+            if whole is not None and part is not None:
+                whole[place].copy_(part, non_blocking=True)
+
+    def distribute(self, whole: Tensor | None, ranks: Ranks) -> None:
+        """Copy rank 0's `whole` to what the ranks hold; all ranks take part."""
+        if not self.places:
+            if whole is not None:
+                self.held.copy_(whole)
+            ranks.broadcast_(self.held)
+            return
+        for rank, place, own in self._parts():
+            if whole is not None:
+                part = whole[place].to(self.held.device)
+                if rank:
+                    dist.send(part, dst=rank)
+                else:
+                    self.held[own].copy_(part)
+            elif ranks.rank == rank:
+                dist.recv(self.held[own], src=0)
+
+    def _parts(self) -> Iterator[tuple[int, slice, slice]]:
+        """Yield parts to send: the rank that has one, and its slice of the whole and of `held`."""
+        for rank, place in enumerate(self.places):
+            for start in range(place.start, place.stop, _SENT_AT_ONCE):
+                end = min(start + _SENT_AT_ONCE, place.stop)
+                yield rank, slice(start, end), slice(start - place.start, end - place.start)
 
 
 _AGAIN = "run the same command again to go on from the last save"

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from nmt.data.stream import Position
-from nmt.distributed import Ranks
+from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
 from nmt.models.model_file import ModelReader
@@ -120,7 +120,7 @@ def update_behind(path: Path) -> int | None:
 
 def restore(
     run: RunFolder,
-    vectors: Mapping[str, Tensor],
+    vectors: Mapping[str, Vector],
     ranks: Ranks,
     *,
     update: int | None = None,
@@ -128,8 +128,8 @@ def restore(
 ) -> RunState | None:
     """Load the newest whole training state on all ranks; None, and nothing changed, without one.
 
-    Rank 0 reads the state and broadcasts it. Files of later updates are removed, because training
-    makes them again.
+    Rank 0 reads the state and sends it to the others. Files of later updates are removed, because
+    training makes them again.
 
     Args:
         run: the folder with the states.
@@ -141,22 +141,28 @@ def restore(
     Raises:
         DataError: if all states are damaged, or the one of `update` is missing.
     """
-    state = None
+    found: _Stored | None = None
     with ranks.together():
         if ranks.is_first and update is not None:
-            state = _read_state(open_state(run, update), vectors)
+            found = _read_state(open_state(run, update), vectors)
         elif ranks.is_first:
             _remove_half_written(run)
-            state = _restore_newest(run, vectors, before)
-    for vector in vectors.values():
-        ranks.broadcast_(vector)
+            found = _read_newest(run, vectors, before)
+    state, stored = found or (None, {})
     values = ranks.gather(None if state is None else asdict(state))[0]
-    return None if values is None else _parse_state(values)
+    if values is None:
+        return None
+    for name, vector in vectors.items():
+        vector.distribute(stored.get(name), ranks)
+    return _parse_state(values)
 
 
-def _restore_newest(
-    run: RunFolder, vectors: Mapping[str, Tensor], before: int | None
-) -> RunState | None:
+_Stored = tuple[RunState, dict[str, Tensor]]
+
+
+def _read_newest(
+    run: RunFolder, vectors: Mapping[str, Vector], before: int | None
+) -> _Stored | None:
     problems = []
     for update in reversed(updates_of(run, STATE)):
         if before is not None and update >= before:
@@ -165,7 +171,7 @@ def _restore_newest(
             file = open_state(run, update)
             if before is not None and file.read("guard")[2]:
                 continue
-            state = _read_state(file, vectors)
+            state, stored = _read_state(file, vectors)
         except DataError as error:
             problems.append(str(error))
             continue
@@ -175,7 +181,7 @@ def _restore_newest(
         best = tuple(one for one in state.best if path_of(run, BEST, one[1]).is_file())
         state = replace(state, best=best)
         _remove_beyond(run, state)
-        return state
+        return state, stored
     if problems:
         raise DataError(
             f"{run.path} cannot be resumed: {'; '.join(problems)}; choose another --out, with "
@@ -184,7 +190,7 @@ def _restore_newest(
     return None
 
 
-def _read_state(file: TensorFile, vectors: Mapping[str, Tensor]) -> RunState:
+def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
     try:
         state = _parse_state(file.header["progress"])
     except (KeyError, TypeError, ValueError) as error:
@@ -195,9 +201,7 @@ def _read_state(file: TensorFile, vectors: Mapping[str, Tensor]) -> RunState:
     expected = {name: vector.shape for name, vector in vectors.items()}
     if {name: vector.shape for name, vector in stored.items()} != expected:
         raise DataError(f"{file.path}: damaged: its vectors do not fit the model")
-    for name, vector in vectors.items():
-        vector.copy_(stored[name])
-    return state
+    return state, stored
 
 
 def _parse_state(values: dict[str, Any]) -> RunState:

@@ -87,7 +87,7 @@ def _rows(
         trainer.start_stream(processes - 1, processes)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     largest = even_batch(tokens, longest, min(sizes), trainer.cut.shape)
-    needs = memory_needs(recipe, sizes, largest)
+    needs = memory_needs(recipe, sizes, largest, processes)
     disk = Need.of(config, trainer.optimizer, trainer.card)
     window = _try(trainer, largest)
     rate = rate_of_ranks(config.precision, device, ranks)[0] * processes / ranks.world_size
@@ -108,7 +108,7 @@ def _rows(
     peak_rate = learning_rate(config, recipe.model.d_model, config.warmup_updates)
     return [
         ("preset", recipe.preset),
-        ("parameters", f"{len(trainer.weights.master):,}"),
+        ("parameters", f"{trainer.weights.count:,}"),
         ("device", f"{device_name(device)}, {config.threads} threads"),
         ("processes", f"{processes:,}"),
         ("precision", config.precision),

@@ -25,7 +25,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
-from nmt.training.flat_weights import FlatWeights
+from nmt.training.flat_weights import FlatWeights, sharing
 
 
 def freeze(model: TranslationModel, patterns: str) -> list[str]:
@@ -215,13 +215,15 @@ def first_weights(
     with ranks.together():
         if ranks.is_first and warm_from is not None:
             remarks += warm_start(model, card, warm_from)
+    for parameter in model.parameters():
+        ranks.broadcast_(parameter.data)
     frozen = freeze(model, config.freeze)
-    weights = FlatWeights(model, dtype_of(config.precision))
+    weights = FlatWeights(model, dtype_of(config.precision), sharing(config, model, ranks))
     if frozen:
-        trained, count = len(weights.trainable), len(weights.master)
+        trained, count = weights.trained_count, weights.count
         remarks.append(
             f"{count - trained:,} of {count:,} parameters are frozen: {_first_few(frozen)}"
         )
-    ranks.broadcast_(weights.master)
-    weights.refresh()
+    if weights.places:
+        remarks.append(f"the optimiser is split over {ranks.world_size} processes")
     return model, weights, remarks

@@ -4,6 +4,10 @@ With one vector, the sum over ranks, clipping, Adam and the moving average are s
 The vector is always fp32. The model computes with views of it or, in bf16 and fp16, with views of
 a rounded copy.
 
+With `shard_optimizer` each rank has a slice of the fp32 vector and updates only that (ZeRO-1;
+Rajbhandari et al. 2020, section 5.1). It needs the sum of the gradient only there, and sends the
+new weights to the other ranks. The gradient and the model's weights stay whole on every rank.
+
 `GradientSum` sums the gradient over ranks during the backward pass. The vector is split into
 buckets. When the last backward pass of an update has filled a bucket, its sum over ranks starts,
 while earlier layers still compute (Li et al. 2020, PyTorch Distributed, section 3.2.3). All ranks
@@ -18,10 +22,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from nmt.distributed import Pending, Ranks
+from nmt.config import TrainingConfig
+from nmt.distributed import Pending, Ranks, places_of
 from nmt.models.base import TranslationModel
 
 _ALL = slice(None)
+_SHARDED_FROM = 500_000_000
+"""Parameters from which on `auto` splits the optimiser over ranks."""
 _BUCKET_VALUES = 1 << 22
 """16 MB: large enough to keep a network busy, small enough to start early."""
 
@@ -32,19 +39,46 @@ class FlatWeights:
     The m parameters that need a gradient come first, so that they are a slice.
     """
 
-    def __init__(self, model: TranslationModel, dtype: torch.dtype) -> None:
-        """Move a model's parameters into one fp32 vector, and let it compute in `dtype`."""
+    def __init__(
+        self, model: TranslationModel, dtype: torch.dtype, shared_by: Ranks | None = None
+    ) -> None:
+        """Move a model's parameters into one fp32 vector, and let it compute in `dtype`.
+
+        shared_by: the ranks that have a slice each, and all of them the same model; None: all of
+            it is here.
+        """
         # named_parameters yields tied parameters once.
         named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
-        self.master = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
-        trainable = sum(p.numel() for _, p in named if p.requires_grad)
-        self.trainable = self.master[:trainable]  # (m,) a view
-        self.gradient = torch.zeros_like(self.trainable)  # (m,) fp32, summed over micro-batches
+        whole = torch.cat([p.detach().flatten() for _, p in named])  # (n,) fp32
+        self.count = len(whole)
+        self.trained_count = sum(p.numel() for _, p in named if p.requires_grad)
+        self.places: tuple[slice, ...] = ()
+        """Each rank's slice of the n weights; (): every rank has all of them."""
+        self.trained_places: tuple[slice, ...] = ()
+        """The same of the m that are trained."""
+        self._ranks = shared_by
+        self._own, own_trained = slice(0, self.count), slice(0, self.trained_count)
+        if shared_by:
+            sizes = self.count, self.trained_count
+            self.places, self.trained_places = (
+                places_of(self.count, size, shared_by.world_size) for size in sizes
+            )
+            self._own, own_trained = (
+                places[shared_by.rank] for places in (self.places, self.trained_places)
+            )
+        self.gradient = whole.new_zeros(self.trained_count)
+        """(m,) fp32, summed over micro-batches."""
+        self.own_gradient = self.gradient[own_trained]  # (s,) a view
+        self.master = whole[self._own]
+        """(n,) fp32, or this rank's slice."""
         if dtype == torch.float32:
-            self._compute, self._partial = self.master, self.gradient
+            self._compute, self._partial = whole, self.gradient
         else:
-            self._compute = self.master.to(dtype)  # (n,)
-            self._partial = torch.zeros_like(self._compute[:trainable])  # (m,) of one micro-batch
+            self._compute = whole.to(dtype)  # (n,)
+            self._partial = self.gradient.to(dtype)  # (m,) of one micro-batch
+            if shared_by:
+                self.master = self.master.clone()  # lets go of the rest
+        self.trainable = self.master[: len(self.own_gradient)]  # (s,) a view
         self.trained: list[tuple[nn.Parameter, slice]] = []
         """The parameters that need a gradient, and the slice of each in the vectors."""
         self._shapes: dict[str, tuple[int, torch.Size]] = {}
@@ -60,10 +94,18 @@ class FlatWeights:
 
     def held_bytes(self) -> dict[str, int]:
         """Return the memory of the vectors, by name."""
-        held = {"weights": self.master.nbytes, "gradient": self.gradient.nbytes}
-        if self._compute is not self.master:
-            held["rounded weights and gradient"] = self._compute.nbytes + self._partial.nbytes
-        return held
+        if not self._is_rounded:
+            return {"weights": self._compute.nbytes, "gradient": self.gradient.nbytes}
+        return {
+            "weights": self.master.nbytes,
+            "gradient": self.gradient.nbytes,
+            "rounded weights and gradient": self._compute.nbytes + self._partial.nbytes,
+        }
+
+    @property
+    def _is_rounded(self) -> bool:
+        """Whether the model computes with a rounded copy."""
+        return self._compute.dtype != torch.float32
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Return views of a vector (n,), by the parameters' names."""
@@ -84,23 +126,48 @@ class FlatWeights:
         if self._partial is not self.gradient:
             self._partial.zero_()
 
+    def norm(self) -> Tensor:
+        """Return the norm of the whole gradient, a scalar; if ranks have slices, all take part."""
+        norm: Tensor = self.own_gradient.norm()
+        return self._ranks.sum_(norm.square()).sqrt() if self._ranks else norm
+
     def refresh(self) -> None:
-        """Copy the vector to the model's rounded weights."""
-        if self._compute is not self.master:
-            self._compute.copy_(self.master)
+        """Let the model compute with the vector; if ranks have slices, all take part."""
+        if self._is_rounded:
+            self._compute[self._own] = self.master
+        self._exchange()
+
+    def _exchange(self) -> None:
+        """Send each rank's slice of the model's weights to the others."""
+        for rank, place in enumerate(self.places):
+            if self._ranks and place.start < place.stop:
+                self._ranks.broadcast_(self._compute[place], source=rank)
 
     @contextlib.contextmanager
     def replaced_by(self, vector: Tensor) -> Iterator[None]:
-        """Let the model compute with other weights during a block."""
+        """Let the model compute with other weights during a block.
+
+        vector: as long as `master`; if ranks have slices, all take part.
+        """
         if vector is self.master:  # the model already computes with these
             yield
             return
         kept = self._compute.clone()
-        self._compute.copy_(vector)
+        self._compute[self._own] = vector
+        self._exchange()
         try:
             yield
         finally:
             self._compute.copy_(kept)
+
+
+def sharing(config: TrainingConfig, model: TranslationModel, ranks: Ranks) -> Ranks | None:
+    """Return the ranks if the recipe lets each have a slice of the weights, else None."""
+    choice = config.shard_optimizer
+    if choice == "auto":
+        large = sum(parameter.numel() for parameter in model.parameters()) >= _SHARDED_FROM
+        choice = "true" if large else "false"
+    return ranks if choice == "true" and ranks.world_size > 1 else None
 
 
 class GradientSum:
@@ -112,6 +179,7 @@ class GradientSum:
         self._buckets = _buckets(weights)  # in the order in which the backward pass fills them
         self._missing = [len(parameters) for parameters, _ in self._buckets]
         self._watching = False
+        self._next = 0  # the bucket to start next
         self._started: list[Pending] = []
         if ranks.in_group:
             for number, (parameters, _) in enumerate(self._buckets):
@@ -135,11 +203,12 @@ class GradientSum:
         if not self._ranks.in_group:
             self._weights.collect_gradient()
         else:
-            while len(self._started) < len(self._buckets):
+            while self._next < len(self._buckets):
                 self._start_next()
             for pending in self._started:
                 pending.wait()
         self._started.clear()
+        self._next = 0
         self._missing = [len(parameters) for parameters, _ in self._buckets]
 
     def _note(self, bucket: int) -> None:
@@ -147,13 +216,20 @@ class GradientSum:
         if not self._watching:
             return
         self._missing[bucket] -= 1
-        while len(self._started) < len(self._buckets) and not self._missing[len(self._started)]:
+        while self._next < len(self._buckets) and not self._missing[self._next]:
             self._start_next()
 
     def _start_next(self) -> None:
-        _, part = self._buckets[len(self._started)]
+        _, part = self._buckets[self._next]
+        self._next += 1
         self._weights.collect_gradient(part)
-        self._started.append(self._ranks.start_sum(self._weights.gradient[part]))
+        gradient = self._weights.gradient
+        if not self._weights.places:
+            self._started.append(self._ranks.start_sum(gradient[part]))
+        for rank, place in enumerate(self._weights.trained_places):
+            start, end = max(part.start, place.start), min(part.stop, place.stop)
+            if start < end:
+                self._started.append(self._ranks.start_sum(gradient[start:end], on=rank))
 
 
 def _buckets(weights: FlatWeights) -> list[tuple[list[Tensor], slice]]:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from nmt.data.batches import LengthSums
 from nmt.data.stream import Update
-from nmt.distributed import Ranks
+from nmt.distributed import Ranks, Vector
 from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.kernels.linear import onednn_product
@@ -36,8 +36,8 @@ _SECONDS = 0.05  # of measuring, for each way to multiply
 _CPU_SIZE, _GPU_SIZE = 1024, 8192
 
 
-def checksum(vector: Tensor) -> str:
-    """Return 16 hexadecimal digits that distinguish vectors bit for bit.
+def checksum(vector: Tensor, first: int = 0) -> int:
+    """Return an integer below 2^64 that distinguishes vectors bit for bit.
 
     The checksum is the sum of (2 i + 1) b_i modulo 2^64, where b_i are the values' bits as 32-bit
     integers. Integer sums do not depend on their order. The checksum always detects a change of one
@@ -46,27 +46,31 @@ def checksum(vector: Tensor) -> str:
 
     Args:
         vector: (n,) fp32, on any device; n below 2^31.
+        first: the first i. The checksum of a vector is the sum of those of its slices.
     """
     bits = vector.detach().view(torch.int32)  # (n,)
     total = torch.zeros((), dtype=torch.int64, device=vector.device)
     for start in range(0, len(bits), _CHUNK):
         chunk = bits[start : start + _CHUNK].to(torch.int64)
         end = start + len(chunk)
-        weights = torch.arange(2 * start + 1, 2 * end, 2, device=vector.device)
-        total += (chunk * weights).sum()
-    return f"{int(total) % 2**64:016x}"
+        factors = 2 * (first + torch.arange(start, end, device=vector.device)) + 1
+        total += (chunk * factors).sum()
+    return int(total) % 2**64
 
 
-def checksum_of_all(weights: Tensor, ranks: Ranks) -> str:
-    """Return the checksum of weights (n,) that all ranks have.
+def checksum_of_all(weights: Vector, ranks: Ranks) -> str:
+    """Return the checksum of weights (n,) that all ranks have, in 16 hexadecimal digits.
 
     Raises:
         NMTError: if they differ.
     """
-    found = ranks.gather(checksum(weights))
+    first = weights.places[ranks.rank].start if weights.places else 0
+    found: list[int] = ranks.gather(checksum(weights.held, first))
+    if weights.places:
+        found = [sum(found) % 2**64]
     if len(set(found)) > 1:
         raise NMTError(f"the ranks have different weights: {found}; use machines of one kind")
-    return str(found[0])
+    return f"{found[0]:016x}"
 
 
 def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:

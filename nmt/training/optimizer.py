@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from nmt.config import TrainingConfig
+from nmt.distributed import Vector
 from nmt.training.flat_weights import FlatWeights
 
 _FP16_SCALE = 2.0**15
@@ -113,18 +114,13 @@ class Optimizer:
 
     @property
     def kept_weights(self) -> Tensor:
-        """The weights (n,) to validate and write: the moving average if there is one."""
+        """The weights to validate and write, as in `FlatWeights.master`: perhaps an average."""
         return self.weights.master if self.ema is None else self.ema
 
     @property
     def kept_name(self) -> str:
         """Their name among `vectors`."""
         return "weights" if self.ema is None else "ema"
-
-    @property
-    def kept_parameters(self) -> dict[str, Tensor]:
-        """The same by the parameters' names, each in its shape."""
-        return self.weights.named(self.kept_weights)
 
     def loaded(self, *, learning_rate_factor: float) -> None:
         """Continue with what has been loaded into `vectors`."""
@@ -143,8 +139,8 @@ class Optimizer:
             The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
             except the guard has changed.
         """
-        gradient = self.weights.gradient
-        norm: Tensor = gradient.norm() / self.guard.scale
+        gradient = self.weights.own_gradient
+        norm = self.weights.norm() / self.guard.scale
         bad = (~norm.isfinite()).float()
         if self.guard.fp16:
             gradient /= self.guard.scale
@@ -168,7 +164,7 @@ class Optimizer:
             eps=self.config.adam_epsilon,
             found_inf=bad,  # if 1, nothing changes
         )
-        gradient.zero_()
+        self.weights.gradient.zero_()
         self.weights.refresh()
         if self.ema is not None:
             # In the first updates the average would mostly be the random start.
@@ -185,13 +181,14 @@ class Optimizer:
             held["moving average"] = self.ema.nbytes
         return held
 
-    def vectors(self) -> dict[str, Tensor]:
+    def vectors(self) -> dict[str, Vector]:
         """Return every vector that a resumed run needs, by name; loading writes into them."""
+        places, trained_places = self.weights.places, self.weights.trained_places
         vectors = {
-            "weights": self.weights.master,
-            "adam_mean": self._mean,
-            "adam_mean_square": self._mean_square,
-            "adam_updates": self._updates,
-            "guard": self.guard.state,
+            "weights": Vector(self.weights.master, places),
+            "adam_mean": Vector(self._mean, trained_places),
+            "adam_mean_square": Vector(self._mean_square, trained_places),
+            "adam_updates": Vector(self._updates),
+            "guard": Vector(self.guard.state),
         }
-        return vectors if self.ema is None else vectors | {"ema": self.ema}
+        return vectors if self.ema is None else vectors | {"ema": Vector(self.ema, places)}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,7 +56,7 @@ class Need:
             states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,
-            model_bytes=optimizer.weights.master.nbytes + card.vocabulary_bytes,
+            model_bytes=4 * optimizer.weights.count + card.vocabulary_bytes,  # in fp32
         )
 
     @property
@@ -151,9 +151,9 @@ class Saver:
             checkpoint: write the model as a checkpoint for averaging.
             whole: write the training state.
         """
+        self.wait()  # for the write before, which uses the same copies
+        self._copy(self._optimizer.vectors() if whole else [self._optimizer.kept_name])
         if self._ranks.is_first:
-            self.wait()  # for the write before, which uses the same copies
-            self._copy(self._optimizer.vectors() if whole else [self._optimizer.kept_name])
             self._writing = self._thread.submit(
                 self._write, state, card, best=best, checkpoint=checkpoint, whole=whole
             )
@@ -168,12 +168,13 @@ class Saver:
             NMTError: if they cannot be written.
         """
         state = self.settled(state)
+        self._copy(self._optimizer.vectors())
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
                 if self.written != state:
-                    self._write_state(state, self._optimizer.vectors())
+                    self._write_state(state)
                 if checkpoint.update_behind(self._last) != state.update:
-                    write_model(self._last, card, self._optimizer.kept_parameters)
+                    self._write_model(self._last, card)
         self.saved = state
 
     def wait(self) -> None:
@@ -184,15 +185,17 @@ class Saver:
 
     def _allocate(self) -> None:
         for name, vector in self._optimizer.vectors().items():
-            copy = torch.empty_like(vector, device="cpu", pin_memory=vector.is_cuda)
+            held = vector.held
+            copy = torch.empty(vector.shape, dtype=held.dtype, pin_memory=held.is_cuda)
             # The system finds the memory only now: on some machines a GB takes seconds.
             self._copies[name] = copy.zero_()
 
     def _copy(self, names: Iterable[str]) -> None:
+        """Copy vectors to rank 0; all ranks take part."""
         vectors = self._optimizer.vectors()
         for name in names:
-            self._copies[name].copy_(vectors[name], non_blocking=True)
-        if self._optimizer.weights.master.is_cuda:
+            vectors[name].collect(self._copies.get(name), self._ranks)
+        if self._copies and self._optimizer.weights.master.is_cuda:
             torch.cuda.current_stream().synchronize()
 
     def _write(
@@ -207,7 +210,7 @@ class Saver:
             if checkpoint:
                 self._write_checkpoint(state, card, is_best=best)
             if whole:
-                self._write_state(state, self._copies)
+                self._write_state(state)
         except (NMTError, OSError) as error:
             self._tell(state, f"not saved at update {state.update:,}: {from_system(error)}")
             return
@@ -237,11 +240,11 @@ class Saver:
         kept = self._copies[self._optimizer.kept_name]
         write_model(path, card, self._optimizer.weights.named(kept))
 
-    def _write_state(self, state: RunState, vectors: Mapping[str, Tensor]) -> None:
-        checkpoint.write_state(self._run, state, vectors)
+    def _write_state(self, state: RunState) -> None:
+        checkpoint.write_state(self._run, state, self._copies)
         self.written = state
         # After a bad update we remove nothing: it might be the only sound state to go back to.
-        if not vectors["guard"][2]:
+        if not self._copies["guard"][2]:
             newest = checkpoint.updates_of(self._run, STATE)[-STATES_KEPT:]
             checkpoint.keep_only(self._run, STATE, newest)
             checkpoint.keep_only(self._run, BEST, state.best_updates)

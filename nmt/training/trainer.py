@@ -244,7 +244,7 @@ class Trainer:
         if self.ranks.is_first:
             self.report.started(
                 state,
-                f"{self.recipe.preset}, {len(self.weights.master):,} parameters, "
+                f"{self.recipe.preset}, {self.weights.count:,} parameters, "
                 f"{self.config.precision} on {self.device.type}, {self.ranks.world_size} x "
                 f"{self.config.threads} threads; {len(self.data.train):,} pairs, about "
                 f"{self.updates_an_epoch():,} updates an epoch; matrix products at "
@@ -299,7 +299,7 @@ class Trainer:
         more: dict[str, object] = {
             "learning_rate": self.optimizer.learning_rate(update),
             "seconds": seconds,
-            "checksum": checksum_of_all(self.weights.master, self.ranks),
+            "checksum": checksum_of_all(self.optimizer.vectors()["weights"], self.ranks),
         }
         return place | metrics | more
 

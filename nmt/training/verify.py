@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt import console
 from nmt.errors import DataError, NMTError
@@ -112,16 +113,18 @@ def _differences(trainer: Trainer, record: Record) -> list[str]:
 
 def _differing_vectors(trainer: Trainer) -> list[str]:
     """Compare every vector with that of the present update's state."""
+    ranks, found = trainer.ranks, dict[str, Tensor]()
+    for name, vector in trainer.optimizer.vectors().items():
+        whole = torch.empty(vector.shape, dtype=vector.held.dtype) if ranks.is_first else None
+        vector.collect(whole, ranks)
+        if whole is not None:
+            found[name] = whole
     names: list[str] = []
-    with trainer.ranks.together():
-        if trainer.ranks.is_first:
+    with ranks.together():
+        if ranks.is_first:
             state = open_state(trainer.run, trainer.state.update)
-            names = [
-                name
-                for name, vector in trainer.optimizer.vectors().items()
-                if not torch.equal(vector.cpu(), state.read(name))
-            ]
-    names = trainer.ranks.gather(names)[0]
+            names = [name for name in found if not torch.equal(found[name], state.read(name))]
+    names = ranks.gather(names)[0]
     return [f"the training state's {', '.join(names)}"] if names else []
 
 

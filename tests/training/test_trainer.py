@@ -23,8 +23,10 @@ import torch
 from mishaps import at_updates
 from toy_training import (
     ALONE,
+    FP32,
     Toy,
     assert_same_run,
+    assert_same_state,
     content,
     environment,
     flat,
@@ -171,6 +173,25 @@ def test_a_run_goes_on_with_other_processes_and_micro_batches(toy: Toy) -> None:
     starts = [(record["ranks"], record["micro_batch_tokens"]) for record in metrics(run, "start")]
     assert starts == [(1, 120), (2, 80), (1, 35)]
     assert 0 < difference(toy.undisturbed(**LARGER), run) < 1e-4
+
+
+def test_a_run_with_shards_comes_to_the_same_and_may_go_on_without(toy: Toy) -> None:
+    values = LARGER | {"ema_decay": 0.9, "clip_norm": 1.0}
+    toy.train_with(3, "run", shard_optimizer="true", **values | {"max_updates": 5})
+    toy.train_with(2, "run", shard_optimizer="true", **values | {"max_updates": 9})
+    toy.train("run", **values)
+    assert_equal_to_rounding(toy.undisturbed(**values), toy.folder / "run")
+
+
+@pytest.mark.slow
+def test_a_run_with_shards_goes_on_bit_for_bit_and_is_verified(toy: Toy) -> None:
+    values: dict[str, Value] = {**FP32, "shard_optimizer": "true", "precision": "bf16"}
+    for end in (13, 30):
+        toy.train_with(2, "run", **values | {"max_updates": end})
+    toy.train_with(2, "at once", **values)
+    assert_same_state(toy.folder / "run", toy.folder / "at once")
+    said = toy.train_with(2, "run", "--verify-resume", **values)
+    assert "replayed from update 13 to 30, equal bit for bit" in said
 
 
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
@@ -350,6 +371,7 @@ def test_what_may_change_may_change(toy: Toy, run: Path) -> None:
         "max_updates": 20,
         "patience": 9,
         "threads": 2,
+        "shard_optimizer": "true",
         "device": "auto" if not torch.cuda.is_available() else "cpu",
         "log_every": 3,
         "validate_every": 11,
