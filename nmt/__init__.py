@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import let_waiting_threads_sleep
+from nmt.models.device import let_gpu_memory_grow
 
 if TYPE_CHECKING:
     from nmt.search.options import Sampling, SearchOptions
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 # Here, since every way to run nmt imports this package before torch: the commands, torchrun, worker
 # processes, and programs that import nmt first.
 let_waiting_threads_sleep()
+let_gpu_memory_grow()
 
 __all__ = ["Alignment", "Sampling", "SearchOptions", "Translation", "Translator", "__version__"]
 

@@ -11,6 +11,7 @@ import torch
 from mishaps import spoil_gradients
 from torch._dynamo.utils import counters
 from toy_training import (
+    ALONE,
     metrics,
     newest_state,
     nmt,
@@ -21,12 +22,15 @@ from toy_training import (
     weights,
 )
 
+from nmt.config import TrainingConfig
 from nmt.data.batches import collate
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, takes_packed
+from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
 from nmt.search.options import Sampling, SearchOptions
+from nmt.training.first_weights import first_weights
 from nmt.training.update import UpdateRunner
 from nmt.translate.translator import Translator
 from nmt.values import Value
@@ -151,6 +155,13 @@ def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_pat
     assert counters["stats"]["unique_graphs"] <= 4
 
 
+def test_the_loss_is_compiled_also_where_the_model_is_not(data: Path, tmp_path: Path) -> None:
+    torch.compiler.reset()
+    counters.clear()
+    train(data, tmp_path / "run", device="cuda", precision="bf16", compile="false", max_updates=5)
+    assert 1 <= counters["stats"]["unique_graphs"] <= 2  # for one number of tokens, and for any
+
+
 def test_nothing_waits_for_the_gpu_inside_an_update(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +190,18 @@ def test_one_update_is_that_of_the_cpu(data: Path, tmp_path: Path) -> None:
     )
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_first_weights_are_on_the_gpu_once(card: ModelCard, precision: str) -> None:
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    config = TrainingConfig(precision=precision)
+    model, vectors, _ = first_weights(card, config, ALONE, GPU, warm_from=None)
+    assert all(parameter.is_cuda for parameter in model.parameters())
+    peak = torch.cuda.max_memory_allocated() - before
+    assert peak <= sum(vectors.held_bytes().values()) + 4 * 512  # which sizes are rounded to
 
 
 def test_what_fits_is_found_by_trying(data: Path, tmp_path: Path) -> None:

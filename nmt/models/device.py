@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean
@@ -116,6 +117,16 @@ def memory_errors() -> Iterator[None]:
         ):
             raise MemoryError(str(error)) from error
         raise
+
+
+def let_gpu_memory_grow(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let torch's segments of GPU memory grow, unless the user has chosen how it allocates.
+
+    Micro-batches differ in size, and fixed segments leave gaps between them. torch reads the
+    environment when it is loaded, so call this before importing torch.
+    """
+    if "PYTORCH_CUDA_ALLOC_CONF" not in environment:
+        environment.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 # The parameters of glibc's mallopt, from its malloc.h.

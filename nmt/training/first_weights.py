@@ -210,7 +210,7 @@ def first_weights(
         The model, its weights, and remarks on them for the log.
     """
     torch.manual_seed(config.seed)
-    model = card.build().to(device)
+    model = card.build()  # on the CPU, so that a GPU never holds it twice
     remarks: list[str] = []
     with ranks.together():
         if ranks.is_first and warm_from is not None:
@@ -218,7 +218,9 @@ def first_weights(
     for parameter in model.parameters():
         ranks.broadcast_(parameter.data)
     frozen = freeze(model, config.freeze)
-    weights = FlatWeights(model, dtype_of(config.precision), sharing(config, model, ranks))
+    weights = FlatWeights(
+        model, dtype_of(config.precision), sharing(config, model, ranks), device=device
+    )
     if frozen:
         trained, count = weights.trained_count, weights.count
         remarks.append(

@@ -40,12 +40,19 @@ class FlatWeights:
     """
 
     def __init__(
-        self, model: TranslationModel, dtype: torch.dtype, shared_by: Ranks | None = None
+        self,
+        model: TranslationModel,
+        dtype: torch.dtype,
+        shared_by: Ranks | None = None,
+        *,
+        device: torch.device | None = None,
     ) -> None:
         """Move a model's parameters into one fp32 vector, and let it compute in `dtype`.
 
         shared_by: the ranks that have a slice each, and all of them the same model; None: all of
             it is here.
+        device: where the vectors are; None: where the model is. A GPU holds them once if the model
+            is on the CPU.
         """
         # named_parameters yields tied parameters once.
         named = sorted(model.named_parameters(), key=lambda item: not item[1].requires_grad)
@@ -66,18 +73,15 @@ class FlatWeights:
             self._own, own_trained = (
                 places[shared_by.rank] for places in (self.places, self.trained_places)
             )
-        self.gradient = whole.new_zeros(self.trained_count)
+        self.gradient = whole.new_zeros(self.trained_count, device=device)
         """(m,) fp32, summed over micro-batches."""
         self.own_gradient = self.gradient[own_trained]  # (s,) a view
-        self.master = whole[self._own]
+        self._compute = whole.to(device=device, dtype=dtype)  # (n,)
+        self._partial = self.gradient.to(dtype)  # (m,) of one micro-batch, or of all in fp32
+        own_weights = (whole if self._is_rounded else self._compute)[self._own]
+        lets_go = self._is_rounded and shared_by is not None  # of the rest
+        self.master = own_weights.to(device=device, copy=lets_go)
         """(n,) fp32, or this rank's slice."""
-        if dtype == torch.float32:
-            self._compute, self._partial = whole, self.gradient
-        else:
-            self._compute = whole.to(dtype)  # (n,)
-            self._partial = self.gradient.to(dtype)  # (m,) of one micro-batch
-            if shared_by:
-                self.master = self.master.clone()  # lets go of the rest
         self.trainable = self.master[: len(self.own_gradient)]  # (s,) a view
         self.trained: list[tuple[nn.Parameter, slice]] = []
         """The parameters that need a gradient, and the slice of each in the vectors."""

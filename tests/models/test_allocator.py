@@ -1,4 +1,4 @@
-"""Memory that tensors free is kept, and so not cleared by the system again and again."""
+"""Memory that tensors free on a CPU is kept; segments of GPU memory grow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+
+from nmt.models.device import let_gpu_memory_grow
 
 PROGRAM = """
 import resource, sys, torch
@@ -36,3 +38,14 @@ def test_tensors_that_come_and_go_cause_no_page_faults() -> None:
     # 64 MB are 16,384 pages of 4 kB, or 32 of 2 MB.
     assert faults("kept") < 32
     assert faults("left") >= 10 * 32
+
+
+def test_gpu_memory_grows_unless_the_user_says_otherwise() -> None:
+    environment: dict[str, str] = {}
+    let_gpu_memory_grow(environment)
+    assert environment == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        given = {name: "max_split_size_mb:512"}
+        environment = dict(given)
+        let_gpu_memory_grow(environment)
+        assert environment == given

@@ -108,21 +108,17 @@ def attend_packed(
     if own.heads is None or others.heads is None:
         assert relative is None
         query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
-        # Imported here, because it takes longer than the rest of torch, and CPUs do not need it.
-        from torch.nn.attention.varlen import varlen_attn
-
         before = window or -1
-        attended = varlen_attn(
-            query,
-            key,
-            value,
-            own.packed.starts,
-            others.packed.starts,
-            own.packed.longest,
-            others.packed.longest,
-            window_size=(before, 0 if causal else before),
-        )
-        assert isinstance(attended, Tensor)
+        # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
+        attended: Tensor = torch.ops.aten._flash_attention_forward(
+            *(query, key, value, own.packed.starts, others.packed.starts),
+            *(own.packed.longest, others.packed.longest),
+            dropout_p=0.0,
+            is_causal=False,  # but see the window
+            return_debug_mask=False,
+            window_size_left=before,
+            window_size_right=0 if causal else before,
+        )[0]
         return attended
     if window and saves_work(own.packed, window, causal=causal):
         layout = AttentionLayout.of_blocks(
