@@ -23,7 +23,7 @@ from toy_training import (
 )
 
 from nmt.config import TrainingConfig
-from nmt.data.batches import collate
+from nmt.data.batches import FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, takes_packed
@@ -87,10 +87,16 @@ def test_translations_are_those_of_the_cpu(
         assert on_gpu.alignment == on_cpu.alignment
 
 
+WITH_EMPTY_SENTENCES = FixedShape(2_000, 1_900, 300, parts=1)
+
+
+@pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
 @pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize("causal", [True, False])
-def test_flash_attention_equals_padded_attention(data: Path, causal: bool, window: int) -> None:
-    packed = collate(*DataFolder.open(data).train.rows(np.arange(40))).tgt_in.to(GPU)
+def test_flash_attention_equals_padded_attention(
+    data: Path, causal: bool, window: int, shape: FixedShape | None
+) -> None:
+    packed = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).tgt_in.to(GPU)
     torch.manual_seed(1)
     qkv = torch.randn(len(packed.tokens), 3, 4, 16, device=GPU)
     assert takes_packed(qkv.bfloat16(), 16, 16)
@@ -108,20 +114,25 @@ def test_flash_attention_equals_padded_attention(data: Path, causal: bool, windo
         assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
-def test_flash_attention_reads_the_source_of_each_target(data: Path) -> None:
-    batch = collate(*DataFolder.open(data).train.rows(np.arange(40))).to(GPU)
+@pytest.mark.parametrize("shape", [None, WITH_EMPTY_SENTENCES])
+def test_flash_attention_reads_the_source_of_each_target(
+    data: Path, shape: FixedShape | None
+) -> None:
+    batch = collate(*DataFolder.open(data).train.rows(np.arange(40)), shape).to(GPU)
     torch.manual_seed(2)
     query = torch.randn(len(batch.tgt_in.tokens), 1, 4, 16, device=GPU)
     key_value = torch.randn(len(batch.src.tokens), 2, 4, 16, device=GPU)
-    found, expected = (
-        attend_packed(
-            [query.to(dtype), key_value.to(dtype)],
-            Sentences.of(batch.tgt_in, 4, as_packed=as_packed),
-            Sentences.of(batch.src, 4, as_packed=as_packed),
-        ).float()
-        for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False))
-    )
-    assert float((found - expected).norm() / expected.norm()) < 0.02
+    results = []
+    for dtype, as_packed in ((torch.bfloat16, True), (torch.float32, False)):
+        leaves = [x.to(dtype).requires_grad_() for x in (query, key_value)]
+        own, others = (
+            Sentences.of(side, 4, as_packed=as_packed) for side in (batch.tgt_in, batch.src)
+        )
+        attended = attend_packed(leaves, own, others).float()
+        attended.square().sum().backward()  # type: ignore[no-untyped-call]
+        results.append([attended.detach(), *(leaf.grad.float() for leaf in leaves)])  # type: ignore[union-attr]
+    for found, expected in zip(*results, strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -7,7 +7,6 @@ the update.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
@@ -34,7 +33,7 @@ class Group:
     sentences: slice
     tokens: slice  # of these sentences
     longest: int
-    """The tokens of the longest sentence."""
+    """An upper bound on the tokens of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -94,38 +93,91 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+_SHORT = 64
+"""The most tokens of a sentence of padding, and the lowest bound on the tokens of a sentence."""
+
+
 @dataclass(frozen=True)
 class FixedShape:
-    """Pads every batch to the same number of tokens per side, with pairs of padding at its end.
+    """Pads all batches to the same tokens per side and the same number of sentences.
 
-    All batches then have one shape, so that the model is compiled only once.
+    So a model is compiled once for each bound on lengths: 64, 128, 256 and so on. Pairs of padding
+    are short, because attention takes the square of a length. They have tokens on both sides, so
+    that each has something to attend to. Empty sentences follow, which cost nothing.
     """
 
-    tokens: int
-    longest: int  # maximum tokens of a sentence
+    src: int  # tokens
+    tgt: int
+    sentences: int
+    parts: int
+    """The micro-batches of a rank in a usual update."""
 
     @classmethod
-    def for_up_to(cls, tokens: int, longest: int) -> FixedShape:
-        """Return the shape for up to this many real tokens on either side."""
-        # One extra token per `longest`, so that each pair of padding has tokens on both sides.
-        roomy = (tokens + 1) * longest // (longest - 1) + 1
-        return cls(-(-roomy // 64) * 64, longest)  # GPUs like multiples of 64
+    def of(
+        cls,
+        updates: Sequence[tuple[Lengths, Lengths]],
+        *,
+        world_size: int,
+        micro_batch_tokens: int,
+        longest: int,
+    ) -> FixedShape:
+        """Return the shape for a run.
 
-    def padding(self, src_tokens: int, tgt_tokens: int) -> tuple[Indices, Indices]:
-        """Return the lengths of the pairs of padding, given the numbers of real tokens."""
-        missing = [self.tokens - tokens for tokens in (src_tokens, tgt_tokens)]
-        pairs = -(-max(missing) // self.longest)
-        src, tgt = (np.diff(np.arange(pairs + 1) * tokens // max(1, pairs)) for tokens in missing)
+        Args:
+            updates: source and target lengths (pairs,) of some updates, without eos.
+            world_size: the ranks that share an update.
+            micro_batch_tokens: about the most tokens of a micro-batch on either side.
+            longest: the tokens of the longest sentence of the data, with eos.
+        """
+        largest = max(int(side.sum()) + len(side) for update in updates for side in update)
+        parts = -(-largest // (world_size * micro_batch_tokens))
+        most = np.max(
+            [
+                (src[part].sum() + len(part), tgt[part].sum() + len(part), len(part))
+                for src, tgt in updates
+                for part in split_update(src, tgt, world_size=world_size * parts)
+            ],
+            axis=0,
+        )
+        # 0.6 % for updates to come, and the pairs of padding need a token on either side. The
+        # longest pair fits by itself, with the pairs of padding that it needs then.
+        alone = longest + max(most[:2].max(), longest) // (_SHORT - 1) + 1
+        src, tgt = (-(-max(tokens * 1.006 + 2, alone) // 16) * 16 for tokens in most[:2])
+        sentences = 1.1 * most[2] + max(src, tgt) / _SHORT + 1
+        return cls(int(src), int(tgt), int(sentences), parts)
+
+    def fits(self, src_lengths: Lengths, tgt_lengths: Lengths) -> bool:
+        """Tell whether pairs of these lengths (pairs,), without eos, make a batch of this shape."""
+        missing, padding = self._padding(src_lengths, tgt_lengths)
+        return padding <= min(missing) and len(src_lengths) + padding <= self.sentences
+
+    def padding(self, src_lengths: Lengths, tgt_lengths: Lengths) -> tuple[Indices, Indices]:
+        """Return the lengths of the pairs of padding for pairs that fit; those at the end are 0."""
+        missing, padding = self._padding(src_lengths, tgt_lengths)
+        empty = np.zeros(self.sentences - len(src_lengths) - padding, dtype=np.int64)
+        src, tgt = (
+            np.concatenate((np.diff(np.arange(padding + 1) * tokens // max(1, padding)), empty))
+            for tokens in missing
+        )
         return src, tgt
+
+    def _padding(self, src_lengths: Lengths, tgt_lengths: Lengths) -> tuple[list[int], int]:
+        """Return the tokens that are missing on each side, and the number of pairs of padding."""
+        sides = zip((self.src, self.tgt), (src_lengths, tgt_lengths), strict=True)
+        missing = [tokens - int(lengths.sum()) - len(lengths) for tokens, lengths in sides]
+        return missing, -(-max(missing) // _SHORT)
 
 
 def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> Batch:
-    """Make the batch of some pairs, in their order."""
-    sizes = [len(rows.ids) + len(rows) for rows in (src, tgt)]
-    src_padding, tgt_padding = shape.padding(*sizes) if shape else (_NONE, _NONE)
-    longest = shape.longest if shape else 0
+    """Make the batch of some pairs, in their order; they must fit the shape, if there is one."""
+    lengths = src.lengths, tgt.lengths
     # A batch of fixed shape goes to a GPU, whose attention takes packed sentences.
-    bounds = () if shape else group_bounds(src.lengths, tgt.lengths)
+    bounds = () if shape else group_bounds(*lengths)
+    src_padding, tgt_padding = shape.padding(*lengths) if shape else (_NONE, _NONE)
+    longest = 0
+    if shape:
+        most = 1 + max(int(side.max()) for side in lengths)
+        longest = max(_SHORT, 1 << (most - 1).bit_length())
     return Batch(
         src=_packed(src, EOS_ID, src_padding, longest, bounds),
         tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest, bounds),
@@ -175,7 +227,7 @@ def _packed(
         rows: token ids.
         end: bos or eos.
         padding: lengths of the sentences of padding.
-        longest: lower bound for the result's `longest`.
+        longest: lower bound for the result's `longest`, and that of its groups.
         bounds: where a new group begins.
     """
     lengths = np.concatenate((rows.lengths.astype(np.int64) + 1, padding))
@@ -190,7 +242,11 @@ def _packed(
         starts=torch.from_numpy(starts.astype(np.int32)),
         longest=max(longest, int(lengths.max())),
         groups=tuple(
-            Group(slice(a, b), slice(int(starts[a]), int(starts[b])), int(lengths[a:b].max()))
+            Group(
+                slice(a, b),
+                slice(int(starts[a]), int(starts[b])),
+                max(longest, int(lengths[a:b].max())),
+            )
             for a, b in pairwise((0, *bounds, len(lengths)))
         ),
     )
@@ -240,7 +296,7 @@ def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:
-    """Deal an update's pairs out to ranks: the longest first, each to the rank with least tokens.
+    """Deal an update's pairs out to ranks: the longest first, each to where both sides have room.
 
     So ranks get about the same lengths, and the same work.
 
@@ -249,12 +305,16 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int)
         ranks, some ranks get none.
     """
     order = longest_first(src_lengths, tgt_lengths)
+    if world_size == 1:
+        return [order]
+    # Each pair's share of all source tokens, and of all target tokens.
+    src, tgt = (((side + 1) / (side + 1).sum())[order] for side in (src_lengths, tgt_lengths))
     owners = np.zeros(len(order), dtype=np.int64)
-    loads = [(0, rank) for rank in range(world_size)]  # a heap of (tokens, rank)
-    for place, tokens in enumerate((src_lengths + tgt_lengths)[order].tolist()):
-        least, rank = loads[0]
-        owners[place] = rank
-        heapq.heapreplace(loads, (least + tokens + 2, rank))
+    loads = [(0.0, 0.0)] * world_size
+    for place, (more_src, more_tgt) in enumerate(zip(src.tolist(), tgt.tolist(), strict=True)):
+        fuller = [max(own_src + more_src, own_tgt + more_tgt) for own_src, own_tgt in loads]
+        owners[place] = rank = fuller.index(min(fuller))
+        loads[rank] = loads[rank][0] + more_src, loads[rank][1] + more_tgt
     return [order[owners == rank] for rank in range(world_size)]
 
 

@@ -7,6 +7,7 @@ position after its last update, which costs only the plan of one pool.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator
@@ -21,6 +22,8 @@ from nmt.data.shards import Lengths, TokenRows
 from nmt.data.subword_dropout import SubwordDropout
 
 Item = TypeVar("Item")
+
+_TRIED_UPDATES = 100  # for the fixed shape
 
 
 @dataclass(frozen=True, order=True)
@@ -67,7 +70,34 @@ class Cut:
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
-        return micro_batches(src_lengths, tgt_lengths, self.micro_batch_tokens)
+        shape = self.shape
+        if shape is None:
+            return micro_batches(src_lengths, tgt_lengths, self.micro_batch_tokens)
+        for count in itertools.count(shape.parts):  # an unusual update takes one more
+            parts = split_update(src_lengths, tgt_lengths, world_size=count)
+            if all(shape.fits(src_lengths[part], tgt_lengths[part]) for part in parts if len(part)):
+                break
+        return [part for part in parts if len(part)]
+
+
+def fixed_shape(
+    pairs: Pairs,
+    *,
+    batch_tokens: int,
+    seed: int,
+    world_size: int,
+    micro_batch_tokens: int,
+    longest: int,
+) -> FixedShape:
+    """Return the shape for a run, from updates of its first pool (see `FixedShape.of`)."""
+    epochs = Epochs(pairs.shares, seed=seed)
+    plan = plan_pool(pairs, epochs, batch_tokens=batch_tokens, epoch=0, pool=0)
+    return FixedShape.of(
+        [pairs.lengths(plan.update(index)) for index in range(min(len(plan), _TRIED_UPDATES))],
+        world_size=world_size,
+        micro_batch_tokens=micro_batch_tokens,
+        longest=longest,
+    )
 
 
 def updates_from(

@@ -79,7 +79,9 @@ class AdditiveAttention(nn.Module):
         compared = queries.view(sentences, -1, 1, inner) + memory.keys[:, None]  # (B, W, S, A)
         scores = F.linear(compared.tanh(), self.score[None])[..., 0]  # (B, W, S)
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        weights = wide.masked_fill(~memory.mask[:, None], -torch.inf).softmax(dim=-1)
+        # Not by -inf, of which an empty sentence would get NaN.
+        lowest = torch.finfo(wide.dtype).min
+        weights = wide.masked_fill(~memory.mask[:, None], lowest).softmax(dim=-1)
         return weights.flatten(0, 1)
 
 

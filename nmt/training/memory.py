@@ -182,7 +182,10 @@ def fitting_tokens(
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
     def fits() -> bool:
-        batch = even_batch(tokens, longest, min(sizes), runner.shape(tokens, longest))
+        shape = runner.shape(
+            data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
+        )
+        batch = even_batch(tokens, longest, min(sizes), shape)
         if not cpu:
             return runner.fits(batch)
         if config.micro_batch_tokens:  # we trust the user's value
@@ -212,7 +215,9 @@ def even_batch(tokens: int, length: int, types: int, shape: FixedShape | None = 
 
     types: size of the smaller vocabulary.
     """
-    rows = tokens // length
-    ids = (np.arange(rows * (length - 1)) % types).astype(np.uint32)
-    lines = TokenRows(ids, np.full(rows, length - 1, dtype=np.int32))
+    lengths = np.full(tokens // length, length - 1, dtype=np.int32)
+    while shape and not shape.fits(lengths, lengths):
+        lengths = lengths[1:]
+    ids = (np.arange(lengths.sum()) % types).astype(np.uint32)
+    lines = TokenRows(ids, lengths)
     return collate(lines, lines, shape)

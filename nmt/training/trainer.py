@@ -208,12 +208,10 @@ class Trainer:
         longest = longest_pair(data)
         check_budget(config.batch_tokens, longest)
         self.validator.micro_batch_tokens = tokens
-        self.cut = Cut(
-            tokens,
-            rank,
-            world_size,
-            shape=self.runner.shape(tokens, longest),
+        shape = self.runner.shape(
+            data.train, world_size=world_size, micro_batch_tokens=tokens, longest=longest
         )
+        self.cut = Cut(tokens, rank, world_size, shape)
         dropouts = None
         if config.subword_dropout:
             src, tgt = (

@@ -17,7 +17,8 @@ from torch.utils._triton import has_triton
 
 from nmt.config import TrainingConfig
 from nmt.data.batches import Batch, FixedShape
-from nmt.data.stream import Update
+from nmt.data.epochs import Pairs
+from nmt.data.stream import Update, fixed_shape
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
@@ -74,8 +75,8 @@ class UpdateRunner:
         self._compiles_loss = config.compiles or (device.type == "cuda" and has_triton())
         self._to_compile = self._compiles_loss
         if config.compiles:
-            for block in model.blocks:  # for one number of tokens, or for any
-                block.compile(dynamic=None if self._fixed else True)
+            for block in model.blocks:  # for one shape, or for any
+                block.compile(dynamic=not self._fixed)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
 
     def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
@@ -112,9 +113,6 @@ class UpdateRunner:
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the smoothed loss and the nll of a micro-batch, summed over target tokens."""
-        if self._fixed:  # everything except the number of sentences
-            for side in (batch.src, batch.tgt_in):
-                torch._dynamo.mark_dynamic(side.starts, 0)
         return smoothed_cross_entropy(
             self.model(batch),
             self.model.output_projection,
@@ -154,13 +152,22 @@ class UpdateRunner:
             self.optimizer.weights.clear_gradient()
         return True
 
-    def shape(self, micro_batch_tokens: int, longest: int) -> FixedShape | None:
-        """Return the fixed shape of batches of so many tokens a side; None if any will do."""
+    def shape(
+        self, pairs: Pairs, *, world_size: int, micro_batch_tokens: int, longest: int
+    ) -> FixedShape | None:
+        """Return the fixed shape of batches (see `FixedShape.of`); None if any will do."""
         if not self._fixed:
             return None
-        shape = FixedShape.for_up_to(micro_batch_tokens, longest)
+        shape = fixed_shape(
+            pairs,
+            batch_tokens=self.config.batch_tokens,
+            seed=self.config.seed,
+            world_size=world_size,
+            micro_batch_tokens=micro_batch_tokens,
+            longest=longest,
+        )
         if shape != self._shape:
-            torch.compiler.reset()  # else it would now compile for any number of tokens
+            torch.compiler.reset()  # what was compiled for another shape will not come again
             self._shape = shape
         return shape
 

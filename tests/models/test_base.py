@@ -222,14 +222,25 @@ def test_attention_weights_are_in_fp32_for_half_precision(
     assert_equal(sums, torch.ones_like(sums), tolerance=1e-6)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("tokens", [16, 40, 64])
-def test_a_fixed_shape_changes_no_real_token(model: TranslationModel, tokens: int) -> None:
-    shape = FixedShape.for_up_to(tokens, longest=9)
-    batch = batch_of(SOURCES, TARGETS, shape)
-    states = model(batch)
-    assert len(states) == shape.tokens
-    assert_equal(states[: batch.num_tokens], model(batch_of(SOURCES, TARGETS)))
+@pytest.mark.parametrize(
+    "shape",
+    [
+        FixedShape(16, 13, 5, 1),  # two empty sentences
+        FixedShape(17, 16, 6, 1),  # one pair of padding, and two empty ones
+        FixedShape(100, 80, 5, 1),  # two pairs of padding
+    ],
+)
+def test_a_fixed_shape_changes_no_real_token(model: TranslationModel, shape: FixedShape) -> None:
+    found = []
+    for batch in (batch_of(SOURCES, TARGETS), batch_of(SOURCES, TARGETS, shape)):
+        model.zero_grad()
+        states = model(batch)
+        states[: batch.num_tokens].square().sum().backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append([states.detach()[: batch.num_tokens], *gradients])
+    assert len(states) == shape.tgt
+    for expected, own in zip(*found, strict=True):
+        assert_equal(own, expected, tolerance=1e-10)
 
 
 def test_dropout_acts_only_in_training(model: TranslationModel) -> None:

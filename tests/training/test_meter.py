@@ -83,7 +83,7 @@ def test_speeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_padding_is_the_share_of_tokens_that_are_not_real() -> None:
     # With their eos, sources of 3 and 5 and targets of 4 and 2: 14 of twice 16 are real.
-    for shape, padding in ((None, 0.0), (FixedShape(16, longest=8), 18 / 32)):
+    for shape, padding in ((None, 0.0), (FixedShape(16, 16, 4, 1), 18 / 32)):
         window = Window.empty(CPU)
         window.count(update((2, 3), (4, 1), shape=shape), outcome())
         assert metrics(window)["padding"] == pytest.approx(padding)

@@ -21,6 +21,8 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from mishaps import at_updates
+from torch import nn
+from torch._dynamo.utils import counters
 from toy_training import (
     ALONE,
     FP32,
@@ -42,14 +44,18 @@ from toy_training import (
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.config import resumable_keys
-from nmt.data.batches import FixedShape
+from nmt.data import batches
+from nmt.data.batches import FixedShape, Packed
+from nmt.data.epochs import Pairs
 from nmt.data.folder import DataFolder
-from nmt.data.stream import Cut, Position, updates_from
+from nmt.data.stream import Cut, Position, fixed_shape, updates_from
 from nmt.errors import Stopped, UsageError
+from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.model_file import ModelReader, load_model, write_model
+from nmt.models.transformer import Transformer
 from nmt.runs.report import ValidationResult
 from nmt.runs.run_folder import RunFolder
-from nmt.training import saving
+from nmt.training import loss, saving
 from nmt.training.meter import device_name
 from nmt.training.update import UpdateRunner
 from nmt.training.validation import Validator
@@ -196,7 +202,12 @@ def test_a_run_with_shards_goes_on_bit_for_bit_and_is_verified(toy: Toy) -> None
 
 def fix_shapes(patch: pytest.MonkeyPatch) -> None:
     """Let all micro-batches be of one shape, as on a GPU for a compiled model."""
-    patch.setattr(UpdateRunner, "shape", lambda _, *bounds: FixedShape.for_up_to(*bounds))
+
+    def shape(runner: UpdateRunner, pairs: Pairs, **bounds: int) -> FixedShape:
+        config = runner.config
+        return fixed_shape(pairs, batch_tokens=config.batch_tokens, seed=config.seed, **bounds)
+
+    patch.setattr(UpdateRunner, "shape", shape)
 
 
 def test_micro_batches_of_one_shape_come_to_the_same_update(toy: Toy) -> None:
@@ -215,6 +226,32 @@ def test_a_compiled_model_learns_the_same(toy: Toy, fixed: bool) -> None:
     if fixed:
         fix_shapes(toy.patch)
     assert_equal_to_rounding(whole, toy.train(**COMPARABLE, compile=True))
+
+
+def test_layers_of_a_fixed_shape_are_compiled_once_for_each_bound_on_lengths(toy: Toy) -> None:
+    # The run believes that attention takes packed sentences, but pads them.
+    compile_block, lay_out = nn.Module.compile, Sentences.of
+    bounds: set[int] = set()
+
+    def padded(packed: Packed, num_heads: int, *, as_packed: bool, rotation: Any) -> Sentences:
+        assert as_packed
+        if torch.is_grad_enabled():  # else it validates, uncompiled
+            bounds.add(packed.longest)
+        return lay_out(packed, num_heads, as_packed=False, rotation=rotation)
+
+    def by_tracing(block: nn.Module, **options: Any) -> None:
+        compile_block(block, backend="eager", **options)
+
+    toy.patch.setattr(Transformer, "is_padding_free", True)
+    toy.patch.setattr(Sentences, "of", padded)
+    toy.patch.setattr(nn.Module, "compile", by_tracing)
+    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+    toy.patch.setattr(batches, "_SHORT", 4)
+    torch.compiler.reset()
+    counters.clear()
+    toy.train(**COMPARABLE, compile=True)
+    assert len(bounds) > 1
+    assert counters["stats"]["unique_graphs"] == 2 * len(bounds)  # encoder layers and decoder's
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ class Runner:
         self.room = room
         self.tried: list[int] = []
 
-    def shape(self, *_: int) -> None:
+    def shape(self, *_: object, **__: int) -> None:
         return None
 
     def fits(self, batch: Batch) -> bool:
