@@ -57,8 +57,8 @@ profile: install  ## Show where training time goes: make profile PROFILE='DATA -
 GPU_OUT ?= work-gpu
 GPU_PYTHON := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
 gpu:  ## Test and measure a GPU, in parts: make gpu PYTHON=python3 [PART=train] [REHEARSE=1].
-	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(GPU_PYTHON) -m benchmarks.gpu $(PART) --out $(GPU_OUT) \
-	  $(if $(REHEARSE),--rehearse)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(GPU_PYTHON) -m benchmarks.gpu \
+	  --out $(GPU_OUT) $(if $(REHEARSE),--rehearse) $(PART)
 
 clean:  ## Remove everything that was installed or made here.
 	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache

@@ -49,6 +49,7 @@ ROOT = Path(__file__).parents[2]
 STANDINS = Path(__file__).parent / "standins"
 PART_SECONDS = 480
 STOPPED = 75  # exit status of a run that was asked to stop
+NOT_INSTALLED = "not installed"
 LEFT_OUT = "left out, because compiling for a CPU takes minutes"
 CTRANSLATE2, TRANSFORMERS = "CTranslate2", "transformers"
 
@@ -269,26 +270,15 @@ def train(context: Context) -> None:
         report.add("products", f"{listed} TFLOP/s")
     data = DataFolder.open(context.data)
     tokens = update_tokens(data, scale.batch_tokens)
-    peer = None
-    with report.attempt("base, transformers"):
-        peer = find_python("TRANSFORMERS", "transformers")
-    for size in scale.presets:
-        job = context.job(size)
-        systems: dict[str, Contender | None] = {
-            "nmt compiled": training.nmt(job, scale.precision, context.work, "compile=true"),
-            "nmt": training.nmt(job, scale.precision, context.work, "compile=false"),
-            "textbook": training.textbook(job, scale.precision),
-            "transformers": training.transformers(job, scale.precision, peer) if peer else None,
-        }
-        for name, contender in systems.items():
+    for name in ("nmt compiled", "nmt", "textbook", "transformers"):  # ours first, if time runs out
+        for size in scale.presets:
             what = f"{size}, {name}"
-            if contender is None:
-                report.add(what, "not installed")
-                continue
-            if name == "nmt compiled" and not scale.compiles:
-                report.add(what, LEFT_OUT)
-                continue
             with report.attempt(what):
+                job = context.job(size)
+                contender = contender_of(name, job, context)
+                if isinstance(contender, str):
+                    report.add(what, contender)
+                    continue
                 speed, peak = timed(contender, scale)
                 ms = 1000 * tokens / speed
                 work = flops_per_token(job.preset, data)
@@ -300,6 +290,22 @@ def train(context: Context) -> None:
                     f"{peak / 2**30:.1f} GiB",
                     met=goal and goal(ms, share),
                 )
+
+
+def contender_of(name: str, job: Job, context: Context) -> Contender | str:
+    """Return a system, or why there is none."""
+    scale = context.scale
+    match name:
+        case "nmt compiled" if not scale.compiles:
+            return LEFT_OUT
+        case "nmt compiled":
+            return training.nmt(job, scale.precision, context.work, "compile=true")
+        case "nmt":
+            return training.nmt(job, scale.precision, context.work, "compile=false")
+        case "textbook":
+            return training.textbook(job, scale.precision)
+    python = find_python("TRANSFORMERS", "transformers")
+    return training.transformers(job, scale.precision, python) if python else NOT_INSTALLED
 
 
 def timed(contender: Contender, scale: Scale) -> tuple[float, int]:
@@ -448,7 +454,7 @@ def translate(context: Context) -> None:
     with report.attempt(CTRANSLATE2):
         python = find_python("CTRANSLATE2", "ctranslate2", "sentencepiece")
         if python is None or (scale.device == "cuda" and not gpus_of_ctranslate2(python)):
-            report.add(CTRANSLATE2, "not installed, or without GPUs")
+            report.add(CTRANSLATE2, f"{NOT_INSTALLED}, or without GPUs")
         else:
             exported = context.run_folder("export")
             kind = {"bf16": "bfloat16", "fp32": "float32"}[scale.precision]
@@ -459,7 +465,7 @@ def translate(context: Context) -> None:
     with report.attempt(TRANSFORMERS):
         python = find_python("TRANSFORMERS", "transformers", "torch", "sentencepiece")
         if python is None:
-            report.add(TRANSFORMERS, "not installed")
+            report.add(TRANSFORMERS, NOT_INSTALLED)
         else:
             folder = context.run_folder("transformers")
             folder.mkdir()
