@@ -15,8 +15,9 @@ from collections import Counter
 import torch
 
 from nmt import console
-from nmt.config import Recipe
+from nmt.config import Recipe, TrainingConfig
 from nmt.cpu import cores, default_threads, give_way
+from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
@@ -35,7 +36,8 @@ _CPU = torch.device("cpu")
 _GAIN = 1.3
 """How many times as fast bf16 must be on a CPU: it rounds more, so it must be worth it."""
 
-_TRIED_TOKENS, _TRIED_ROUNDS = 512, 3
+_ROUNDS, _SECONDS = 3, 3.0
+"""Most rounds of trying both precisions, and the time after which no other one begins."""
 
 
 def settle(
@@ -60,7 +62,7 @@ def settle(
         matmul = ranks.gather(_matmul(recipe, data, ranks) if has_choice else "torch")[0]
     use_library(matmul)
     if precision == "auto":
-        precision = ranks.gather(_precision(recipe, data, device))[0]
+        precision = ranks.gather(_precision(recipe, data, ranks, device))[0]
     if compiled == "auto":
         compiled = "true" if all(ranks.gather(_pays_to_compile(device, precision))) else "false"
     training = dataclasses.replace(
@@ -71,15 +73,20 @@ def settle(
 
 def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks) -> str:
     """Return the faster library for each kind of matrix product of this model."""
-    config = recipe.training
     with shapes_only():
         model = _model(recipe, data)
     weights = Counter((len(weight), weight.shape[1]) for weight in multiplied(model))
+    return fastest_library(weights, _tokens(recipe, ranks))
+
+
+def _tokens(recipe: Recipe, ranks: Ranks) -> int:
+    """Return the tokens of a micro-batch in fp32 on a CPU, about."""
+    config = recipe.training
     rows = config.micro_batch_tokens or CPU_TOKENS["fp32"]
-    return fastest_library(weights, min(rows, -(-config.batch_tokens // ranks.world_size)))
+    return min(rows, -(-config.batch_tokens // ranks.world_size))
 
 
-def _precision(recipe: Recipe, data: DataFolder, device: torch.device) -> str:
+def _precision(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
     """Return bf16 if it is fast on this device, else fp32."""
     if device.type == "cuda":
         return default_precision(device)
@@ -87,31 +94,36 @@ def _precision(recipe: Recipe, data: DataFolder, device: torch.device) -> str:
     fp32, bf16 = (matrix_product_rate(device, dtype_of(name)) for name in ("fp32", "bf16"))
     if bf16 < _GAIN * fp32:
         return "fp32"
-    seconds = _seconds(recipe, data)
+    seconds = _seconds(recipe, data, _tokens(recipe, ranks))
     return "bf16" if seconds["fp32"] >= _GAIN * seconds["bf16"] else "fp32"
 
 
-def _seconds(recipe: Recipe, data: DataFolder) -> dict[str, float]:
+def _seconds(recipe: Recipe, data: DataFolder, tokens: int) -> dict[str, float]:
     """Return the shortest time of forward and backward over a micro-batch, by precision."""
     train, types = data.info.train, min(len(data.src_vocabulary), len(data.tgt_vocabulary))
-    batch = even_batch(_TRIED_TOKENS, train.tgt.tokens // train.pairs + 1, types)
+    length = train.tgt.tokens // train.pairs + 1
+    batch = even_batch(max(tokens, length), length, types)
     seconds = dict.fromkeys(("fp32", "bf16"), math.inf)
+    started = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         models = {name: _model(recipe, data).to(dtype_of(name)) for name in seconds}
-        for _ in range(_TRIED_ROUNDS):  # in turn; the first one also warms up
+        for _ in range(_ROUNDS):  # in turn; the first one also warms up
             for name, model in models.items():
-                started = time.perf_counter()
-                features = model(batch)
-                loss, _ = smoothed_cross_entropy(
-                    features,
-                    model.output_projection,
-                    batch.targets,
-                    recipe.training.label_smoothing,
-                )
-                loss.backward()  # type: ignore[no-untyped-call]
-                seconds[name] = min(seconds[name], time.perf_counter() - started)
+                seconds[name] = min(seconds[name], _seconds_of(model, batch, recipe.training))
+            if time.perf_counter() - started > _SECONDS:
+                break
     forget_masks(_CPU)
     return seconds
+
+
+def _seconds_of(model: TranslationModel, batch: Batch, config: TrainingConfig) -> float:
+    """Return the time of forward and backward."""
+    started = time.perf_counter()
+    loss, _ = smoothed_cross_entropy(
+        model(batch), model.output_projection, batch.targets, config.label_smoothing
+    )
+    loss.backward()  # type: ignore[no-untyped-call]
+    return time.perf_counter() - started
 
 
 def _model(recipe: Recipe, data: DataFolder) -> TranslationModel:

@@ -61,7 +61,7 @@ def test_a_resumed_run_keeps_its_precision(toy: Toy) -> None:
 
 def test_the_trial_runs_the_model_in_both_precisions(toy: Toy) -> None:
     data, random = DataFolder.open(toy.data), torch.get_rng_state()
-    seconds = settle_module._seconds(recipe(), data)
+    seconds = settle_module._seconds(recipe(), data, 100)
     assert set(seconds) == {"fp32", "bf16"}
     assert all(0 < taken < 60 for taken in seconds.values())
     assert torch.equal(torch.get_rng_state(), random)  # the run's own numbers do not change
