@@ -97,7 +97,9 @@ def to_device(
     tensors = tuple(map(torch.from_numpy, arrays))
     if device.type == "cpu":
         return tensors
-    joined = torch.cat([tensor.flatten() for tensor in tensors]).pin_memory()
+    joined = torch.cat([tensor.flatten() for tensor in tensors])
+    if device.type == "cuda":  # the meta device, which counts work, has no pinned memory
+        joined = joined.pin_memory()
     sizes = [tensor.numel() for tensor in tensors]
     parts = torch.split(joined.to(device, non_blocking=True), sizes)
     return tuple(part.view(own.shape) for part, own in zip(parts, tensors, strict=True))
