@@ -28,7 +28,7 @@ from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import smoothed_cross_entropy
-from nmt.training.memory import CPU_TOKENS, even_batch
+from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
 from nmt.training.meter import matrix_product_rate
 
 _CPU = torch.device("cpu")
@@ -94,15 +94,20 @@ def _precision(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.dev
     fp32, bf16 = (matrix_product_rate(device, dtype_of(name)) for name in ("fp32", "bf16"))
     if bf16 < _GAIN * fp32:
         return "fp32"
-    seconds = _seconds(recipe, data, _tokens(recipe, ranks))
+    train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
+    length = train.tgt.tokens // train.pairs + 1
+    batch = even_batch(max(_tokens(recipe, ranks), length), length, min(sizes))
+    # Training in fp32 needs more than the trial, which has two models but no optimiser.
+    in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
+    needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
+    if sum(needs.values()) > available_bytes() / ranks.local_world_size:
+        return "fp32"
+    seconds = _seconds(recipe, data, batch)
     return "bf16" if seconds["fp32"] >= _GAIN * seconds["bf16"] else "fp32"
 
 
-def _seconds(recipe: Recipe, data: DataFolder, tokens: int) -> dict[str, float]:
+def _seconds(recipe: Recipe, data: DataFolder, batch: Batch) -> dict[str, float]:
     """Return the shortest time of forward and backward over a micro-batch, by precision."""
-    train, types = data.info.train, min(len(data.src_vocabulary), len(data.tgt_vocabulary))
-    length = train.tgt.tokens // train.pairs + 1
-    batch = even_batch(max(tokens, length), length, types)
     seconds = dict.fromkeys(("fp32", "bf16"), math.inf)
     started = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
@@ -140,8 +145,8 @@ def _pays_to_compile(device: torch.device, precision: str) -> bool:
         torch.compile(torch.nn.functional.gelu)(torch.ones(64, device=device))
     except Exception as error:  # whatever a missing compiler, header or library raises
         console.warning(
-            "torch.compile does not work here, so training goes on without it, slower: "
-            f"{str(error).partition(chr(10))[0]}"
+            "torch.compile does not work here, so training is slower; install what is missing, or "
+            f"set compile=false: {str(error).partition(chr(10))[0]}"
         )
         return False
     return True

@@ -74,8 +74,8 @@ def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Pat
     """Return the data folder that NMT_BENCH_DATA names, or prepare made-up text of WMT's lengths.
 
     Words are 60,000 strings of syllables, the n-th as frequent as 1/n (Zipf's law); lines have a
-    lognormal number of them, 29 on average. The vocabulary has 32,000 subwords. A translation has
-    each word's neighbour in the list of words, and a few words more or less: it can be learnt.
+    lognormal number of them, 29 on average. A translation has each word's neighbour in the list of
+    words, and a few words more or less: it can be learnt.
     """
     if given := setting("DATA", ""):
         return Path(given)

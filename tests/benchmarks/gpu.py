@@ -344,12 +344,12 @@ def resume(context: Context) -> None:
     scale, report, out = context.scale, context.report, context.run_folder("run")
     with report.attempt("kill -9 and resume"):
         process = start_training(context, out)
-        train_for(scale.train_seconds, out, scale.log_every)
+        train_for(scale.train_seconds, process, out, scale.log_every)
         process.kill()
         process.wait()
         before = {one["update"]: one["nll"] for one in metrics(out, "train")}
         process = start_training(context, out)
-        train_for(scale.train_seconds, out, max(before))
+        train_for(scale.train_seconds, process, out, max(before))
         after = {one["update"]: one["nll"] for one in metrics(out, "train")}
         start = metrics(out, "start")[-1]["update"]
         repeated = [update for update in before if update > start + scale.log_every]
@@ -404,12 +404,14 @@ def start_training(
     )
 
 
-def train_for(seconds: float, out: Path, update: int) -> None:
+def train_for(seconds: float, process: subprocess.Popen[bytes], out: Path, update: int) -> None:
     """Wait until a run has trained for some seconds, and past an update."""
     stop = time.monotonic() + PART_SECONDS / 2
     began = None
     while time.monotonic() < stop:
         time.sleep(0.1)
+        if process.poll() is not None:
+            raise RuntimeError(f"training ended with status {process.returncode}, see the log")
         done = metrics(out, "train") if (out / "metrics.jsonl").exists() else []
         if done and done[-1]["update"] > update:
             began = began or time.monotonic()
@@ -431,7 +433,11 @@ def translate(context: Context) -> None:
     short = [line for line in lines if len(line.split()) <= scale.max_tokens]
     text.write_text("".join(f"{line}\n" for line in short[: scale.lines]), encoding="utf-8")
     outputs = (context.work / f"output-{number}" for number in itertools.count())
-    search: dict[str, Any] = {"beam_size": BEAM_SIZE, "device": scale.device}
+    search: dict[str, Any] = {
+        "precision": scale.precision,
+        "beam_size": BEAM_SIZE,
+        "device": scale.device,
+    }
     speeds: dict[str, float] = {}
 
     def measure(what: str, system: translation.Contender) -> None:
@@ -450,7 +456,7 @@ def translate(context: Context) -> None:
         )
 
     with report.attempt("nmt"):
-        measure("nmt", translation.nmt(model, scale.precision, BEAM_SIZE, device=scale.device))
+        measure("nmt", translation.nmt(model, **search))
     with report.attempt(CTRANSLATE2):
         python = find_python("CTRANSLATE2", "ctranslate2", "sentencepiece")
         if python is None or (scale.device == "cuda" and not gpus_of_ctranslate2(python)):
@@ -459,9 +465,7 @@ def translate(context: Context) -> None:
             exported = context.run_folder("export")
             kind = {"bf16": "bfloat16", "fp32": "float32"}[scale.precision]
             harness.nmt("export", "ctranslate2", model, exported, "--quantization", kind)
-            precision = scale.precision
-            peer = translation.ctranslate2(exported, pieces, python, precision=precision, **search)
-            measure(CTRANSLATE2, peer)
+            measure(CTRANSLATE2, translation.ctranslate2(exported, pieces, python, **search))
     with report.attempt(TRANSFORMERS):
         python = find_python("TRANSFORMERS", "transformers", "torch", "sentencepiece")
         if python is None:
@@ -470,8 +474,7 @@ def translate(context: Context) -> None:
             folder = context.run_folder("transformers")
             folder.mkdir()
             write_transformers(transformer, folder)
-            precision = scale.precision
-            peer = translation.transformers(folder, pieces, python, precision=precision, **search)
+            peer = translation.transformers(folder, pieces, python, **search)
             measure(TRANSFORMERS, replace(peer, batches=peer.batches[-2:]))
 
 
@@ -490,7 +493,7 @@ def model_of(context: Context) -> Path:
             return find_model(out)
     out = context.run_folder("run")
     process = start_training(context, out)
-    train_for(context.scale.train_seconds, out, context.scale.log_every)
+    train_for(context.scale.train_seconds, process, out, context.scale.log_every)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == STOPPED
     return find_model(out)

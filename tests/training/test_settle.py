@@ -18,6 +18,7 @@ from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import loss
 from nmt.training import settle as settle_module
+from nmt.training.memory import even_batch
 
 
 def config_of(run: Path) -> dict[str, object]:
@@ -50,6 +51,12 @@ def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
 
 
+def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
+    let_bf16_be(toy, products=2.0, updates=2.0)
+    toy.patch.setattr(settle_module, "available_bytes", lambda: 100_000)
+    assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
+
+
 def test_a_resumed_run_keeps_its_precision(toy: Toy) -> None:
     let_bf16_be(toy, products=2.0, updates=2.0)
     whole = toy.train("whole", precision="auto", max_updates=4)
@@ -61,7 +68,8 @@ def test_a_resumed_run_keeps_its_precision(toy: Toy) -> None:
 
 def test_the_trial_runs_the_model_in_both_precisions(toy: Toy) -> None:
     data, random = DataFolder.open(toy.data), torch.get_rng_state()
-    seconds = settle_module._seconds(recipe(), data, 100)
+    types = min(len(data.src_vocabulary), len(data.tgt_vocabulary))
+    seconds = settle_module._seconds(recipe(), data, even_batch(100, 10, types))
     assert set(seconds) == {"fp32", "bf16"}
     assert all(0 < taken < 60 for taken in seconds.values())
     assert torch.equal(torch.get_rng_state(), random)  # the run's own numbers do not change
