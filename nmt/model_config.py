@@ -70,19 +70,38 @@ class TransformerConfig(ModelConfig):
         "LayerNorm, or RMSNorm, which neither centres nor has a bias (Zhang and Sennrich 2019).",
         choices=("layer", "rms"),
     )
+    norm_epsilon: float = value(
+        0.0,
+        "Added to the variance or mean square before the norm divides by its root; 0: 1e-5 for "
+        "LayerNorm, 1e-6 for RMSNorm.",
+        minimum=0.0,
+        below=1.0,
+    )
     feed_forward: str = value(
         "relu",
-        "The paper's ReLU between two products, or SwiGLU (Shazeer 2020): two factors, each d_ff "
-        "wide, multiplied before the last product, and no biases.",
-        choices=("relu", "swiglu"),
+        "Between two products the paper's ReLU, Swish or GELU; or SwiGLU (Shazeer 2020): two "
+        "factors, each d_ff wide, multiplied before the last product, and no biases.",
+        choices=("relu", "swish", "gelu", "swiglu"),
+    )
+    attention_bias: bool = value(
+        False, "Whether queries, keys, values and the output of attention have biases."
+    )
+    output_bias: bool = value(
+        False, "Whether each target token has a bias, which is added to its logit."
+    )
+    first_input: str = value(
+        "bos",
+        "Embedding that the decoder reads before the first token: that of bos, that of eos, or "
+        "zeros.",
+        choices=("bos", "eos", "zeros"),
     )
     positions: str = value(
         "sinusoidal",
-        "Position encoding: the paper's sinusoids or learned vectors, added to the embeddings; "
-        "rotary, which rotates the queries and keys of self-attention (Su et al. 2021); or "
-        "relative, vectors for each distance that self-attention adds to keys and values (Shaw et "
-        "al. 2018).",
-        choices=("sinusoidal", "learned", "rotary", "relative"),
+        "Position encoding: the paper's sinusoids, Marian's (first all sines, then all cosines) or "
+        "learned vectors, added to the embeddings; rotary, which rotates the queries and keys of "
+        "self-attention (Su et al. 2021); or relative, vectors for each distance that "
+        "self-attention adds to keys and values (Shaw et al. 2018).",
+        choices=("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"),
     )
     max_positions: int = value(
         1024,
@@ -123,7 +142,7 @@ class TransformerConfig(ModelConfig):
                 f"a head's queries are {self.head_widths[0]} wide, which is odd; rotary positions "
                 "turn pairs: set d_k"
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.positions.startswith("sinusoidal") and self.d_model % 2:
             found.append(f"d_model {self.d_model} is odd; sinusoidal positions come in pairs")
         return found
 

@@ -67,6 +67,17 @@ def sinusoidal_positions(length: int, d_model: int) -> Array:
     return encoding
 
 
+def sinusoids_by_halves(length: int, d_model: int) -> Array:
+    """Marian's: the sines of half the wavelengths each, then their cosines."""
+    half, encoding = d_model // 2, np.zeros((length, d_model))
+    for position in range(length):
+        for i in range(half):
+            angle = position / 10000 ** (i / (half - 1) if half > 1 else 0)
+            encoding[position, i] = math.sin(angle)
+            encoding[position, half + i] = math.cos(angle)
+    return encoding
+
+
 def rotated(x: Array, position: int) -> Array:
     """Rotary positions: pair i of a vector (K,) turned by position / 10000^(2i / K)."""
     turned = np.zeros_like(x)

@@ -49,6 +49,18 @@ TINY: dict[str, ModelConfig] = {
     "transformer_modern": replace(
         TRANSFORMER, pre_norm=True, norm="rms", feed_forward="swiglu", positions="rotary"
     ),
+    "transformer_imported": replace(
+        TRANSFORMER,
+        attention_bias=True,
+        output_bias=True,
+        first_input="zeros",
+        positions="sinusoidal_halves",
+        feed_forward="swish",
+        norm_epsilon=1e-3,
+    ),
+    "transformer_imported_pre_norm": replace(
+        TRANSFORMER, attention_bias=True, pre_norm=True, feed_forward="gelu", first_input="eos"
+    ),
     "rnn_attention": RecurrentConfig(
         num_encoder_layers=2, num_decoder_layers=3, d_model=16, d_hidden=20, dropout=0.2
     ),
@@ -81,8 +93,8 @@ def forced_logits(
     model: TranslationModel, sources: list[list[int]], targets: list[list[int]]
 ) -> list[Tensor]:
     """Return the teacher-forced logits of each pair, (length + 1, V)."""
-    logits = model(batch_of(sources, targets)) @ model.output_projection.T
-    return list(logits.split([len(ids) + 1 for ids in targets]))
+    logits = model.project(model(batch_of(sources, targets)))
+    return list(torch.split(logits, [len(ids) + 1 for ids in targets]))
 
 
 def begin(model: TranslationModel, sources: list[list[int]]) -> DecoderState:

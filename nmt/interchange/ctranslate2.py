@@ -22,7 +22,7 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.model_config import TransformerConfig
-from nmt.models.base import TranslationModel
+from nmt.models.base import BARRED, TranslationModel
 from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 from nmt.models.positions import Positions
@@ -32,20 +32,19 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float1
 
 # CTranslate2 needs a table of positions: for twice the longest source plus this many.
 _MORE_POSITIONS = 512
-_ACTIVATIONS = {"relu": "RELU", "swiglu": "SWISH"}
+_ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "swiglu": "SWISH"}
 # Supported configurations of a Transformer: these keys with any value, those with these values,
 # and all others only with their defaults.
 _OF_ANY_VALUE = (
     *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-    *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance"),
+    *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance", "norm_epsilon"),
+    *("attention_bias", "output_bias", "first_input"),
 )
 _OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "feed_forward": tuple(_ACTIVATIONS),
-    "positions": ("sinusoidal", "learned"),
+    "positions": ("sinusoidal", "sinusoidal_halves", "learned"),
 }
-# Makes a token impossible. As a bias it costs nothing, and it fits into fp16.
-_BARRED = -1e4
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
@@ -138,7 +137,7 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     )
     _fill(spec, model, positions)
     spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
-    spec.decoder.projection.bias = _barring(card.tgt_vocabulary)
+    spec.decoder.projection.bias = _bias(model, card.tgt_vocabulary)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
     spec.register_source_vocabulary(src)
@@ -179,7 +178,7 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
         if model.config.pre_norm:
             _fill_norm(side.layer_norm, norm)
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)
-    spec.decoder.embeddings.weight = _array(model.tgt_embedding.weight)
+    spec.decoder.embeddings.weight = _array(_decoder_inputs(model))
     spec.decoder.projection.weight = _array(model.output_projection)
     for ours, theirs in zip(model.encoder, spec.encoder.layer, strict=True):
         _fill_layer(theirs, cast(EncoderLayer, ours))
@@ -187,17 +186,18 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
         layer = cast(DecoderLayer, ours)
         _fill_layer(theirs, layer)
         query, key_value, output = theirs.attention.linear
-        _fill_linear(query, layer.cross_attention.query)
-        _fill_linear(key_value, layer.cross_attention.key_value)
-        _fill_linear(output, layer.cross_attention.output)
+        attention = layer.cross_attention
+        _fill_linear(query, attention.query, attention.query_bias)
+        _fill_linear(key_value, attention.key_value, attention.key_value_bias)
+        _fill_linear(output, attention.output, attention.output_bias)
         _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention.norm)
 
 
 def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
     """Copy the weights that encoder and decoder layers share."""
     projections, output = theirs.self_attention.linear
-    _fill_linear(projections, ours.attention.qkv)
-    _fill_linear(output, ours.attention.output)
+    _fill_linear(projections, ours.attention.qkv, ours.attention.qkv_bias)
+    _fill_linear(output, ours.attention.output, ours.attention.output_bias)
     _fill_norm(theirs.self_attention.layer_norm, ours.after_attention.norm)
     inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
     if isinstance(ours.feed_forward, SwiGLU):
@@ -227,8 +227,21 @@ def _array(weight: Tensor) -> NDArray[np.float32]:
     return array
 
 
-def _barring(vocabulary: Vocabulary) -> NDArray[np.float32]:
-    """Return a bias that bars tokens which are never text."""
+def _decoder_inputs(model: Transformer) -> Tensor:
+    """Return the embeddings of the decoder, with the first one where bos has its row: (V, D)."""
+    weight = model.tgt_embedding.weight.detach().clone()
+    match model.config.first_input:
+        case "eos":
+            weight[BOS_ID] = weight[EOS_ID]
+        case "zeros":
+            weight[BOS_ID] = 0.0
+    return weight
+
+
+def _bias(model: Transformer, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Return the model's bias, if any, which also bars tokens that are never text."""
     bias = np.zeros(len(vocabulary), np.float32)
-    bias[list(vocabulary.barred_ids)] = _BARRED
+    if model.output_bias is not None:
+        bias += _array(model.output_bias)
+    bias[list(vocabulary.barred_ids)] = BARRED
     return bias

@@ -19,7 +19,7 @@ from nmt.model_config import TransformerConfig
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
 from nmt.models.kernels.padded_layout import Projected
-from nmt.models.layers import input_projections, output_projection
+from nmt.models.layers import bias, input_projections, output_projection
 from nmt.models.positions import (
     Relative,
     RelativePositions,
@@ -81,7 +81,7 @@ def _is_small(query: Tensor, other: Tensor) -> bool:
 class SelfAttention(nn.Module):
     """Attention of a sequence to itself. The three input projections are one product.
 
-    As in the paper, projections are matrices without bias.
+    As in the paper, projections are matrices without bias, unless `attention_bias` is set.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -91,6 +91,8 @@ class SelfAttention(nn.Module):
         keys, values = self.widths
         self.qkv = nn.Parameter(input_projections(width, keys, keys, values))  # (2HK + HV, D)
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
+        self.qkv_bias = bias(config.attention_bias, 2 * keys + values)
+        self.output_bias = bias(config.attention_bias, width)
         self.window = config.attention_window
         self.relative = (
             RelativePositions(config.max_relative_distance, config.head_widths)
@@ -111,7 +113,7 @@ class SelfAttention(nn.Module):
             rotation: (n, K) that rotates queries and keys (see `rotated`); None: no rotation.
         """
         keys, values = self.widths
-        projected = linear(x, self.qkv)  # (n, 2HK + HV)
+        projected = linear(x, self.qkv, self.qkv_bias)  # (n, 2HK + HV)
         if keys == values and rotation is None:
             return (projected.view(len(x), 3, self.num_heads, -1),)  # (n, 3, H, K)
         query_key, value = torch.split(projected, [2 * keys, values], dim=1)
@@ -123,7 +125,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), only backwards if causal: (n, D)."""
         attended = self._within(attend_packed, x, sentences, causal=causal)  # (n, H, V)
-        return linear(attended.flatten(1), self.output)  # (n, D)
+        return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
 
     def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Return the attention weights of `forward`, (B, H, T, T), without a gradient."""
@@ -153,10 +155,17 @@ class CrossAttention(nn.Module):
         self.query = nn.Parameter(input_projections(width, keys))  # (HK, D)
         self.key_value = nn.Parameter(input_projections(width, keys, values))  # (HK + HV, D)
         self.output = nn.Parameter(output_projection(width, values))  # (D, HV)
+        self.query_bias = bias(config.attention_bias, keys)
+        self.key_value_bias = bias(config.attention_bias, keys + values)
+        self.output_bias = bias(config.attention_bias, width)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """Return queries (n, HK) of x (n, D)."""
+        return linear(x, self.query, self.query_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys (B, H, S, K) and values (B, H, S, V) of memory (B, S, D), once each."""
-        projected = linear(memory, self.key_value)  # (B, S, HK + HV)
+        projected = linear(memory, self.key_value, self.key_value_bias)  # (B, S, HK + HV)
         key, value = (
             part.view(*memory.shape[:2], self.num_heads, -1).transpose(1, 2).contiguous()
             for part in torch.split(projected, self.widths, dim=2)
@@ -166,7 +175,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
         attended = attend_packed(self._project(x, memory), own, others)  # (n, H, V)
-        return linear(attended.flatten(1), self.output)  # (n, D)
+        return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
 
     def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Return the attention weights of `forward`, (B, H, T, S), without a gradient."""
@@ -174,8 +183,8 @@ class CrossAttention(nn.Module):
 
     def _project(self, x: Tensor, memory: Tensor) -> Projected:
         """Return queries of x (n, D), keys and values of the memory (m, D)."""
-        query = linear(x, self.query).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
-        key_value = linear(memory, self.key_value)  # (m, HK + HV)
+        query = self.project_query(x).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
+        key_value = linear(memory, self.key_value, self.key_value_bias)  # (m, HK + HV)
         keys, values = self.widths
         if keys == values:
             return query, key_value.view(len(memory), 2, self.num_heads, -1)  # (m, 2, H, K)

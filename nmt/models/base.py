@@ -46,6 +46,9 @@ class DecoderState(Protocol):
         """
 
 
+BARRED = -1e4
+"""A bias that makes a token impossible. It fits into fp16."""
+
 Projection = Callable[[Tensor, Tensor], Tensor]
 """Maps features (N, F) and a mask (B, U) bool to logits (N, U) of U tokens. Where the mask of a
 sentence is True, its logits are -inf."""
@@ -102,10 +105,16 @@ class Decoder(Protocol):
 
 
 class TranslationModel(nn.Module, ABC):
-    """A sequence-to-sequence model and `Decoder`. Its output projection has no bias."""
+    """A sequence-to-sequence model and `Decoder`."""
 
     output_projection: nn.Parameter
     """(V, D). Training fuses it with the loss, so that the logits never all exist at once."""
+    output_bias: nn.Parameter | None
+    """(V,), added to logits; `BARRED` for tokens that are never produced. Most models have none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_bias = None
 
     @property
     def is_padding_free(self) -> bool:
@@ -125,8 +134,8 @@ class TranslationModel(nn.Module, ABC):
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens, teacher-forced.
 
-        The first num_tokens rows belong to `batch.targets`, and the others are padding. Their
-        products with the transposed output projection are the logits.
+        The first num_tokens rows belong to `batch.targets`, and the others are padding. `project`
+        returns their logits.
         """
 
     @abstractmethod
@@ -164,14 +173,16 @@ class TranslationModel(nn.Module, ABC):
 
     def project(self, features: Tensor) -> Tensor:
         """See `Decoder`."""
-        return linear(features, self.output_projection)
+        return linear(features, self.output_projection, self.output_bias)
 
     def projection_onto(self, tokens: Tensor) -> Projection:
         """See `Decoder`."""
-        rows = self.output_projection.detach()[tokens.to(self.output_projection.device)]  # (U, D)
+        tokens = tokens.to(self.output_projection.device)
+        rows = self.output_projection.detach()[tokens]  # (U, D)
+        bias = None if self.output_bias is None else self.output_bias.detach()[tokens]  # (U,)
 
         def project(features: Tensor, excluded: Tensor) -> Tensor:
-            logits = linear(features, rows)  # (N, U)
+            logits = linear(features, rows, bias)  # (N, U)
             by_sentence = logits.view(len(excluded), -1, len(rows))  # (B, W, U)
             by_sentence.masked_fill_(excluded[:, None], -math.inf)
             return logits

@@ -117,18 +117,23 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
         self.dropout = dropout
 
-    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, positions: Tensor | None = None, blank: Tensor | None = None
+    ) -> Tensor:
         """Embed tokens.
 
         Args:
             tokens: (..., ) int64.
             positions: (..., D), added to the embeddings, if any.
+            blank: (..., ) bool, True = the embedding is zeros, if any.
 
         Returns:
             (..., D).
         """
         scale = math.sqrt(self.weight.shape[1])
         embedded = F.embedding(tokens, self.weight) * scale  # (..., D)
+        if blank is not None:
+            embedded = embedded.masked_fill(blank[..., None], 0.0)
         if positions is not None:
             embedded = embedded + positions.to(embedded.dtype)
         return dropout(embedded, self.dropout, self.training)
@@ -156,11 +161,19 @@ def shared_embeddings(
     return target, source, projection
 
 
-class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 (equation 2)."""
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu_,
+    "swish": F.silu,
+    "gelu": F.gelu,
+}
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2 (equation 2), or with Swish or GELU in place of the ReLU."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: str) -> None:
         super().__init__()
+        self.activation = _ACTIVATIONS[activation]
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
         nn.init.xavier_uniform_(self.inner.weight)
@@ -170,7 +183,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., D) to (..., D)."""
-        hidden = F.relu_(linear(x, self.inner.weight, self.inner.bias))  # (..., F)
+        hidden = self.activation(linear(x, self.inner.weight, self.inner.bias))  # (..., F)
         return linear(hidden, self.outer.weight, self.outer.bias)  # (..., D)
 
 
@@ -196,20 +209,25 @@ class SwiGLU(nn.Module):
 
 def feed_forward(config: TransformerConfig) -> FeedForward | SwiGLU:
     """Return the feed-forward sub-layer of a configuration."""
-    kind = SwiGLU if config.feed_forward == "swiglu" else FeedForward
-    return kind(config.d_model, config.d_ff)
+    if config.feed_forward == "swiglu":
+        return SwiGLU(config.d_model, config.d_ff)
+    return FeedForward(config.d_model, config.d_ff, config.feed_forward)
 
 
 # Added to the mean square, as in LayerNorm. torch's default depends on the type and is 0.008 in
 # bf16, so the model would differ between precisions.
-_RMS_EPSILON = 1e-6
+_EPSILONS = {"layer": 1e-5, "rms": 1e-6}
 
 
 def norm(config: TransformerConfig) -> nn.LayerNorm | nn.RMSNorm:
     """Return LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, equation 4)."""
-    if config.norm == "rms":
-        return nn.RMSNorm(config.d_model, eps=_RMS_EPSILON)
-    return nn.LayerNorm(config.d_model)
+    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    return kind(config.d_model, eps=config.norm_epsilon or _EPSILONS[config.norm])
+
+
+def bias(present: bool, size: int) -> nn.Parameter | None:
+    """Return a bias (size,) of zeros, if it should be present."""
+    return nn.Parameter(torch.zeros(size)) if present else None
 
 
 def final_norm(config: TransformerConfig) -> nn.Module:

@@ -41,6 +41,19 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
+def sinusoids_by_halves(length: int, d_model: int) -> Tensor:
+    """Return Marian's position encodings (length, d_model) in fp32.
+
+    The first half are sines of pos / 10000^(i / (d_model / 2 - 1)), and the second half cosines, as
+    in Tensor2Tensor. So the longest wavelength is reached, and not nearly.
+    """
+    half = d_model // 2
+    positions = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
+    exponents = torch.arange(half, dtype=torch.float64) / max(1, half - 1)  # (d_model / 2,)
+    angles = positions * torch.exp(exponents * -math.log(10000.0))  # (length, d_model / 2)
+    return torch.cat((angles.sin(), angles.cos()), dim=1).float()
+
+
 def rotations(length: int, width: int) -> Tensor:
     """Return the cosines, then the sines, of the angles of `rotated`: (length, width) in fp32.
 
@@ -124,6 +137,8 @@ def added_positions(config: TransformerConfig) -> Positions | None:
     match config.positions:
         case "sinusoidal":
             return PositionTable(sinusoidal_positions, config.d_model)
+        case "sinusoidal_halves":
+            return PositionTable(sinusoids_by_halves, config.d_model)
         case "learned":
             return LearnedPositions(config.max_positions, config.d_model)
     return None

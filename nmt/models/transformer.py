@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.data.batches import Batch, Packed
+from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.model_config import TransformerConfig
 from nmt.models.attention import (
     CrossAttention,
@@ -31,7 +32,7 @@ from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
-from nmt.models.layers import Residual, feed_forward, final_norm, shared_embeddings
+from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 
 
@@ -85,15 +86,16 @@ class DecoderLayer(nn.Module):
                 state.cache.attend(number, own, self.attention.relative_vectors)
                 for state, own in zip(states, by_state, strict=True)
             ]
-            return linear(_joined(parts), self.attention.output)
+            return linear(_joined(parts), self.attention.output, self.attention.output_bias)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            queries = torch.split(linear(y, self.cross_attention.query), rows)
+            queries = torch.split(self.cross_attention.project_query(y), rows)
             parts = [
                 attend_grouped(query, state.keys[number], state.values[number], state.mask)
                 for state, query in zip(states, queries, strict=True)
             ]
-            return linear(_joined(parts), self.cross_attention.output)
+            attention = self.cross_attention
+            return linear(_joined(parts), attention.output, attention.output_bias)
 
         x = self.after_attention(x, attend_to_itself)  # (N, D)
         x = self.after_cross_attention(x, attend_to_memory)  # (N, D)
@@ -152,6 +154,7 @@ class Transformer(TranslationModel):
         self.tgt_embedding, self.src_embedding, self.output_projection = shared_embeddings(
             config, src_vocab_size, tgt_vocab_size
         )
+        self.output_bias = bias(config.output_bias, tgt_vocab_size)
         self.src_positions, self.tgt_positions = added_positions(config), added_positions(config)
         self.rotations = turning_positions(config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
@@ -208,8 +211,12 @@ class Transformer(TranslationModel):
         return self.encoder_norm(x)  # type: ignore[no-any-return]
 
     def _embed_targets(self, tokens: Tensor, places: Tensor, end: int) -> Tensor:
-        embedded: Tensor = self.tgt_embedding(tokens, _of(self.tgt_positions, places, end))
-        return embedded  # (n, D)
+        is_first = tokens == BOS_ID
+        if self.config.first_input == "eos":
+            tokens = tokens.masked_fill(is_first, EOS_ID)
+        blank = is_first if self.config.first_input == "zeros" else None
+        added = _of(self.tgt_positions, places, end)
+        return self.tgt_embedding(tokens, added, blank)  # type: ignore[no-any-return]  # (n, D)
 
     def _sentences(self, packed: Packed) -> Sentences:
         rotation = _of(self.rotations, packed.positions, packed.longest)

@@ -69,7 +69,12 @@ def _groups_of(names: list[str]) -> set[str]:
 
 
 # Modules and parameters whose rows belong to pieces, and the side of those pieces.
-_SIDES = {"src_embedding": "src", "tgt_embedding": "tgt", "output_projection": "tgt"}
+_SIDES = {
+    "src_embedding": "src",
+    "tgt_embedding": "tgt",
+    "output_projection": "tgt",
+    "output_bias": "tgt",
+}
 
 
 @torch.no_grad()

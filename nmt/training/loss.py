@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.models.base import BARRED
 from nmt.models.kernels.linear import matmul
 
 _CHUNK_LOGITS = 1 << 25
@@ -23,13 +24,14 @@ def smoothed_cross_entropy(
     targets: Tensor,
     label_smoothing: float,
     *,
+    bias: Tensor | None = None,
     compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss and the plain negative log-likelihood, each summed over tokens.
 
     The target distribution gives 1 - eps to the target and spreads eps evenly over all V types:
     loss = (1 - eps) * -log p(target) - eps * mean over types of log p, where p is the softmax of
-    states projection^T.
+    states projection^T + bias. Types that the bias bars have no share of eps.
 
     Args:
         states: (n, D), the model's last states before its output projection, of n target tokens;
@@ -37,13 +39,15 @@ def smoothed_cross_entropy(
         projection: (V, D).
         targets: (n,) int64.
         label_smoothing: eps.
+        bias: (V,), of types; None: 0.
         compiled: whether torch.compile fuses the operations on logits.
 
     Returns:
         Two scalars in fp32 and natural logarithms; only the first carries a gradient.
     """
     of_chunk = _compiled() if compiled else _of_chunk
-    loss, nll = _SmoothedCrossEntropy.apply(states, projection, targets, label_smoothing, of_chunk)  # type: ignore[no-untyped-call]
+    given = (states, projection, bias, targets, label_smoothing, of_chunk)
+    loss, nll = _SmoothedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -54,7 +58,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     With p the softmax, d loss / d logits = p - eps / V - (1 - eps) at the target. The terms of the
     smoothing are the same for all types, so they are computed from the mean row of the projection
-    and not from the logits.
+    and not from the logits. With a bias, V counts only the types that it does not bar.
     """
 
     @staticmethod
@@ -62,24 +66,31 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         ctx: Any,
         states: Tensor,
         projection: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         label_smoothing: float,
         of_chunk: OfChunk,
     ) -> tuple[Tensor, Tensor]:
         types, tokens = len(projection), len(targets)
-        loss, nll = torch.zeros(2, dtype=torch.float32, device=states.device)
-        mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
-        with_gradient = any(ctx.needs_input_grad[:2])
+        loss, nll, mean_bias = torch.zeros(3, dtype=torch.float32, device=states.device)
+        if bias is None:
+            mean_row = projection.sum(0, dtype=torch.float32) / types  # (D,)
+        else:
+            shares = (bias > BARRED / 2).float()
+            shares /= shares.sum()  # (V,)
+            mean_row, mean_bias = shares @ projection.float(), shares @ bias.float()
+        with_gradient = any(ctx.needs_input_grad[:3])
         if with_gradient:
             states_gradient = torch.empty_like(states)
             projection_gradient = torch.zeros(projection.shape, device=states.device)  # fp32
+            bias_gradient = projection_gradient.new_zeros(types)
         rows = max(256, _CHUNK_LOGITS * (4 if states.is_cuda else 1) // types)
         rows = -(-tokens // max(1, -(-tokens // rows)))  # as few chunks, but of equal size
         for start in range(0, tokens, rows):
             part = slice(start, min(start + rows, tokens))
             chunk = states[part]  # (rows, D)
             chunk_nll, normaliser, gradient = of_chunk(
-                matmul(chunk, projection.t(), "forward"),
+                _logits(chunk, projection, bias),
                 targets[part, None],
                 label_smoothing,
                 with_gradient,
@@ -87,28 +98,41 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             nll += chunk_nll
             loss += (1 - label_smoothing) * chunk_nll
             if label_smoothing:
-                loss += label_smoothing * (normaliser - (chunk.float() @ mean_row).sum())
+                mean_logits = chunk.float() @ mean_row + mean_bias  # (rows,)
+                loss += label_smoothing * (normaliser - mean_logits.sum())
             if gradient is not None:
                 states_gradient[part] = matmul(gradient, projection, "input")
                 projection_gradient += matmul(gradient.t(), chunk, "weight")
+                if bias is not None:
+                    bias_gradient += gradient.sum(0, dtype=torch.float32)
         if with_gradient:
             states_gradient[tokens:] = 0.0
             if label_smoothing:
                 states_gradient[:tokens] -= (label_smoothing * mean_row).to(states.dtype)
                 summed = states[:tokens].sum(0, dtype=torch.float32)  # (D,)
-                projection_gradient -= summed * (label_smoothing / types)
-            ctx.save_for_backward(states_gradient, projection_gradient)
+                if bias is None:
+                    projection_gradient -= summed * (label_smoothing / types)
+                else:
+                    projection_gradient.addr_(shares, summed, alpha=-label_smoothing)
+                    bias_gradient -= label_smoothing * tokens * shares
+            ctx.save_for_backward(states_gradient, projection_gradient, bias_gradient)
             ctx.dtype = projection.dtype
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        states_gradient, projection_gradient = ctx.saved_tensors
+        states_gradient, projection_gradient, bias_gradient = ctx.saved_tensors
         scale = gradients[0]
         states_gradient *= scale.to(states_gradient.dtype)
         projection_gradient *= scale
-        return states_gradient, projection_gradient.to(ctx.dtype), None, None, None
+        bias_gradient = (bias_gradient * scale).to(ctx.dtype) if ctx.needs_input_grad[2] else None
+        return states_gradient, projection_gradient.to(ctx.dtype), bias_gradient, None, None, None
+
+
+def _logits(chunk: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
+    logits = matmul(chunk, projection.t(), "forward")  # (rows, V)
+    return logits if bias is None else logits.add_(bias)
 
 
 def _of_chunk(

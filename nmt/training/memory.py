@@ -69,7 +69,11 @@ def memory_needs(
         live = LiveBytes()
         with live:
             loss, _ = smoothed_cross_entropy(
-                model(batch), model.output_projection, batch.targets, config.label_smoothing
+                model(batch),
+                model.output_projection,
+                batch.targets,
+                config.label_smoothing,
+                bias=model.output_bias,
             )
             loss.backward()  # type: ignore[no-untyped-call]
     return optimizer.held_bytes() | {"micro-batch": live.most}

@@ -125,7 +125,11 @@ def _seconds_of(model: TranslationModel, batch: Batch, config: TrainingConfig) -
     """Return the time of forward and backward."""
     started = time.perf_counter()
     loss, _ = smoothed_cross_entropy(
-        model(batch), model.output_projection, batch.targets, config.label_smoothing
+        model(batch),
+        model.output_projection,
+        batch.targets,
+        config.label_smoothing,
+        bias=model.output_bias,
     )
     loss.backward()  # type: ignore[no-untyped-call]
     return time.perf_counter() - started

@@ -118,6 +118,7 @@ class UpdateRunner:
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,
+            bias=self.model.output_bias,
             compiled=self._compiles_loss,
         )
 

@@ -91,6 +91,7 @@ class Validator:
                     model.output_projection,
                     batch.targets,
                     self.config.label_smoothing,
+                    bias=model.output_bias,
                 )
                 return [loss.item(), nll.item(), batch.num_tokens]
         except MemoryError:

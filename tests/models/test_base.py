@@ -260,7 +260,7 @@ def test_gradients_are_the_slopes_of_the_logits(model: TranslationModel) -> None
     weighting = torch.randn(batch.num_tokens, TGT_VOCAB, dtype=torch.float64)
 
     def objective() -> Tensor:
-        return torch.sum(model(batch) @ model.output_projection.T * weighting)
+        return torch.sum(model.project(model(batch)) * weighting)
 
     torch.autograd.backward(objective())
     for name, parameter in model.named_parameters():

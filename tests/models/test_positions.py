@@ -9,8 +9,15 @@ import pytest
 import torch
 from reference import rotated as rotated_by_loops
 from reference import sinusoidal_positions as positions_by_formula
+from reference import sinusoids_by_halves as halves_by_formula
 
-from nmt.models.positions import PositionTable, rotated, rotations, sinusoidal_positions
+from nmt.models.positions import (
+    PositionTable,
+    rotated,
+    rotations,
+    sinusoidal_positions,
+    sinusoids_by_halves,
+)
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (1_000, 64), (7, 512)])
@@ -18,6 +25,12 @@ def test_positions_are_the_paper_s_formula(length: int, d_model: int) -> None:
     found = sinusoidal_positions(length, d_model)
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found.numpy(), positions_by_formula(length, d_model), atol=6e-7)
+
+
+@pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (7, 512)])
+def test_halves_are_marian_s_formula(length: int, d_model: int) -> None:
+    found = sinusoids_by_halves(length, d_model)
+    np.testing.assert_allclose(found.numpy(), halves_by_formula(length, d_model), atol=6e-7)
 
 
 def test_wavelengths_run_from_two_pi_to_ten_thousand_times_that() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from pairs import batch_of
-from reference import attention, rotated, sinusoidal_positions
+from reference import attention, rotated, sinusoidal_positions, sinusoids_by_halves
 from tiny_models import BOS, EOS, PAD, SOURCES, TARGETS, TINY, assert_equal, forced_logits, tiny
 from torch import Tensor, nn
 
@@ -58,12 +58,18 @@ class ByFormulas:
     def logits(self, source: list[int], target: list[int]) -> Tensor:
         memory = self.stack("encoder", self.embed("src", [*source, EOS]))
         x = self.stack("decoder", self.embed("tgt", [BOS, *target]), memory)
-        return x @ self.of["output_projection"].t()
+        return x @ self.of["output_projection"].t() + self.of.get("output_bias", 0.0)
 
     def embed(self, side: str, ids: list[int]) -> Tensor:
+        if self.config.first_input == "eos":
+            ids = [EOS if token == BOS else token for token in ids]
         x = self.of[f"{side}_embedding.weight"][ids] * math.sqrt(self.config.d_model)
+        if self.config.first_input == "zeros":
+            x[[token == BOS for token in ids]] = 0.0
         if self.config.positions == "sinusoidal":
             return x + sinusoids(len(ids), self.config.d_model)
+        if self.config.positions == "sinusoidal_halves":
+            return x + torch.from_numpy(sinusoids_by_halves(len(ids), self.config.d_model)).float()
         if self.config.positions == "learned":  # later positions share the last vector
             vectors = self.of[f"{side}_positions.weight"]
             return x + vectors[torch.arange(len(ids)).clamp(max=len(vectors) - 1)]
@@ -90,15 +96,23 @@ class ByFormulas:
         gain = self.of[f"{name}.weight"]
         if self.config.norm == "rms":
             return x / (x.square().mean(1, keepdim=True) + 1e-6).sqrt() * gain
-        x = x - x.mean(1, keepdim=True)
-        return x / (x.square().mean(1, keepdim=True) + 1e-5).sqrt() * gain + self.of[f"{name}.bias"]
+        x, epsilon = x - x.mean(1, keepdim=True), self.config.norm_epsilon or 1e-5
+        scale = (x.square().mean(1, keepdim=True) + epsilon).sqrt()
+        return x / scale * gain + self.of[f"{name}.bias"]
 
     def feed_forward(self, name: str, x: Tensor) -> Tensor:
         inner, outer = self.of[f"{name}.inner.weight"].t(), self.of[f"{name}.outer.weight"].t()
         if self.config.feed_forward == "swiglu":
             a, b = (x @ inner).chunk(2, dim=1)
             return (a * a.sigmoid() * b) @ outer
-        hidden = (x @ inner + self.of[f"{name}.inner.bias"]).clamp(min=0)
+        hidden = x @ inner + self.of[f"{name}.inner.bias"]
+        match self.config.feed_forward:
+            case "relu":
+                hidden = hidden.clamp(min=0)
+            case "swish":
+                hidden = hidden * hidden.sigmoid()
+            case "gelu":  # times the share of a normal distribution below
+                hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
         return hidden @ outer + self.of[f"{name}.outer.bias"]
 
     def attend(
@@ -107,10 +121,13 @@ class ByFormulas:
         heads = self.config.num_heads
         keys, values = (heads * width for width in self.config.head_widths)
         if memory is None:
-            parts = torch.split(x @ self.of[f"{name}.qkv"].t(), [keys, keys, values], dim=1)
+            projected = self.project(f"{name}.qkv", x)
+            parts = torch.split(projected, [keys, keys, values], dim=1)
         else:
-            key_value = memory @ self.of[f"{name}.key_value"].t()
-            query = x @ self.of[f"{name}.query"].t()
+            query, key_value = (
+                self.project(f"{name}.query", x),
+                self.project(f"{name}.key_value", memory),
+            )
             parts = (query, *torch.split(key_value, [keys, values], dim=1))
         # Each (H, n, width).
         q, k, v = (part.reshape(len(part), heads, -1).transpose(0, 1).numpy() for part in parts)
@@ -126,7 +143,10 @@ class ByFormulas:
                 relative = [self.of[f"{name}.relative.{of}"].numpy() for of in ("keys", "values")]
         attended, weights = map(torch.from_numpy, attention(q, k, v, mask, relative))
         self.weights[name] = weights
-        return attended.transpose(0, 1).flatten(1) @ self.of[f"{name}.output"].t()
+        return self.project(f"{name}.output", attended.transpose(0, 1).flatten(1))
+
+    def project(self, name: str, x: Tensor) -> Tensor:
+        return x @ self.of[name].t() + self.of.get(f"{name}_bias", 0.0)
 
 
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
@@ -245,7 +265,7 @@ def test_a_fresh_model_has_logits_of_a_variance_near_one(kind: str) -> None:
     torch.manual_seed(1)
     config = replace(KINDS[kind], d_model=64, d_ff=256)
     model = build_model("transformer", config, 500, 500).eval()
-    logits = model(batch_of(SOURCES, TARGETS)) @ model.output_projection.T
+    logits = model.project(model(batch_of(SOURCES, TARGETS)))
     assert 0.5 < float(logits.std()) < 2.0
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.models.base import BARRED
 from nmt.training import loss as loss_module
 from nmt.training.loss import smoothed_cross_entropy as projected_cross_entropy
 
@@ -83,6 +84,33 @@ def test_loss_and_gradients_are_those_of_torch(
     for one, other in zip(found, expected, strict=True):
         assert one.grad is not None and other.grad is not None
         torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_a_bias_moves_logits_and_barred_types_have_no_share(eps: float) -> None:
+    random = torch.Generator().manual_seed(8)
+    states, projection, bias = (
+        torch.randn(*size, generator=random) for size in ((TOKENS, 5), (TYPES, 5), (TYPES,))
+    )
+    barred, free = [0, 4], [type_ for type_ in range(TYPES) if type_ not in (0, 4)]
+    bias[barred] = BARRED
+    targets = torch.randint(len(free), (TOKENS,), generator=random)
+    found = [x.clone().requires_grad_() for x in (states, projection, bias)]
+    named = torch.tensor(free)[targets]
+    loss, nll = projected_cross_entropy(found[0], found[1], named, eps, bias=found[2])
+    (3 * loss).backward()  # type: ignore[no-untyped-call]
+    # As if the barred types did not exist.
+    expected = [x.clone().requires_grad_() for x in (states, projection[free], bias[free])]
+    logits = expected[0] @ expected[1].T + expected[2]
+    whole = F.cross_entropy(logits, targets, label_smoothing=eps, reduction="sum")
+    (3 * whole).backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(loss, whole)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum"))
+    gradients = [x.grad for x in found if x.grad is not None]
+    assert not gradients[1][barred].any() and not gradients[2][barred].any()
+    torch.testing.assert_close(
+        [gradients[0], gradients[1][free], gradients[2][free]], [x.grad for x in expected]
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

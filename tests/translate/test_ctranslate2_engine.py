@@ -141,6 +141,9 @@ VARIANTS: list[dict[str, Any]] = [
     {"feed_forward": "swiglu"},
     {"positions": "learned", "max_positions": 8},  # fewer than there are tokens
     {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "learned"},
+    {"attention_bias": True, "output_bias": True, "norm_epsilon": 1e-3},
+    {"first_input": "zeros", "positions": "sinusoidal_halves", "feed_forward": "swish"},
+    {"first_input": "eos", "feed_forward": "gelu"},
 ]
 
 
