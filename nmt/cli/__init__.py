@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import io
+import keyword
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 COMMANDS = (
     *("prepare", "train", "average", "translate", "score", "rescore"),
-    *("export", "models", "data"),
+    *("import", "export", "models", "data"),
 )
 
 
@@ -95,8 +96,9 @@ def application(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        module = importlib.import_module(f"nmt.cli.{name}")  # which holds a function of its name
-        function = with_options(getattr(module, name))
+        own = f"{name}_" if keyword.iskeyword(name) else name
+        module = importlib.import_module(f"nmt.cli.{own}")  # which holds a function of its name
+        function = with_options(getattr(module, own))
         describe = app.command(name, help=_help(function.__doc__, module.EXAMPLES))
         describe(_guarded(name, function))
     app.callback(invoke_without_command=True)(_top)

@@ -20,6 +20,15 @@ from nmt.errors import DataError, UsageError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
+STRANGE = "\ue000"
+"""Begins UNUSED pieces in BPE, where they would otherwise take part in merges. Text does not have
+this private character."""
+
+READ_AS_UNK = "<read as unk>"
+"""A control piece; those after it are segmented, but stand for unk."""
+
+_TAG = re.compile(r">>.*?<<")
+
 # A translated line must stay one line, and NUL ends strings in other programs.
 _LINE_BREAKERS = "\n\r\0"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
@@ -34,6 +43,11 @@ class Vocabulary:
 
     Search must never produce `barred_ids`: pad, unk, bos, other control pieces, and every piece
     with a line feed, a carriage return or NUL.
+
+    In a model from another toolkit, pieces that only the other side has are UNUSED. They stand for
+    unknown characters that are just their text. Pieces without an id there come after
+    `READ_AS_UNK`. Control pieces such as `>>fra<<` are tags: a line may begin with one, which says
+    the language of its translation.
 
     moses: preprocessing of lines before they are split into pieces, undone after decoding.
     """
@@ -58,6 +72,19 @@ class Vocabulary:
         self.moses = moses
         self._processor = processor
         self._tokens: list[str] = processor.id_to_piece(list(range(len(self))))
+        self._others = {
+            self._tokens[i].removeprefix(STRANGE): i
+            for i in range(len(self))
+            if processor.is_unused(i)
+        }
+        self._known = len(self)
+        if READ_AS_UNK in self._tokens:
+            self._known = self._tokens.index(READ_AS_UNK)
+        self._tags = {
+            piece: id_
+            for id_, piece in enumerate(self._tokens)
+            if _TAG.fullmatch(piece) and processor.is_control(id_)
+        }
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -82,9 +109,35 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of each line, without bos and eos."""
+        tags = [self._tag(line) for line in lines] if self._tags else []
+        if tags:
+            lines = [line.removeprefix(tag) for line, tag in zip(lines, tags, strict=True)]
         prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
         ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
+        if self._others:
+            ids = [
+                self._with_others(line) if UNK_ID in row else row
+                for line, row in zip(prepared, ids, strict=True)
+            ]
+        if self._known < len(self):
+            ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
+        for tag, row in zip(tags, ids, strict=False):
+            row[:0] = [self._tags.get(tag, UNK_ID)] if tag else []
         return ids
+
+    def _tag(self, line: str) -> str:
+        """Return the tag that a line begins with, as in OPUS-MT."""
+        found = _TAG.match(line)
+        return found[0] if found else ""
+
+    def _with_others(self, line: str) -> list[int]:
+        """Return a line's ids, where unknown characters may be a piece of the other side."""
+        pieces: list[str] = self._processor.encode(line, out_type=str)
+        ids: list[int] = self._processor.piece_to_id(pieces)
+        return [
+            self._others.get(piece, UNK_ID) if id_ == UNK_ID else id_
+            for piece, id_ in zip(pieces, ids, strict=True)
+        ]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the line of each sequence of ids."""
@@ -121,6 +174,8 @@ class Vocabulary:
         if processor.is_control(token_id) or processor.is_unknown(token_id):
             return True
         piece: str = processor.id_to_piece(token_id)
+        if processor.is_unused(token_id) and piece.startswith(STRANGE):
+            return True
         text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
         return any(character in text for character in _LINE_BREAKERS)
 

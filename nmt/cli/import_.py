@@ -1,0 +1,72 @@
+"""`nmt import`: a model of another toolkit to a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt import console
+from nmt.cli.options import Quiet, check_new_file
+from nmt.errors import UsageError, did_you_mean
+from nmt.files import resolved
+
+EXAMPLES = (
+    "nmt import huggingface opus-mt-en-de en-de.safetensors",
+    "nmt translate en-de.safetensors < news.en > news.de",
+)
+
+_HUGGINGFACE = "huggingface"
+_FORMATS = (_HUGGINGFACE,)
+_POSITIONS = ("marian", "huggingface")
+
+
+def import_(
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="huggingface.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="A folder with config.json, model.safetensors (or pytorch_model.bin), source.spm, "
+            "target.spm and vocab.json, such as those of OPUS-MT.",
+        ),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
+    src: Annotated[
+        str | None,
+        typer.Option("--src", help="Language of sources.", show_default="as the model says"),
+    ] = None,
+    tgt: Annotated[
+        str | None,
+        typer.Option("--tgt", help="Language of targets.", show_default="as the model says"),
+    ] = None,
+    positions: Annotated[
+        str | None,
+        typer.Option(
+            help="Formula of the position encoding: marian, by which the models of OPUS-MT were "
+            "trained, or huggingface, which transformers computes. They differ a little.",
+            show_default="marian, unless nmt exported the model",
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a model of another toolkit as a model file.
+
+    You can then translate with it, average, score and export it like your own models. Neither the
+    other toolkit nor its libraries are needed, and no code in its files is executed.
+    """
+    if form not in _FORMATS:
+        raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
+    if positions is not None and positions not in _POSITIONS:
+        raise UsageError(f"--positions {positions}: choose marian or huggingface")
+    target = check_new_file(out)
+    if not resolved(target).parent.is_dir():
+        raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
+    from nmt.interchange.huggingface import import_huggingface
+
+    card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
+    console.notice(
+        f"{out}: {source}, {card.src_lang} to {card.tgt_lang}, with "
+        f"{len(card.tgt_vocabulary):,} pieces"
+    )

@@ -1,0 +1,206 @@
+"""SentencePiece models as lists of pieces, to put the pieces in another order.
+
+It serves models that were trained elsewhere. Their ids are in another order than ours, and two
+SentencePiece models may share one numbering.
+
+A SentencePiece model is a protocol buffer. We read and write the few fields of pieces ourselves:
+the classes that SentencePiece ships work only with the newest protobuf. All other bytes stay.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID
+from nmt.errors import DataError
+
+
+class Kind(IntEnum):
+    """Kinds of pieces, numbered as in SentencePiece."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A subword of a SentencePiece model."""
+
+    text: str
+    score: float = 0.0
+    kind: Kind = Kind.NORMAL
+
+
+SPECIAL = {
+    PAD_ID: Piece("<pad>", kind=Kind.CONTROL),
+    UNK_ID: Piece("<unk>", kind=Kind.UNKNOWN),
+    BOS_ID: Piece("<s>", kind=Kind.CONTROL),
+    EOS_ID: Piece("</s>", kind=Kind.CONTROL),
+}
+"""The first pieces of every vocabulary of ours, by id."""
+
+# Numbers of fields, from sentencepiece_model.proto.
+_PIECES, _TRAINER = 1, 2
+_TEXT, _SCORE, _KIND = 1, 2, 3
+_MODEL_TYPE, _BPE = 3, 2
+_VOCAB_SIZE = 4
+_IDS = {40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
+_TEXTS = {45: UNK_ID, 46: BOS_ID, 47: EOS_ID, 48: PAD_ID}
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """A SentencePiece model: its pieces in the order of their ids, and all other fields."""
+
+    pieces: tuple[Piece, ...]
+    trainer: bytes
+    rest: bytes
+
+    @classmethod
+    def read(cls, model: bytes) -> PieceModel:
+        """Read a serialised model.
+
+        Raises:
+            DataError: if it is none.
+        """
+        pieces, trainer, rest = list[Piece](), b"", b""
+        try:
+            for number, content, raw in _fields(model):
+                if number == _PIECES:
+                    pieces.append(_piece(content))
+                elif number == _TRAINER:
+                    trainer += content
+                else:
+                    rest += raw
+        except (ValueError, IndexError, struct.error):
+            raise DataError("not a SentencePiece model") from None
+        if not pieces:
+            raise DataError("not a SentencePiece model")
+        return cls(tuple(pieces), trainer, rest)
+
+    def write(self) -> bytes:
+        """Return the serialised model."""
+        pieces = (
+            _field(_TEXT, piece.text.encode())
+            + _key(_SCORE, _FIXED32)
+            + struct.pack("<f", piece.score)
+            + (b"" if piece.kind is Kind.NORMAL else _key(_KIND, _VARINT) + _varint(piece.kind))
+            for piece in self.pieces
+        )
+        listed = b"".join(_field(_PIECES, piece) for piece in pieces)
+        return listed + _field(_TRAINER, self.trainer) + self.rest
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether lines are segmented by byte-pair encoding."""
+        found = [raw for number, _, raw in _fields(self.trainer) if number == _MODEL_TYPE]
+        return bool(found) and found[-1] == _key(_MODEL_TYPE, _VARINT) + _varint(_BPE)
+
+    @property
+    def own(self) -> dict[str, Piece]:
+        """The pieces that text is segmented into, by their text."""
+        special = (Kind.UNKNOWN, Kind.CONTROL)
+        return {piece.text: piece for piece in self.pieces if piece.kind not in special}
+
+    def reordered(self, texts: Sequence[str], controls: Container[str] = ()) -> PieceModel:
+        """Return a model that segments alike, with our special pieces first and these after them.
+
+        Args:
+            texts: of all other pieces, by id; every own piece is among them.
+            controls: those that become control pieces. Others that are not own ones become UNUSED.
+        """
+        own, prefix = self.own, STRANGE if self.is_bpe else ""
+        pieces = [*SPECIAL.values()]
+        for text in texts:
+            if text in controls:
+                pieces.append(Piece(text, kind=Kind.CONTROL))
+            else:
+                pieces.append(own.get(text, Piece(prefix + text, kind=Kind.UNUSED)))
+        if tuple(pieces) == self.pieces:
+            return self
+        # The last value of a field counts.
+        trainer = self.trainer + _key(_VOCAB_SIZE, _VARINT) + _varint(len(pieces))
+        for field, id_ in _IDS.items():
+            trainer += _key(field, _VARINT) + _varint(id_)
+        for field, id_ in _TEXTS.items():
+            trainer += _field(field, SPECIAL[id_].text.encode())
+        return replace(self, pieces=tuple(pieces), trainer=trainer)
+
+
+def _piece(message: bytes) -> Piece:
+    text, score, kind = "", 0.0, Kind.NORMAL
+    for number, content, raw in _fields(message):
+        match number:
+            case 1:
+                text = content.decode()
+            case 2:
+                (score,) = struct.unpack("<f", content)
+            case 3:
+                kind = Kind(raw[1])
+    return Piece(text, score, kind)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the number, content and all bytes of each field; a varint's content is empty.
+
+    Raises:
+        ValueError, IndexError: if it is not a message.
+    """
+    place = 0
+    while place < len(message):
+        start = place
+        key, place = _read_varint(message, place)
+        size = 0
+        match key & 7:
+            case 0:
+                _, place = _read_varint(message, place)
+            case 1:
+                size = 8
+            case 2:
+                size, place = _read_varint(message, place)
+            case 5:
+                size = 4
+            case _:
+                raise ValueError("unknown type of field")
+        end = place + size
+        if end > len(message):
+            raise ValueError("cut short")
+        yield key >> 3, message[place:end], message[start:end]
+        place = end
+
+
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+    """Return a number of 7 bits a byte, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = message[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+        if shift > 63:
+            raise ValueError("number too long")
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _key(number: int, kind: int) -> bytes:
+    return _varint(number << 3 | kind)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _key(number, _BYTES) + _varint(len(content)) + content

@@ -1,0 +1,123 @@
+"""What all imports share: our numbering of a foreign vocabulary, and its weights as ours.
+
+Foreign ids are in another order than ours, and two SentencePiece models may share one numbering.
+Each of ours gets the list of all pieces, specials first. So one matrix serves both sides, and the
+model file keeps its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.data.pieces import SPECIAL, PieceModel
+from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, UNK_ID, Vocabulary
+from nmt.errors import DataError
+from nmt.models.base import BARRED
+from nmt.models.model_file import ModelCard, write_model
+from nmt.models.registry import parameters_by_names, shapes_only
+
+EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
+OUTPUT_BIAS = "output_bias"
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Our ids of some SentencePiece models that share foreign ids."""
+
+    vocabularies: tuple[Vocabulary, ...]  # one for each model
+    rows: NDArray[np.int64]  # (V,) the foreign id of each of ours
+    barred: tuple[int, ...]
+    """Ids without a row of their own, which must have no share in the softmax: pieces without a
+    foreign id, and bos, whose row is only the decoder's first input."""
+
+
+def number(
+    models: Sequence[PieceModel],
+    texts: Sequence[str],
+    special: Mapping[int, int],
+    *,
+    controls: Collection[str] = (),
+    own_bos: bool,
+) -> Numbering:
+    """Return our ids for foreign ones.
+
+    Args:
+        models: SentencePiece models that share the foreign ids.
+        texts: the piece of each foreign id.
+        special: the foreign id for each of our special ids.
+        controls: the pieces that are never text, such as tags.
+        own_bos: whether the foreign model has bos as a piece.
+    """
+    names = {piece.text for piece in SPECIAL.values()}
+    others = [
+        row for row, text in enumerate(texts) if row not in special.values() and text not in names
+    ]
+    ordered = [texts[row] for row in others]
+    known = set(ordered)
+    missing = [text for model in models for text in model.own if text not in known]
+    if missing:
+        missing = [READ_AS_UNK, *dict.fromkeys(missing)]
+    rows = [special[id_] for id_ in SPECIAL] + others + [special[UNK_ID]] * len(missing)
+    controls = {READ_AS_UNK, *controls}
+    return Numbering(
+        tuple(Vocabulary(m.reordered(ordered + missing, controls).write()) for m in models),
+        np.array(rows),
+        (*([] if own_bos else [BOS_ID]), *range(len(rows) - len(missing), len(rows))),
+    )
+
+
+def first_input(embeddings: Tensor, start: int, eos: int) -> str:
+    """Return the value of `first_input` for a decoder that begins with a foreign id."""
+    if start == eos:
+        return "eos"
+    return "bos" if embeddings[start].any() else "zeros"
+
+
+def write_imported(
+    path: Path,
+    origin: Path,
+    card: ModelCard,
+    read: Callable[[str], Tensor],
+    src: Numbering,
+    tgt: Numbering,
+) -> None:
+    """Write the model file.
+
+    Args:
+        path: of the model file.
+        origin: what is imported, for messages.
+        card: of the model.
+        read: returns a foreign weight by our name for it, with foreign ids as rows.
+        src: our ids of sources.
+        tgt: our ids of targets.
+
+    Raises:
+        DataError: if a weight has another shape than the card says.
+    """
+    with shapes_only():
+        model = card.build()
+    weights = dict[str, Tensor]()
+    for names, parameter in parameters_by_names(model):
+        weight = read(names[0]).float()
+        if names[0] in EMBEDDINGS or names[0] == OUTPUT_BIAS:
+            numbering = src if names[0].startswith("src_") else tgt
+            if len(weight) <= numbering.rows.max():
+                raise DataError(
+                    f"{origin}: has embeddings for {len(weight):,} pieces, but the vocabulary has "
+                    f"more ids, such as {numbering.rows.max():,}"
+                )
+            weight = weight[torch.from_numpy(numbering.rows)]
+        if names[0] == OUTPUT_BIAS:
+            weight[list(tgt.barred)] = BARRED
+        if weight.shape != parameter.shape:
+            found, wanted = (" x ".join(map(str, one.shape)) for one in (weight, parameter))
+            raise DataError(f"{origin}: {names[0]} is {found}, but its sizes say {wanted}")
+        weights[names[0]] = weight.contiguous()
+    write_model(path, card, weights)
