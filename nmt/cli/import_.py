@@ -14,22 +14,24 @@ from nmt.files import resolved
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
-    "nmt translate en-de.safetensors < news.en > news.de",
+    "nmt import marian model.npz en-de.safetensors --src en --tgt de",
 )
 
-_HUGGINGFACE = "huggingface"
-_FORMATS = (_HUGGINGFACE,)
+_HUGGINGFACE, _MARIAN = "huggingface", "marian"
+_FORMATS = (_HUGGINGFACE, _MARIAN)
 _POSITIONS = ("marian", "huggingface")
 
 
 def import_(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="huggingface.")],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="huggingface or marian.")],
     source: Annotated[
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="A folder with config.json, model.safetensors (or pytorch_model.bin), source.spm, "
-            "target.spm and vocab.json, such as those of OPUS-MT.",
+            help="For huggingface, a folder with config.json, model.safetensors (or "
+            "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT. "
+            "For marian, model.npz, beside which model.npz.decoder.yml names the vocabularies; or "
+            "any decoder.yml.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
@@ -47,6 +49,7 @@ def import_(
             help="Formula of the position encoding: marian, by which the models of OPUS-MT were "
             "trained, or huggingface, which transformers computes. They differ a little.",
             show_default="marian, unless nmt exported the model",
+            rich_help_panel=_HUGGINGFACE,
         ),
     ] = None,
     quiet: Quiet = False,
@@ -63,9 +66,16 @@ def import_(
     target = check_new_file(out)
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
-    from nmt.interchange.huggingface import import_huggingface
+    if form == _HUGGINGFACE:
+        from nmt.interchange.huggingface import import_huggingface
 
-    card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
+        card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
+    else:
+        from nmt.interchange.marian import import_marian
+
+        if positions is not None:
+            raise UsageError("--positions has no meaning for marian; leave it out")
+        card = import_marian(source, target, src_lang=src, tgt_lang=tgt)
     console.notice(
         f"{out}: {source}, {card.src_lang} to {card.tgt_lang}, with "
         f"{len(card.tgt_vocabulary):,} pieces"

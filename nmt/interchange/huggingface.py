@@ -29,6 +29,7 @@ from nmt.interchange.imported import (
     Numbering,
     first_input,
     number,
+    read_pieces,
     write_imported,
 )
 from nmt.model_config import TransformerConfig
@@ -262,22 +263,13 @@ def _tie(values: Mapping[str, Any]) -> str:
 
 def _numberings(folder: Path, given: _Config) -> tuple[Numbering, Numbering]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
-    src, tgt = (_read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
+    src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
     src_ids = folder / IDS
     if _is_joint(given.values):
         joint = _number([src, tgt], src_ids, given)
         return joint, joint
     tgt_ids = folder / TGT_IDS
     return _number([src], src_ids, given), _number([tgt], tgt_ids, given)
-
-
-def _read_pieces(path: Path) -> PieceModel:
-    try:
-        return PieceModel.read(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
 
 
 def _number(models: list[PieceModel], path: Path, given: _Config) -> Numbering:
@@ -299,7 +291,7 @@ def _number(models: list[PieceModel], path: Path, given: _Config) -> Numbering:
         [texts.get(id_, f"<row {id_}>") for id_ in range(size)],
         special,
         controls=set(filter(_TAG.fullmatch, texts.values())),
-        own_bos=texts[special[BOS_ID]] == SPECIAL[BOS_ID].text,
+        borrowed=[BOS_ID] if texts[special[BOS_ID]] != SPECIAL[BOS_ID].text else [],
     )
 
 

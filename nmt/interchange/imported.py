@@ -19,6 +19,7 @@ from torch import Tensor
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, UNK_ID, Vocabulary
 from nmt.errors import DataError
+from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, write_model
 from nmt.models.registry import parameters_by_names, shapes_only
@@ -34,8 +35,17 @@ class Numbering:
     vocabularies: tuple[Vocabulary, ...]  # one for each model
     rows: NDArray[np.int64]  # (V,) the foreign id of each of ours
     barred: tuple[int, ...]
-    """Ids without a row of their own, which must have no share in the softmax: pieces without a
-    foreign id, and bos, whose row is only the decoder's first input."""
+    """Ids without a row of their own, which must have no share in the softmax."""
+
+
+def read_pieces(path: Path) -> PieceModel:
+    """Read a SentencePiece model."""
+    try:
+        return PieceModel.read(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def number(
@@ -44,7 +54,7 @@ def number(
     special: Mapping[int, int],
     *,
     controls: Collection[str] = (),
-    own_bos: bool,
+    borrowed: Collection[int] = (),
 ) -> Numbering:
     """Return our ids for foreign ones.
 
@@ -53,7 +63,7 @@ def number(
         texts: the piece of each foreign id.
         special: the foreign id for each of our special ids.
         controls: the pieces that are never text, such as tags.
-        own_bos: whether the foreign model has bos as a piece.
+        borrowed: special ids of ours that are not pieces of the foreign model.
     """
     names = {piece.text for piece in SPECIAL.values()}
     others = [
@@ -69,7 +79,7 @@ def number(
     return Numbering(
         tuple(Vocabulary(m.reordered(ordered + missing, controls).write()) for m in models),
         np.array(rows),
-        (*([] if own_bos else [BOS_ID]), *range(len(rows) - len(missing), len(rows))),
+        (*borrowed, *range(len(rows) - len(missing), len(rows))),
     )
 
 
@@ -101,6 +111,8 @@ def write_imported(
     Raises:
         DataError: if a weight has another shape than the card says.
     """
+    config = card.config
+    assert isinstance(config, TransformerConfig)
     with shapes_only():
         model = card.build()
     weights = dict[str, Tensor]()
@@ -114,6 +126,8 @@ def write_imported(
                     f"more ids, such as {numbering.rows.max():,}"
                 )
             weight = weight[torch.from_numpy(numbering.rows)]
+            if names[0] in EMBEDDINGS and config.first_input == "zeros":
+                weight[BOS_ID] = 0.0  # what it is, for other formats
         if names[0] == OUTPUT_BIAS:
             weight[list(tgt.barred)] = BARRED
         if weight.shape != parameter.shape:

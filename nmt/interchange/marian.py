@@ -1,0 +1,338 @@
+"""Models of Marian: a file `model.npz`, and the SentencePiece models that it was trained with.
+
+`model.npz.decoder.yml`, which Marian writes beside it, names them. A model holds its options in the
+array `special:model.yml`.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from nmt.data.pieces import Kind
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.errors import DataError, UsageError
+from nmt.interchange.imported import (
+    OUTPUT_BIAS,
+    Numbering,
+    number,
+    read_pieces,
+    write_imported,
+)
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import ModelCard
+
+_OPTIONS = "special:model.yml"
+_LISTING = ".decoder.yml"
+
+_NORM_EPSILON = 1e-6
+_MAX_SRC_TOKENS = 1_000
+"""Marian keeps no record of the longest source. Its own programs cut there by default."""
+
+# What our Transformer needs. Other values are another model.
+_ONLY: dict[str, tuple[object, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-tied-layers": ([],),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-no-projection": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-no-affine": (False,),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-pool": (False,),
+    "transformer-attention-mask": ("default",),
+    "right-left": (False,),
+    "ulr": (False,),
+    "input-types": ([],),
+    "factors-dim-emb": (0,),
+    "lemma-dim-emb": (0,),
+}
+_PRE_NORM = {("", "dan", ""): False, ("n", "da", "n"): True}
+"""By pre-process, post-process and post-process-top."""
+
+_LAYER = {
+    "attention.qkv": "self_Wq self_Wk self_Wv",
+    "attention.qkv_bias": "self_bq self_bk self_bv",
+    "attention.output": "self_Wo",
+    "attention.output_bias": "self_bo",
+    "after_attention.norm.weight": "self_Wo_ln_scale",
+    "after_attention.norm.bias": "self_Wo_ln_bias",
+    "cross_attention.query": "context_Wq",
+    "cross_attention.query_bias": "context_bq",
+    "cross_attention.key_value": "context_Wk context_Wv",
+    "cross_attention.key_value_bias": "context_bk context_bv",
+    "cross_attention.output": "context_Wo",
+    "cross_attention.output_bias": "context_bo",
+    "after_cross_attention.norm.weight": "context_Wo_ln_scale",
+    "after_cross_attention.norm.bias": "context_Wo_ln_bias",
+    "feed_forward.inner.weight": "ffn_W1",
+    "feed_forward.inner.bias": "ffn_b1",
+    "feed_forward.outer.weight": "ffn_W2",
+    "feed_forward.outer.bias": "ffn_b2",
+    "after_feed_forward.norm.weight": "ffn_ffn_ln_scale",
+    "after_feed_forward.norm.bias": "ffn_ffn_ln_bias",
+}
+"""Our parameters of a layer, and theirs, which are stacked; Marian's matrices are transposed."""
+
+_TABLES = {
+    "src_embedding.weight": ("encoder_Wemb", "Wemb"),
+    "tgt_embedding.weight": ("decoder_Wemb", "Wemb"),
+    "output_projection": (
+        *("decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W", "decoder_Wemb", "Wemb"),
+    ),
+    OUTPUT_BIAS: ("decoder_ff_logit_out_b",),
+}
+
+
+def import_marian(
+    path: Path, out: Path, *, src_lang: str | None, tgt_lang: str | None
+) -> ModelCard:
+    """Write a model of Marian as a model file, and return its card.
+
+    Args:
+        path: `model.npz`, or the `decoder.yml` that names it.
+        out: the model file.
+        src_lang: of the model, which does not know it.
+        tgt_lang: likewise.
+
+    Raises:
+        DataError: if a file is missing or damaged.
+        UsageError: if our Transformer cannot be this model, or a language is missing.
+    """
+    if src_lang is None or tgt_lang is None:
+        raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
+    model, pieces = _files(path)
+    weights = _Weights(model)
+    config = _model_config(model, weights)
+    src, tgt = _numberings(pieces, weights)
+    card = ModelCard(
+        architecture="transformer",
+        config=config,
+        src_lang=src_lang,
+        tgt_lang=tgt_lang,
+        src_vocabulary=src.vocabularies[0],
+        tgt_vocabulary=tgt.vocabularies[-1],
+        max_src_tokens=_MAX_SRC_TOKENS,
+        data="",
+        update=0,
+        valid={},
+    )
+    write_imported(out, model, card, weights.of, src, tgt)
+    return card
+
+
+def _files(path: Path) -> tuple[Path, list[Path]]:
+    """Return the files of the model and of its two vocabularies."""
+    listing = path if path.suffix == ".yml" else path.with_name(path.name + _LISTING)
+    values = _read_yaml(listing)
+    folder = listing.parent if values.get("relative-paths") else Path()
+    models = _listed(listing, values, "models", 1)
+    vocabularies = _listed(listing, values, "vocabs", 2)
+    model = folder / models[0] if path == listing else path
+    return model, [_beside(folder / name, listing) for name in vocabularies]
+
+
+def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> list[str]:
+    found = values.get(name)
+    if not isinstance(found, list) or len(found) != count:
+        raise DataError(f"{listing}: {name} is {found!r}; nmt imports models with {count} of them")
+    return [str(one) for one in found]
+
+
+def _beside(path: Path, listing: Path) -> Path:
+    """Return a listed file, or the one of its name beside the list, after both were moved."""
+    moved = listing.parent / path.name
+    if path.suffix != ".spm":
+        raise UsageError(f"{listing}: {path.name} is no SentencePiece model; nmt imports .spm")
+    return path if path.exists() or not moved.exists() else moved
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        return _parsed(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        raise DataError(
+            f"{path}: no such file; Marian writes it beside a model to name its vocabularies"
+        ) from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: damaged: not UTF-8") from None
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        values = None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: damaged: its options are not YAML")
+    return values
+
+
+# ----------------------------------------------------------------------------------- options
+
+
+def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
+    """Return the configuration of our Transformer.
+
+    Raises:
+        UsageError: if it cannot be this model.
+    """
+    options = weights.options
+    for name, wanted in _ONLY.items():
+        if options.get(name, wanted[0]) not in wanted:
+            raise UsageError(
+                f"{path}: {name} is {options[name]!r}; nmt imports only models with {wanted[0]!r}"
+            )
+    names = [f"transformer-{name}process" for name in ("pre", "post")]
+    names.append("transformer-postprocess-top")
+    norms = tuple(str(options.get(name) or "") for name in names)
+    if norms not in _PRE_NORM:
+        raise UsageError(
+            f"{path}: {', '.join(names)} are {norms}; nmt imports only "
+            f"{' and '.join(map(str, _PRE_NORM))}"
+        )
+    widths = {_number(path, options, "transformer-dim-ffn")}
+    widths.add(options.get("transformer-decoder-dim-ffn") or max(widths))
+    if len(widths) > 1:
+        raise UsageError(f"{path}: nmt has no models whose sides differ in transformer-dim-ffn")
+    activation = options.get("transformer-ffn-activation")
+    if activation not in ("relu", "swish", "gelu"):
+        raise UsageError(
+            f"{path}: transformer-ffn-activation is {activation!r}; nmt imports relu, swish, gelu"
+        )
+    return TransformerConfig(
+        num_encoder_layers=_number(path, options, "enc-depth"),
+        num_decoder_layers=_number(path, options, "dec-depth"),
+        d_model=_number(path, options, "dim-emb"),
+        d_ff=max(widths),
+        num_heads=_number(path, options, "transformer-heads"),
+        pre_norm=_PRE_NORM[norms],
+        norm_epsilon=_NORM_EPSILON,
+        feed_forward=activation,
+        attention_bias=True,
+        output_bias=True,
+        first_input="zeros",
+        positions="sinusoidal_halves",
+        tie_embeddings=_tie(options),
+        dropout=0.1,
+    )
+
+
+def _number(path: Path, options: Mapping[str, Any], name: str) -> int:
+    value = options.get(name)
+    if type(value) is not int or value < 1:
+        raise DataError(f"{path}: {name} is {value!r}, not a whole number")
+    return value
+
+
+def _tie(options: Mapping[str, Any]) -> str:
+    if options.get("tied-embeddings-all"):
+        return "all"
+    if options.get("tied-embeddings"):
+        return "decoder"
+    return "none"  # with tied-embeddings-src, both embeddings are copies of one
+
+
+# ------------------------------------------------------------------------------- vocabulary
+
+
+def _numberings(paths: Sequence[Path], weights: _Weights) -> tuple[Numbering, Numbering]:
+    """Return our ids of both sides; they are the same if the sides share their embeddings."""
+    src, tgt = (_own_ids(path) for path in paths)
+    if weights.has_joint_embeddings and paths[0].read_bytes() != paths[1].read_bytes():
+        raise UsageError(f"{paths[0]}: differs from {paths[1]}, but the model has one vocabulary")
+    return src, tgt
+
+
+def _own_ids(path: Path) -> Numbering:
+    """Return our ids for those of a SentencePiece model, which are Marian's."""
+    model = read_pieces(path)
+    texts = [piece.text for piece in model.pieces]
+    unknown = [id_ for id_, piece in enumerate(model.pieces) if piece.kind is Kind.UNKNOWN]
+    if "</s>" not in texts or not unknown:
+        raise DataError(f"{path}: has no </s> or no <unk>, which Marian needs")
+    special = {EOS_ID: texts.index("</s>"), UNK_ID: unknown[0]}
+    special |= dict.fromkeys((PAD_ID, BOS_ID), unknown[0])
+    controls = {piece.text for piece in model.pieces if piece.kind is Kind.CONTROL}
+    return number([model], texts, special, controls=controls, borrowed=(PAD_ID, BOS_ID))
+
+
+# ---------------------------------------------------------------------------------- weights
+
+
+class _Weights:
+    """The arrays of a model, by our names for them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._arrays = np.load(path, allow_pickle=False)
+            names = self._arrays.files
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file") from None
+        except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
+            raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
+        self._names = frozenset(names)
+        # Newer files end the options with a NUL, and fill up with more.
+        text = self._get(_OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
+        self.options = _parsed(text, path)
+
+    @property
+    def has_joint_embeddings(self) -> bool:
+        """Whether sources and targets have the same embeddings."""
+        return "Wemb" in self._names
+
+    def of(self, ours: str) -> Tensor:
+        """Return a weight, with foreign ids as rows.
+
+        Raises:
+            DataError: if the file lacks it.
+        """
+        if ours in _TABLES:
+            return self._table(ours)
+        if ours.startswith(("encoder_norm", "decoder_norm")):
+            kind = "scale" if ours.endswith("weight") else "bias"
+            return self._tensor(f"{ours.partition('_')[0]}_top_ln_{kind}")[0]
+        side, layer, kind = ours.split(".", 2)
+        names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[kind].split()]
+        if "norm" in kind and names[0] not in self._names:
+            names = [f"{name}_pre" for name in names]
+        parts = [self._tensor(name) for name in names]
+        if "bias" in kind or "norm" in kind:  # (1, outputs)
+            weight = torch.cat([part[0] for part in parts])
+        else:  # (inputs, outputs)
+            weight = torch.cat([part.t() for part in parts])
+        return weight
+
+    def _table(self, ours: str) -> Tensor:
+        names = [name for name in _TABLES[ours] if name in self._names]
+        if ours == OUTPUT_BIAS:
+            size = len(self._table("tgt_embedding.weight"))
+            return self._tensor(names[0])[0] if names else torch.zeros(size)
+        weight = self._tensor((names or _TABLES[ours])[0])
+        # An output projection of its own is (D, V).
+        return weight.t() if names and names[0] == "decoder_ff_logit_out_W" else weight
+
+    def _tensor(self, name: str) -> Tensor:
+        array = self._get(name)
+        if array.dtype != np.float32 or array.ndim != 2:
+            raise DataError(f"{self._path}: {name} is not a matrix in fp32")
+        return torch.from_numpy(array)
+
+    def _get(self, name: str) -> Any:
+        if name not in self._names:
+            raise DataError(f"{self._path}: lacks {name}; it is no complete model of Marian")
+        try:
+            return self._arrays[name]
+        except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError):
+            raise DataError(f"{self._path}: damaged: {name} cannot be read") from None
