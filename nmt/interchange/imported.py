@@ -66,9 +66,8 @@ def number(
         borrowed: special ids of ours that are not pieces of the foreign model.
     """
     names = {piece.text for piece in SPECIAL.values()}
-    others = [
-        row for row, text in enumerate(texts) if row not in special.values() and text not in names
-    ]
+    own = {row for id_, row in special.items() if id_ not in borrowed}
+    others = [row for row, text in enumerate(texts) if row not in own and text not in names]
     ordered = [texts[row] for row in others]
     known = set(ordered)
     missing = [text for model in models for text in model.own if text not in known]

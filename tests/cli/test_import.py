@@ -1,0 +1,321 @@
+"""Imported models are those of their files: segmentation, probabilities, and what is refused.
+
+The models here have random weights. test_peers.py imports what the other toolkits have made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import QUICK, Nmt
+from foreign_models import TAGS, MarianFile, MarianModel, MarianMT, MarianMTFolder, text
+from pairs import batch_of
+from reference import Array
+from safetensors.torch import load_file, save_file
+
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import load_model, model_checksum
+
+LINES = [
+    *zip(text("source", 6), text("target", 6), strict=True),
+    ("", ""),
+    ("ß mm abc", "abc ?? g ß"),  # of the other side's characters, and of neither's
+    (" a  b\u00a0c", "zz"),
+]
+
+
+def log_probs(model: Path, pairs: list[tuple[str, str]]) -> list[Array]:
+    """The log-probabilities of each target's tokens and of eos, by an imported model."""
+    built, card = load_model(model)
+    sources = card.src_vocabulary.encode([source for source, _ in pairs])
+    targets = card.tgt_vocabulary.encode([target for _, target in pairs])
+    batch = batch_of(sources, targets)
+    with torch.no_grad():
+        found = built.eval().project(built(batch)).log_softmax(-1)
+    own = found.gather(1, batch.targets[:, None])[:, 0]
+    lengths = [len(ids) + 1 for ids in targets]
+    return [part.numpy() for part in torch.split(own, lengths)]
+
+
+def assert_same(model: Path, pairs: list[tuple[str, str]], of: Callable[[str, str], Array]) -> None:
+    for (source, target), found in zip(pairs, log_probs(model, pairs), strict=True):
+        np.testing.assert_allclose(found, of(source, target), atol=2e-5)
+
+
+def import_huggingface(nmt: Nmt, folder: Path, *words: str) -> Path:
+    out = folder.with_suffix(".safetensors")
+    done = nmt("import", "huggingface", folder, out, *words)
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    return out
+
+
+def import_marian(nmt: Nmt, path: Path, *words: str) -> Path:
+    out = path.parent.with_suffix(".safetensors")
+    done = nmt("import", "marian", path, out, *(words or ("--src", "en", "--tgt", "de")))
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    return out
+
+
+# ------------------------------------------------------------------------------ Hugging Face
+
+KINDS = {
+    "unigram": MarianMT(),
+    "bpe": MarianMT(model_type="bpe", activation="relu"),
+    "separate": MarianMT(joint=False, activation="gelu"),
+    "untied": MarianMT(tied=False, without_id=0),
+    "starts_with_eos": MarianMT(start="</s>"),
+    "starts_with_a_tag": MarianMT(start=TAGS[0]),
+}
+
+
+@pytest.mark.parametrize("positions", ["marian", "huggingface"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_are_those_of_marian_mt(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str
+) -> None:
+    folder = KINDS[kind].write(tmp_path / "opus")
+    model = import_huggingface(nmt, folder, "--positions", positions)
+    assert_same(model, LINES, MarianMTFolder(folder, positions).log_probs)
+
+
+def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    _, card = load_model(import_huggingface(nmt, folder))
+    assert isinstance(card.config, TransformerConfig)
+    assert card.config.positions == "sinusoidal_halves"
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_lines_are_segmented_as_by_marian_s_tokenizer(
+    nmt: Nmt, tmp_path: Path, model_type: str
+) -> None:
+    folder = MarianMT(model_type=model_type).write(tmp_path / "opus")
+    theirs = MarianMTFolder(folder, "marian")
+    _, card = load_model(import_huggingface(nmt, folder))
+    lines = [line for pair in LINES for line in pair]
+    lines += [
+        f"{TAGS[0]} abc",
+        f"{TAGS[1]}gh",
+        f"ab {TAGS[0]}",
+        TAGS[0],
+        ">>xyz<<a",
+        ">> a",
+        "ßß mß",
+    ]
+    for side, vocabulary in (("source", card.src_vocabulary), ("target", card.tgt_vocabulary)):
+        names = {id_: piece for piece, id_ in theirs.ids[side].items()}
+        for line, ids in zip(lines, vocabulary.encode(lines), strict=True):
+            pieces = [piece.removeprefix("\ue000") for piece in vocabulary.tokens(ids)]
+            assert pieces == [names[id_] for id_ in theirs.segment(line, side)], line
+
+
+def test_the_weights_of_a_pickle_are_the_same(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    path = folder / "model.safetensors"
+    torch.save(load_file(path), folder / "pytorch_model.bin")
+    first = model_checksum(import_huggingface(nmt, folder))
+    path.unlink()
+    assert model_checksum(import_huggingface(nmt, folder)) == first
+
+
+def test_a_pickle_with_code_is_not_executed(nmt: Nmt, tmp_path: Path) -> None:
+    class Malicious:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "executed",)
+
+    folder = MarianMT().write(tmp_path / "opus")
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Malicious()}, folder / "pytorch_model.bin")
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert "pytorch_model.bin: damaged, or holds more than tensors" in line
+    assert not (tmp_path / "executed").exists()
+
+
+def test_an_imported_model_translates_and_is_exported(
+    nmt: Nmt, tmp_path: Path, translate_lines: Callable[..., list[str]]
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    folder = MarianMT(model_type="bpe").write(tmp_path / "opus")
+    model = import_huggingface(nmt, folder)
+    lines = [source for source, _ in LINES]
+    ours = translate_lines(model, lines)
+    assert len(ours) == len(lines) and len(set(ours)) > 3
+    done = nmt("export", "ctranslate2", model, tmp_path / "fast")
+    assert done.status == 0, done.stderr
+    assert translate_lines(tmp_path / "fast", lines) == ours
+
+
+@pytest.fixture
+def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], list[str]]:
+    def translate(model: Path, lines: list[str]) -> list[str]:
+        (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        words = ("--input", tmp_path / "in", *QUICK, "--beam-size", "1")
+        done = nmt("translate", model, *words)
+        assert done.status == 0, done.stderr
+        return done.stdout.split("\n")[:-1]
+
+    return translate
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "bart"}, "model_type is 'bart'"),
+        ({"scale_embedding": False}, "scale_embedding is False"),
+        ({"static_position_embeddings": False}, "static_position_embeddings is False"),
+        ({"decoder_attention_heads": 4}, "decoder_attention_heads is 4"),
+        ({"activation_function": "tanh"}, "activation_function is 'tanh'"),
+    ],
+)
+def test_another_model_is_refused_by_the_option_in_the_way(
+    nmt: Nmt, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    folder = MarianMT(config=changes).write(tmp_path / "opus")
+    assert named in nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
+    assert not (tmp_path / "out").exists()
+
+
+def spoil_json(name: str, **changes: Any) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        values = json.loads((folder / name).read_text("utf-8"))
+        (folder / name).write_text(json.dumps(values | changes))
+
+    return spoil
+
+
+def without_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.encoder.layers.1.fc1.weight"]
+    save_file(weights, folder / "model.safetensors")
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "config.json: no such file"),
+        (lambda folder: (folder / "source.spm").unlink(), "source.spm: no such file"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors: no such"),
+        (cut("config.json"), "config.json: damaged"),
+        (cut("model.safetensors"), "model.safetensors: damaged"),
+        (cut("target.spm"), "target.spm: not a SentencePiece model"),
+        (without_weight, "lacks model.encoder.layers.1.fc1.weight"),
+        (spoil_json("config.json", d_model="wide"), "d_model is 'wide', not a whole number"),
+        (spoil_json("config.json", encoder_layers=3), "lacks model.encoder.layers.2"),
+        (spoil_json("config.json", d_model=32), "but its sizes say"),
+        (spoil_json("vocab.json", a=10**6), "has embeddings for"),
+        (spoil_json("vocab.json", a="one"), "'a' has the id 'one'"),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, spoil: Callable[[Path], None], named: str
+) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    spoil(folder)
+    assert named in nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_languages_come_from_the_user_or_the_folder(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+
+    def languages(*words: str) -> tuple[str, str]:
+        _, card = load_model(import_huggingface(nmt, folder, *words))
+        return card.src_lang, card.tgt_lang
+
+    assert languages() == ("en", "de")
+    assert languages("--tgt", "fr") == ("en", "fr")
+    (folder / "tokenizer_config.json").unlink()
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
+    assert "names no source language; give --src and --tgt" in line
+
+
+# ------------------------------------------------------------------------------------ Marian
+
+MARIAN = {
+    "post_norm": MarianModel(),
+    "pre_norm": MarianModel(pre_norm=True, activation="relu"),
+    "separate": MarianModel(tie="decoder", model_type="bpe", activation="gelu"),
+    "untied": MarianModel(tie="none"),
+}
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    path = MARIAN[kind].write(tmp_path / "marian")
+    assert_same(import_marian(nmt, path), LINES, MarianFile(path).log_probs)
+
+
+def test_a_list_of_files_names_the_model_too(nmt: Nmt, tmp_path: Path) -> None:
+    path = MarianModel().write(tmp_path / "marian")
+    first = model_checksum(import_marian(nmt, path))
+    assert model_checksum(import_marian(nmt, path.with_name("model.npz.decoder.yml"))) == first
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"transformer-decoder-autoreg": "average-attention"}, "'average-attention'"),
+        ({"transformer-tied-layers": [1, 1]}, "transformer-tied-layers is [1, 1]"),
+        ({"factors-dim-emb": 8}, "factors-dim-emb is 8"),
+        ({"transformer-postprocess": "an"}, "transformer-postprocess"),
+        ({"type": "s2s"}, "type is 's2s'"),
+        ({"transformer-decoder-dim-ffn": 8}, "transformer-dim-ffn"),
+    ],
+)
+def test_another_marian_model_is_refused_by_the_option_in_the_way(
+    nmt: Nmt, tmp_path: Path, options: dict[str, Any], named: str
+) -> None:
+    path = MarianModel(options=options).write(tmp_path / "marian")
+    words = ("--src", "en", "--tgt", "de")
+    assert named in nmt("import", "marian", path, tmp_path / "out", *words).refusal(2)
+
+
+def without_array(folder: Path) -> None:
+    arrays = dict(np.load(folder / "model.npz"))
+    del arrays["encoder_l2_ffn_W1"]
+    np.savez(folder / "model.npz", **arrays)
+
+
+def with_objects(folder: Path) -> None:
+    arrays = dict(np.load(folder / "model.npz"))
+    arrays["Wemb"] = np.array([Path()], dtype=object)
+    np.savez(folder / "model.npz", **arrays)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda folder: (folder / "model.npz").unlink(), "model.npz: no such file"),
+        (lambda folder: (folder / "vocab.spm").unlink(), "vocab.spm: no such file"),
+        (lambda folder: (folder / "model.npz.decoder.yml").unlink(), "decoder.yml: no such file"),
+        (cut("model.npz"), "model.npz: damaged"),
+        (without_array, "lacks encoder_l2_ffn_W1"),
+        (with_objects, "Wemb cannot be read"),
+    ],
+)
+def test_a_damaged_marian_model_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, spoil: Callable[[Path], None], named: str
+) -> None:
+    path = MarianModel().write(tmp_path / "marian")
+    spoil(path.parent)
+    words = ("--src", "en", "--tgt", "de")
+    assert named in nmt("import", "marian", path, tmp_path / "out", *words).refusal(1)
+
+
+def test_marian_does_not_know_its_languages(nmt: Nmt, tmp_path: Path) -> None:
+    path = MarianModel().write(tmp_path / "marian")
+    assert "give --src and --tgt" in nmt("import", "marian", path, tmp_path / "out").refusal(2)

@@ -1,0 +1,416 @@
+"""Models of other toolkits with random weights, by NumPy and safetensors only, and their formulas.
+
+The files are as transformers and Marian write them. The formulas read those files, not ours.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import yaml
+from numpy.typing import NDArray
+from reference import sinusoids_by_halves
+from safetensors.numpy import load_file, save_file
+
+Array = NDArray[np.floating[Any]]
+
+WIDTH, INNER, HEADS, LAYERS = 16, 24, 2, 2
+TAGS = (">>fra<<", ">>deu_Latn<<")
+LETTERS = {"source": "abcdefghijkl", "target": "ghijklmnopqrß"}
+
+
+def text(side: str, lines: int = 400) -> list[str]:
+    """Lines of made-up words from the letters of a side."""
+    drawn = random.Random(side)
+    words = ["".join(drawn.choices(LETTERS[side], k=drawn.randint(1, 6))) for _ in range(150)]
+    return [" ".join(drawn.choices(words, k=drawn.randint(2, 8))) for _ in range(lines)]
+
+
+def learn_pieces(side: str, model_type: str, **settings: Any) -> bytes:
+    """Return a SentencePiece model as others learn it: without a pad, unk first."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text(side)),
+        model_writer=model,
+        model_type=model_type,
+        vocab_size=90,
+        hard_vocab_limit=False,
+        minloglevel=9,
+        num_threads=1,
+        **settings,
+    )
+    return model.getvalue()
+
+
+# ------------------------------------------------------------------------------ Hugging Face
+
+
+@dataclass(frozen=True)
+class MarianMT:
+    """What a folder of `MarianMTModel` is made of."""
+
+    activation: str = "swish"
+    model_type: str = "unigram"
+    joint: bool = True
+    tied: bool = True
+    start: str = "<pad>"
+    without_id: int = 4
+    """Pieces of the segmenters that vocab.json lacks."""
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write the folder."""
+        folder.mkdir()
+        sides = {side: learn_pieces(side, self.model_type) for side in ("source", "target")}
+        for side, model in sides.items():
+            (folder / f"{side}.spm").write_bytes(model)
+        groups = [("source", "target")] if self.joint else [("source",), ("target",)]
+        sizes = []
+        for group in groups:
+            name = "vocab.json" if group[0] == "source" else "target_vocab.json"
+            sizes.append(self._write_ids(folder / name, [sides[side] for side in group]))
+        ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+        config = {
+            "model_type": "marian",
+            "activation_function": self.activation,
+            "d_model": WIDTH,
+            "dropout": 0.1,
+            "encoder_layers": LAYERS,
+            "decoder_layers": LAYERS,
+            "encoder_attention_heads": HEADS,
+            "decoder_attention_heads": HEADS,
+            "encoder_ffn_dim": INNER,
+            "decoder_ffn_dim": INNER,
+            "pad_token_id": ids["<pad>"],
+            "eos_token_id": ids["</s>"],
+            "decoder_start_token_id": ids[self.start],
+            "max_position_embeddings": 512,
+            "scale_embedding": True,
+            "share_encoder_decoder_embeddings": self.joint,
+            "tie_word_embeddings": self.tied,
+            "vocab_size": sizes[0],
+            "decoder_vocab_size": sizes[-1],
+        }
+        (folder / "config.json").write_text(json.dumps(config | self.config))
+        languages = {"source_lang": "en", "target_lang": "de"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(languages))
+        save_file(self._weights(sizes, ids["<pad>"]), folder / "model.safetensors")
+        return folder
+
+    def _write_ids(self, path: Path, models: Sequence[bytes]) -> int:
+        processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+        found = [p.id_to_piece(i) for p in processors for i in range(p.get_piece_size())]
+        pieces = [piece for piece in dict.fromkeys(found) if piece not in ("<unk>", "<s>", "</s>")]
+        long = [piece for piece in pieces if len(piece) > 2]
+        lacking = long[5 : 5 + self.without_id]
+        random.Random(1).shuffle(pieces)
+        pieces = ["</s>", "<unk>", *(p for p in pieces if p not in lacking), *TAGS, "<pad>"]
+        ids = {piece: id_ for id_, piece in enumerate(pieces)}
+        path.write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+        return len(ids)
+
+    def _weights(self, sizes: Sequence[int], pad: int) -> dict[str, NDArray[np.float32]]:
+        drawn = np.random.default_rng(3)
+
+        def matrix(*shape: int) -> NDArray[np.float32]:
+            return drawn.normal(0, 0.35, shape).astype(np.float32)
+
+        weights = {"final_logits_bias": matrix(1, sizes[-1])}
+        if self.joint:
+            weights["model.shared.weight"] = matrix(sizes[0], WIDTH)
+        else:
+            for side, size in zip(("encoder", "decoder"), sizes, strict=True):
+                weights[f"model.{side}.embed_tokens.weight"] = matrix(size, WIDTH)
+        for name in [name for name in weights if "weight" in name]:
+            weights[name][pad] = 0.0
+        if not self.tied:
+            weights["lm_head.weight"] = matrix(sizes[-1], WIDTH)
+        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
+            for layer in range(LAYERS):
+                at = f"model.{side}.layers.{layer}"
+                shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
+                for kind in kinds:
+                    for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                        shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
+                for name, shape in shapes.items():
+                    weights[f"{at}.{name}.weight"] = matrix(*shape)
+                    weights[f"{at}.{name}.bias"] = matrix(shape[0])
+                for name in [*(f"{kind}_attn_layer_norm" for kind in kinds), "final_layer_norm"]:
+                    weights[f"{at}.{name}.weight"] = 1 + matrix(WIDTH)
+                    weights[f"{at}.{name}.bias"] = matrix(WIDTH)
+        return weights
+
+
+class MarianMTFolder:
+    """The formulas of `MarianMTModel`, and of its tokenizer, on the files of a folder."""
+
+    def __init__(self, folder: Path, positions: str) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        self.weights = load_file(folder / "model.safetensors")
+        joint = self.config["share_encoder_decoder_embeddings"]
+        names = {"source": "vocab.json", "target": "vocab.json" if joint else "target_vocab.json"}
+        self.ids = {
+            side: json.loads((folder / name).read_text("utf-8")) for side, name in names.items()
+        }
+        self._pieces = {
+            side: sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+            for side in names
+        }
+        self._halves = positions == "marian"
+
+    def segment(self, line: str, side: str) -> list[int]:
+        """Ids without eos, as `MarianTokenizer` finds them."""
+        code, rest = [], line
+        if line.startswith(">>") and "<<" in line:
+            end = line.index("<<") + 2
+            code, rest = [line[:end]], line[end:]
+        pieces = code + self._pieces[side].encode(rest, out_type=str)
+        ids = self.ids[side]
+        return [ids.get(piece, ids["<unk>"]) for piece in pieces]
+
+    def log_probs(self, source: str, target: str) -> Array:
+        """Return the log-probabilities of each token of a target and of eos."""
+        eos = self.config["eos_token_id"]
+        src = [*self.segment(source, "source"), eos]
+        tgt = [*self.segment(target, "target"), eos]
+        start = self.config["decoder_start_token_id"]
+        memory = self._stack("encoder", self._embed("encoder", src), None)
+        states = self._stack("decoder", self._embed("decoder", [start, *tgt[:-1]]), memory)
+        output = self.weights.get("lm_head.weight", self._table("decoder"))
+        logits = states @ output.T + self.weights["final_logits_bias"][0]
+        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        found: Array = log_probs[np.arange(len(tgt)), tgt]
+        return found
+
+    def _table(self, side: str) -> Array:
+        shared = self.weights.get("model.shared.weight")
+        return self.weights[f"model.{side}.embed_tokens.weight"] if shared is None else shared
+
+    def _embed(self, side: str, ids: list[int]) -> Array:
+        if self._halves:
+            positions = sinusoids_by_halves(len(ids), WIDTH)
+        else:  # sin | cos of position / 10000^(2i / width)
+            wavelengths = 10000 ** (np.arange(0, WIDTH, 2) / WIDTH)
+            angles = np.arange(len(ids))[:, None] / wavelengths
+            positions = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        return np.asarray(self._table(side)[ids] * math.sqrt(WIDTH) + positions)
+
+    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
+        for layer in range(LAYERS):
+            at = f"model.{side}.layers.{layer}"
+            causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
+            x = self._norm(
+                f"{at}.self_attn_layer_norm", x + self._attend(f"{at}.self_attn", x, x, causal)
+            )
+            if memory is not None:
+                attended = self._attend(f"{at}.encoder_attn", x, memory, None)
+                x = self._norm(f"{at}.encoder_attn_layer_norm", x + attended)
+            hidden = ACTIVATIONS[self.config["activation_function"]](self._linear(f"{at}.fc1", x))
+            x = self._norm(f"{at}.final_layer_norm", x + self._linear(f"{at}.fc2", hidden))
+        return x
+
+    def _linear(self, name: str, x: Array) -> Array:
+        return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])
+
+    def _norm(self, name: str, x: Array) -> Array:
+        scale, bias = (self.weights[f"{name}.{part}"] for part in ("weight", "bias"))
+        return np.asarray(normalised(x, 1e-5) * scale + bias)
+
+    def _attend(self, name: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
+        query, key, value = (
+            self._linear(f"{name}.{part}_proj", of) for part, of in (("q", x), ("k", y), ("v", y))
+        )
+        return self._linear(f"{name}.out_proj", multi_head(query, key, value, mask))
+
+
+def normalised(x: Array, epsilon: float) -> Array:
+    """LayerNorm without gain and bias."""
+    x = x - x.mean(1, keepdims=True)
+    return np.asarray(x / np.sqrt((x**2).mean(1, keepdims=True) + epsilon))
+
+
+def multi_head(query: Array, key: Array, value: Array, mask: NDArray[np.bool_] | None) -> Array:
+    """Scaled dot-product attention by heads, of one sentence."""
+    heads = [np.split(part, HEADS, axis=1) for part in (query, key, value)]
+    found = []
+    for q, k, v in zip(*heads, strict=True):
+        scores = q @ k.T / math.sqrt(q.shape[1])
+        if mask is not None:
+            scores = np.where(mask, scores, -np.inf)
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        found.append(weights / weights.sum(1, keepdims=True) @ v)
+    return np.concatenate(found, axis=1)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "swish": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+}
+
+
+# ------------------------------------------------------------------------------------ Marian
+
+
+@dataclass(frozen=True)
+class MarianModel:
+    """What a `model.npz` of Marian is made of."""
+
+    activation: str = "swish"
+    model_type: str = "unigram"
+    tie: str = "all"
+    pre_norm: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write the model and what lies beside it, and return the path of model.npz."""
+        folder.mkdir()
+        names = ["vocab.spm"] * 2 if self.tie == "all" else ["source.spm", "target.spm"]
+        sizes = []
+        for name in names:
+            side = "target" if name == "target.spm" else "source"
+            model = learn_pieces(side, self.model_type, bos_id=-1, eos_id=0, unk_id=1)
+            (folder / name).write_bytes(model)
+            sizes.append(sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size())
+        arrays: dict[str, Any] = self._arrays(sizes)
+        # As newer versions end it.
+        options = yaml.safe_dump(self._options()).encode() + b"\0\xff\xfe\0"
+        arrays["special:model.yml"] = np.frombuffer(options, np.int8)
+        np.savez(folder / "model.npz", **arrays)
+        listing = {"relative-paths": True, "models": ["model.npz"], "vocabs": names}
+        (folder / "model.npz.decoder.yml").write_text(yaml.safe_dump(listing))
+        return folder / "model.npz"
+
+    def _options(self) -> dict[str, Any]:
+        pre, post, top = ("n", "da", "n") if self.pre_norm else ("", "dan", "")
+        return {
+            "type": "transformer",
+            "dim-emb": WIDTH,
+            "enc-depth": LAYERS,
+            "dec-depth": LAYERS,
+            "tied-embeddings-all": self.tie == "all",
+            "tied-embeddings": self.tie == "decoder",
+            "transformer-dim-ffn": INNER,
+            "transformer-heads": HEADS,
+            "transformer-ffn-activation": self.activation,
+            "transformer-decoder-autoreg": "self-attention",
+            "transformer-preprocess": pre,
+            "transformer-postprocess": post,
+            "transformer-postprocess-top": top,
+        } | self.options
+
+    def _arrays(self, sizes: Sequence[int]) -> dict[str, NDArray[np.float32]]:
+        drawn = np.random.default_rng(4)
+
+        def matrix(*shape: int) -> NDArray[np.float32]:
+            return drawn.normal(0, 0.35, shape).astype(np.float32)
+
+        arrays = {"decoder_ff_logit_out_b": matrix(1, sizes[1])}
+        if self.tie == "all":
+            arrays["Wemb"] = matrix(sizes[0], WIDTH)
+        else:
+            arrays["encoder_Wemb"] = matrix(sizes[0], WIDTH)
+            arrays["decoder_Wemb"] = matrix(sizes[1], WIDTH)
+        if self.tie == "none":
+            arrays["decoder_ff_logit_out_Wt"] = matrix(sizes[1], WIDTH)
+        suffix = "_pre" if self.pre_norm else ""
+        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "context"])):
+            for layer in range(1, LAYERS + 1):
+                at, norms = f"{side}_l{layer}", ["ffn_ffn"]
+                for kind in kinds:
+                    norms.append(f"{kind}_Wo")
+                    for part in "qkvo":
+                        arrays[f"{at}_{kind}_W{part}"] = matrix(WIDTH, WIDTH)
+                        arrays[f"{at}_{kind}_b{part}"] = matrix(1, WIDTH)
+                for number, shape in (("1", (WIDTH, INNER)), ("2", (INNER, WIDTH))):
+                    arrays[f"{at}_ffn_W{number}"] = matrix(*shape)
+                    arrays[f"{at}_ffn_b{number}"] = matrix(1, shape[1])
+                for norm in norms:
+                    arrays[f"{at}_{norm}_ln_scale{suffix}"] = 1 + matrix(1, WIDTH)
+                    arrays[f"{at}_{norm}_ln_bias{suffix}"] = matrix(1, WIDTH)
+            if self.pre_norm:
+                arrays[f"{side}_top_ln_scale"] = 1 + matrix(1, WIDTH)
+                arrays[f"{side}_top_ln_bias"] = matrix(1, WIDTH)
+        return arrays
+
+
+class MarianFile:
+    """The formulas of Marian's Transformer, on its files."""
+
+    def __init__(self, path: Path) -> None:
+        self._arrays = dict(np.load(path))
+        text = self._arrays.pop("special:model.yml").tobytes().split(b"\0")[0]
+        self._options = yaml.safe_load(text)
+        names = yaml.safe_load(path.with_name(f"{path.name}.decoder.yml").read_text())["vocabs"]
+        self._pieces = [
+            sentencepiece.SentencePieceProcessor(model_file=str(path.parent / name))
+            for name in names
+        ]
+        self._pre_norm = self._options["transformer-preprocess"] == "n"
+
+    def log_probs(self, source: str, target: str) -> Array:
+        """Return the log-probabilities of each token of a target and of eos, which has id 0."""
+        src, tgt = (
+            [*pieces.encode(line), 0]
+            for pieces, line in zip(self._pieces, (source, target), strict=True)
+        )
+        shared = self._arrays.get("Wemb")
+        tables = [
+            self._arrays[f"{side}_Wemb"] if shared is None else shared
+            for side in ("encoder", "decoder")
+        ]
+        # The decoder begins with zeros.
+        shifted = np.concatenate([np.zeros((1, WIDTH)), tables[1][tgt[:-1]]])
+        memory = self._stack("encoder", self._placed(tables[0][src]), None)
+        states = self._stack("decoder", self._placed(shifted), memory)
+        output = self._arrays.get("decoder_ff_logit_out_Wt", tables[1])
+        logits = states @ output.T + self._arrays["decoder_ff_logit_out_b"]
+        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        found: Array = log_probs[np.arange(len(tgt)), tgt]
+        return found
+
+    def _placed(self, embedded: Array) -> Array:
+        return np.asarray(embedded * math.sqrt(WIDTH) + sinusoids_by_halves(len(embedded), WIDTH))
+
+    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
+        for layer in range(1, LAYERS + 1):
+            x = self._layer(f"{side}_l{layer}", x, memory)
+        return self._norm(f"{side}_top_ln", x) if self._pre_norm else x
+
+    def _layer(self, at: str, x: Array, memory: Array | None) -> Array:
+        causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
+        x = self._residual(f"{at}_self_Wo", x, lambda y: self._attend(f"{at}_self", y, y, causal))
+        if memory is not None:
+            x = self._residual(
+                f"{at}_context_Wo", x, lambda y: self._attend(f"{at}_context", y, memory, None)
+            )
+        return self._residual(f"{at}_ffn_ffn", x, lambda y: self._feed_forward(f"{at}_ffn", y))
+
+    def _residual(self, name: str, x: Array, sublayer: Callable[[Array], Array]) -> Array:
+        if self._pre_norm:
+            return x + sublayer(self._norm(f"{name}_ln", x, "_pre"))
+        return self._norm(f"{name}_ln", x + sublayer(x))
+
+    def _norm(self, name: str, x: Array, suffix: str = "") -> Array:
+        scale, bias = (self._arrays[f"{name}_{part}{suffix}"] for part in ("scale", "bias"))
+        return np.asarray(normalised(x, 1e-6) * scale + bias)
+
+    def _linear(self, at: str, part: str, x: Array) -> Array:
+        return np.asarray(x @ self._arrays[f"{at}_W{part}"] + self._arrays[f"{at}_b{part}"])
+
+    def _feed_forward(self, at: str, x: Array) -> Array:
+        activation = ACTIVATIONS[self._options["transformer-ffn-activation"]]
+        return self._linear(at, "2", activation(self._linear(at, "1", x)))
+
+    def _attend(self, at: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
+        query, key, value = (self._linear(at, p, of) for p, of in (("q", x), ("k", y), ("v", y)))
+        return self._linear(at, "o", multi_head(query, key, value, mask))
