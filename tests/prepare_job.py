@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.folder import DataFolder
+from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.options import PrepareOptions
@@ -40,7 +41,8 @@ class Job:
         )
 
     def prepare(self) -> DataFolder:
-        return stage.prepare(self.out, self.options, self.cleaning)
+        given = [one for path in self.options.vocab for one in read_vocabularies(path)]
+        return stage.prepare(self.out, self.options, self.cleaning, given)
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,6 +9,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.errors import UsageError
 from nmt.prepare.cleaning import PANEL, Cleaning
 from nmt.prepare.options import PrepareOptions
 
@@ -44,14 +45,18 @@ def prepare(
     on. If OUT is complete already, nothing happens, and other options or text are refused.
     OUT/rejects.txt lists the dropped pairs by rule, with examples.
     """
+    from nmt.models.model_file import read_vocabularies
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run
     from nmt.prepare.rejects import report_text
 
+    given = [vocabulary for path in options.vocab for vocabulary in read_vocabularies(path)]
+    if len(given) > 2:
+        raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
-        print(report_text(try_rules(options, cleaning, pairs=dry_run)), end="")
+        print(report_text(try_rules(options, cleaning, given, pairs=dry_run)), end="")
     else:
-        _tell(run(out, options, cleaning), out)
+        _tell(run(out, options, cleaning, given), out)
 
 
 def _tell(folder: DataFolder, out: Path) -> None:

@@ -161,8 +161,8 @@ class DataFolder:
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary."""
-        return len(self.info.vocabulary.files) == 1
+        """Whether both languages share their ids, so that they can share one embedding."""
+        return self.src_vocabulary.has_ids_of(self.tgt_vocabulary)
 
     @property
     def valid_text(self) -> tuple[Path, Path]:

@@ -110,6 +110,17 @@ class PieceModel:
         special = (Kind.UNKNOWN, Kind.CONTROL)
         return {piece.text: piece for piece in self.pieces if piece.kind not in special}
 
+    def renumbered(self) -> PieceModel:
+        """Return a model that segments alike, with our special pieces first."""
+        names = {piece.text for piece in SPECIAL.values()}
+        kept = [
+            piece
+            for piece in self.pieces
+            if piece.kind is not Kind.UNKNOWN and piece.text not in names
+        ]
+        controls = {piece.text for piece in kept if piece.kind is Kind.CONTROL}
+        return self.reordered([piece.text for piece in kept], controls)
+
     def reordered(self, texts: Sequence[str], controls: Container[str] = ()) -> PieceModel:
         """Return a model that segments alike, with our special pieces first and these after them.
 

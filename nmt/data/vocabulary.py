@@ -102,6 +102,13 @@ class Vocabulary:
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
+    def has_ids_of(self, other: Vocabulary) -> bool:
+        """Whether each id is the same piece in another vocabulary, so that they can share rows."""
+        mine, theirs = (
+            [piece.removeprefix(STRANGE) for piece in one._tokens] for one in (self, other)
+        )
+        return mine == theirs
+
     @property
     def covers_all_text(self) -> bool:
         """Whether the vocabulary has byte fallback, so that no character is unknown."""

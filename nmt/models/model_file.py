@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.config import model_config_from
 from nmt.data.moses import Moses
+from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError
 from nmt.model_config import ModelConfig
@@ -200,6 +201,28 @@ def read_card(path: Path) -> ModelCard:
     file = _open(path)
     file.verify()
     return _read_card(file)
+
+
+def read_vocabularies(path: Path) -> tuple[Vocabulary, ...]:
+    """Read the vocabularies of a model file or run folder, or a SentencePiece model.
+
+    Returns:
+        One that both sides share, or the source's and the target's. A SentencePiece model gets our
+        special ids.
+
+    Raises:
+        DataError: if it is neither, or damaged.
+    """
+    if path.is_dir() or path.suffix == ".safetensors":
+        card = read_card(find_model(path))
+        src, tgt = card.src_vocabulary, card.tgt_vocabulary
+        return (src,) if src.model == tgt.model else (src, tgt)
+    try:
+        return (Vocabulary(PieceModel.read(path.read_bytes()).renumbered().write()),)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _open(path: Path) -> TensorFile:

@@ -83,8 +83,9 @@ class PrepareOptions:
     )
     vocab: tuple[Path, ...] = value(
         (),
-        "Use this SentencePiece model instead of learning one. Give it twice for separate "
-        "vocabularies: source, then target.",
+        "Use the vocabulary of this model file, run folder or SentencePiece model instead of "
+        "learning one. Give two SentencePiece models for separate vocabularies: source, then "
+        "target.",
         metavar="MODEL",
         panel=_VOCABULARY,
     )

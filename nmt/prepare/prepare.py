@@ -63,12 +63,17 @@ BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
 covers about four), and for each pair (two offsets, a line number and a hash)."""
 
 
-def prepare(out: Path, options: PrepareOptions, cleaning: Cleaning) -> DataFolder:
-    """Make the data folder, or open it if it was already made from the same text and options."""
+def prepare(
+    out: Path, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] = ()
+) -> DataFolder:
+    """Make the data folder, or open it if it was already made from the same text and options.
+
+    given: the vocabulary, or those of source and target; none: learn them.
+    """
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    inputs = _Inputs.read(options, cleaning)
+    inputs = _Inputs.read(options, cleaning, given)
     if there is not None:
         check_same(there, inputs.settings, inputs.sources, inputs.given)
         console.notice(f"{out} is already prepared from the same text and options")
@@ -85,13 +90,15 @@ def prepare(out: Path, options: PrepareOptions, cleaning: Cleaning) -> DataFolde
     return DataFolder.open(folder)
 
 
-def dry_run(options: PrepareOptions, cleaning: Cleaning, *, pairs: int) -> list[CorpusRejects]:
+def dry_run(
+    options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] = (), *, pairs: int
+) -> list[CorpusRejects]:
     """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
 
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    inputs = _Inputs.read(options, cleaning)
+    inputs = _Inputs.read(options, cleaning, given)
     inputs.warn_of_faults()
     inputs = inputs.with_valid()
     cleaner = inputs.cleaner(inputs.check_held_out())
@@ -127,12 +134,13 @@ class _Inputs:
     """Line numbers drawn for valid, for each training text."""
 
     @classmethod
-    def read(cls, options: PrepareOptions, cleaning: Cleaning) -> _Inputs:
+    def read(
+        cls, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary]
+    ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
-        given = tuple(Vocabulary.load(path) for path in options.vocab)
-        for path, vocabulary in zip(options.vocab, given, strict=True):
-            if not vocabulary.covers_all_text:
-                console.warning(f"{path} has no byte fallback: unknown characters become <unk>")
+        if not all(vocabulary.covers_all_text for vocabulary in given):
+            listed = " ".join(map(str, options.vocab))
+            console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         decode = BlockDecoder(Encoding.find(options.encoding), options.langs)
         sources = Sources.survey(options, decode.encoding)
         if not any(text.lines for text in sources.train):
@@ -147,7 +155,7 @@ class _Inputs:
                     f"--tag {tag} is not in the vocabulary and would be split; learn the "
                     f"vocabulary with --user_defined_symbols={tag}"
                 )
-        return cls(options, cleaning, given, sources, decode)
+        return cls(options, cleaning, tuple(given), sources, decode)
 
     @property
     def settings(self) -> dict[str, Any]:

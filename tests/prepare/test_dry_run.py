@@ -8,6 +8,7 @@ import pytest
 from prepare_job import Job, write
 
 from nmt.data.vocabulary import learn_vocabulary
+from nmt.models.model_file import read_vocabularies
 from nmt.prepare.prepare import dry_run
 
 LINES = [
@@ -45,6 +46,7 @@ def test_tokens_are_counted_if_a_vocabulary_is_given(
     assert "without --vocab" in capsys.readouterr().err
     model = tmp_path / "spm.model"
     model.write_bytes(learn_vocabulary(["some text"], vocab_size=268).model)
-    (corpus,) = dry_run(job.but(vocab=(model,)).options, job.cleaning, pairs=1000)
+    given = read_vocabularies(model)
+    (corpus,) = dry_run(job.but(vocab=(model,)).options, job.cleaning, given, pairs=1000)
     assert corpus.counts == {"identical": 20, "too_long": 180}
     assert "without --vocab" not in capsys.readouterr().err
