@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,9 +19,12 @@ from nmt.config import TrainingConfig, parse_overrides, read_toml, resolve_recip
 from nmt.errors import UsageError
 from nmt.values import checked, like
 
+if TYPE_CHECKING:
+    from nmt.models.model_file import ModelCard
+
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
-    "nmt train news --out tuned --init-from run --model transformer_small",
+    "nmt train news --out tuned --init-from en-de.safetensors",
     "torchrun --nproc-per-node 8 -m nmt train data --out run",
 )
 
@@ -80,8 +83,10 @@ def train(
         typer.Option(
             "--init-from",
             metavar="MODEL_OR_RUN",
-            help="Start from the weights of a model file or of a run's best model. Parameters with "
-            "the same name and shape are copied, and embeddings of the subwords in common.",
+            help="Start from the weights of a model file or of a run's best model. Without "
+            "--model, architecture and sizes are its own, and the data must have its vocabulary. "
+            "With --model, parameters with the same name and shape are copied, and embeddings of "
+            "the subwords in common.",
         ),
     ] = None,
     assignments: Annotated[
@@ -130,16 +135,15 @@ def train(
     saved, the exit status is 75, and the same command goes on. To train a finished run for longer,
     give a larger --max-updates. With schedule=linear or cosine, the learning rate then jumps up.
 
-    To fine-tune a model, name it with --init-from and its preset with --model. If you want to keep
-    the encoder's weights as they are, add --set 'freeze=encoder.*'. When the run goes on, give the
-    same --init-from: it is compared, and not read again.
+    To fine-tune a model, prepare the data with its vocabulary and name it with --init-from. If you
+    want to keep the encoder's weights as they are, add --set 'freeze=encoder.*'. When the run goes
+    on, give the same --init-from: it is compared, and not read again.
 
     Under torchrun the same command uses many GPUs or machines. An update holds the same pairs on
     any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.
     """
     started = time.monotonic()
     from nmt.data.manifest import read_info
-    from nmt.models.presets import find_preset, preset_values
     from nmt.training.stop import parse_time_limit
 
     if verify_resume and time_limit is not None:
@@ -152,17 +156,10 @@ def train(
     if model is None:
         asked = (values_of_file | overrides | given).get("device", "auto")
         model = _choose_preset(data, out, config, init_from, device=str(asked))
-    architecture = find_preset(model).architecture
-    recipe = resolve_recipe(
-        model,
-        architecture,
-        [
-            (model, preset_values(model)),
-            *([(str(config), values_of_file)] if config else []),
-            ("--set", overrides),
-            ("command line", given),
-        ],
-    )
+    architecture, layers = _preset_layers(model, data, init_from)
+    layers += [(str(config), values_of_file)] if config else []
+    layers += [("--set", overrides), ("command line", given)]
+    recipe = resolve_recipe(model, architecture, layers)
     if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
     if dry_run:
@@ -183,17 +180,16 @@ def _choose_preset(
 
     Raises:
         DataError: if `data` is not a data folder.
-        UsageError: for weights of a model whose preset is not known.
     """
     from nmt.config import noted_preset
     from nmt.data.manifest import read_info
-    from nmt.models.presets import FEW_PAIRS, preset_for
+    from nmt.models.presets import FEW_PAIRS, FINE_TUNING, preset_for
 
     noted = noted_preset(out / "config.toml") or (noted_preset(config) if config else "")
     if noted:
         return noted
     if init_from is not None:
-        raise UsageError(f"--init-from {init_from} also needs --model: the preset of that model")
+        return FINE_TUNING
     pairs = read_info(data).train.pairs
     gpu = device == "cuda"
     if device == "auto" and pairs >= FEW_PAIRS:
@@ -203,6 +199,45 @@ def _choose_preset(
     name, reason = preset_for(pairs, gpu=gpu)
     console.notice(f"no --model given: taking {name}, because {reason}")
     return name
+
+
+def _preset_layers(
+    preset: str, data: Path, init_from: Path | None
+) -> tuple[str, list[tuple[str, Mapping[str, object]]]]:
+    """Return the architecture and the lowest layers of values, of a preset or of a tuned model.
+
+    Raises:
+        UsageError: if the data has another vocabulary than the model that is tuned.
+    """
+    from nmt.models.presets import FINE_TUNING, FINE_TUNING_VALUES, find_preset, preset_values
+
+    if preset != FINE_TUNING:
+        return find_preset(preset).architecture, [(preset, preset_values(preset))]
+    if init_from is None:
+        raise UsageError("this run tunes a model; give the same --init-from as at its start")
+    from nmt.data.folder import DataFolder
+    from nmt.models.model_file import find_model, read_card
+
+    card, folder = read_card(find_model(init_from)), DataFolder.open(data)
+    for one, other in (
+        (card.src_vocabulary, folder.src_vocabulary),
+        (card.tgt_vocabulary, folder.tgt_vocabulary),
+    ):
+        if (one.model, one.moses) != (other.model, other.moses):
+            raise UsageError(
+                f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
+                f"{init_from}{_moses_options(card)}, or give --model"
+            )
+    sizes = dataclasses.asdict(card.config)
+    return card.architecture, [(str(init_from), sizes), (preset, FINE_TUNING_VALUES)]
+
+
+def _moses_options(card: ModelCard) -> str:
+    """Return the options of `prepare` for the model's preprocessing."""
+    rules = card.src_vocabulary.moses
+    if rules is None:
+        return ""
+    return " --moses-normalize" * rules.normalize + " --moses-tokenize" * rules.tokenize
 
 
 def _refuse_contradictions(given: Mapping[str, object], overrides: Mapping[str, object]) -> None:

@@ -253,6 +253,19 @@ PRESETS: dict[str, Preset] = {
 }
 """All presets by name."""
 
+FINE_TUNING = "fine_tuning"
+"""The name of a recipe for a model whose architecture and sizes come from the model itself."""
+
+FINE_TUNING_VALUES: dict[str, Value] = {
+    "batch_tokens": 4_096,
+    "max_updates": 2_000,
+    "schedule": "linear",
+    "learning_rate": 1e-4,
+    "warmup_updates": 100,
+    "validate_every": 200,
+    "save_every": 200,
+}
+
 FEW_PAIRS = 100_000
 _MANY_PAIRS = 1_000_000
 

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import QUICK, Nmt
+from command_line import QUICK, Answer, Nmt
 from foreign_models import TAGS, MarianFile, MarianModel, MarianMT, MarianMTFolder, text
 from pairs import batch_of
 from reference import Array
 from safetensors.torch import load_file, save_file
 
+from nmt.data.vocabulary import BOS_ID
 from nmt.model_config import TransformerConfig
+from nmt.models.base import BARRED
 from nmt.models.model_file import load_model, model_checksum
 
 LINES = [
@@ -161,6 +163,70 @@ def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], lis
         return done.stdout.split("\n")[:-1]
 
     return translate
+
+
+@pytest.fixture
+def tune(nmt: Nmt, tmp_path: Path) -> Callable[..., Answer]:
+    """Prepare text of the foreign languages with a model's vocabulary, and train the model."""
+
+    def run(model: Path, out: Path, *words: str) -> Answer:
+        for name, lines in (("train", 60), ("valid", 8)):
+            for side, lang in (("source", "en"), ("target", "de")):
+                content = "".join(f"{line}\n" for line in text(side, lines))
+                (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
+        texts = ("--train", tmp_path / "train", "--valid", tmp_path / "valid")
+        data, given = tmp_path / "data", ("--vocab", model, "--keep", "overlap")
+        done = nmt("prepare", data, "--src", "en", "--tgt", "de", *texts, *given)
+        assert done.status == 0, done.stderr
+        quick = ("--batch-tokens", "100", "--precision", "fp32", "--set", "warmup_updates=1")
+        return nmt("train", data, "--out", out, "--init-from", model, *quick, *words)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["unigram", "separate"])
+def test_an_imported_model_is_fine_tuned_with_its_own_architecture(
+    nmt: Nmt, tmp_path: Path, tune: Callable[..., Answer], kind: str
+) -> None:
+    model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"))
+    done = tune(model, tmp_path / "tuned", "--max-updates", "3")
+    assert done.status == 0, done.stderr
+    before, card = load_model(model)
+    after, tuned_card = load_model(tmp_path / "tuned")
+    assert (tuned_card.config, tuned_card.tgt_vocabulary.model) == (
+        card.config,
+        card.tgt_vocabulary.model,
+    )
+    changed = {
+        name
+        for (name, one), (_, other) in zip(
+            before.named_parameters(), after.named_parameters(), strict=True
+        )
+        if not torch.equal(one, other)
+    }
+    assert len(changed) > 0.9 * len(list(before.parameters()))
+    # What the foreign model does not have stays out of the softmax, and its first input zeros.
+    assert before.output_bias is not None and after.output_bias is not None
+    barred = before.output_bias == BARRED
+    assert barred.sum() > 1 and torch.equal(after.output_bias == BARRED, barred)
+    assert not after.output_projection[BOS_ID].any()
+
+
+def test_a_run_that_tunes_a_model_goes_on_with_the_same_words(
+    nmt: Nmt, tmp_path: Path, tune: Callable[..., Answer]
+) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    assert tune(model, tmp_path / "tuned", "--max-updates", "2").status == 0
+    done = tune(model, tmp_path / "tuned", "--max-updates", "3")
+    assert done.status == 0 and "resuming" in done.stderr
+    words = ("train", tmp_path / "data", "--out", tmp_path / "tuned")
+    assert "give the same --init-from" in nmt(*words).refusal(2)
+
+
+def test_other_data_is_refused_with_what_to_type(nmt: Nmt, tmp_path: Path, data: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    line = nmt("train", data, "--out", tmp_path / "run", "--init-from", model).refusal(2)
+    assert f"prepare it with --vocab {model}, or give --model" in line
 
 
 @pytest.mark.parametrize(

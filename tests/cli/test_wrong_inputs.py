@@ -101,7 +101,7 @@ CASES = [
     (f"{TRAIN} --device cpu --set device=cuda", 2, "contradict each other"),
     (f"{TRAIN} --micro-batch-tokens auto --set micro_batch_tokens=9", 2, "contradict each other"),
     (f"{TRAIN} --set threads=100000", 2, "threads = 100000: must be from 0 to 1024"),
-    ("train data --out run --init-from model", 2, "also needs --model"),
+    ("train data --out run --init-from model", 2, "prepare it with --vocab model, or give"),
     ("models transformer_bigg", 2, "'transformer_bigg'; did you mean 'transformer_big'?"),
     ("models --compare transformer_base transformer_bigg", 2, "did you mean 'transformer_big'?"),
     ("models transformer_tiny --compare a b", 2, "--compare takes both presets"),
