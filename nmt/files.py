@@ -72,6 +72,31 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder for files; on leaving without an error it becomes `path`.
+
+    A folder that is there is replaced.
+    """
+    path = resolved(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    replaced = temporary.with_suffix(f".replaced{TEMPORARY_SUFFIX}")
+    with naming(path):
+        temporary.mkdir()
+    try:
+        yield temporary
+        for entry in temporary.iterdir():
+            with entry.open("rb") as written:
+                os.fsync(written.fileno())
+        if path.exists():
+            os.replace(path, replaced)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        for left_over in (temporary, replaced):
+            shutil.rmtree(left_over, ignore_errors=True)
+
+
+@contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Yield a binary file that becomes `path` when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:

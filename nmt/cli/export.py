@@ -17,21 +17,23 @@ EXAMPLES = (
     "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
-_CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
+_CTRANSLATE2, _HUGGINGFACE, _SHORTLIST = "ctranslate2", "huggingface", "shortlist"
 
 
 def export(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or shortlist.")],
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface or shortlist.")
+    ],
     source: Annotated[
         Path,
         typer.Argument(
             metavar="MODEL_OR_DATA",
-            help="For ctranslate2, a model file or a run folder (its best model is used). For "
-            "shortlist, the data folder that the model was trained on.",
+            help="For ctranslate2 and huggingface, a model file or a run folder (its best model is "
+            "used). For shortlist, the data folder that the model was trained on.",
         ),
     ],
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="The folder (ctranslate2) or file to write.")
+        str, typer.Argument(metavar="OUT", help="The folder or (shortlist) file to write.")
     ],
     quantization: Annotated[
         str | None,
@@ -69,11 +71,14 @@ def export(
     the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
     complete. An earlier export of that name is replaced.
 
+    Hugging Face's transformers opens the folder of `nmt export huggingface` as a `MarianMTModel`.
+    It can hold post-norm Transformers with sinusoidal positions.
+
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
     then computes only that part of the output layer.
     """
-    formats = (_CTRANSLATE2, _SHORTLIST)
+    formats = (_CTRANSLATE2, _HUGGINGFACE, _SHORTLIST)
     if form not in formats:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
     target = Path(out)
@@ -82,12 +87,14 @@ def export(
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")
     given = {"--quantization": quantization, "--frequent": frequent, "--best": best}
-    own = ("--quantization",) if form == _CTRANSLATE2 else ("--frequent", "--best")
+    own = {_CTRANSLATE2: ("--quantization",), _SHORTLIST: ("--frequent", "--best")}
     for option, value in given.items():
-        if value is not None and option not in own:
+        if value is not None and option not in own.get(form, ()):
             raise UsageError(f"{option} has no meaning for {form}; leave it out")
     if form == _CTRANSLATE2:
         _export_ctranslate2(source, target, quantization or "float32")
+    elif form == _HUGGINGFACE:
+        _export_huggingface(source, target)
     else:
         sizes = (100 if frequent is None else frequent, 200 if best is None else best)
         _export_shortlist(source, target, *sizes)
@@ -98,6 +105,13 @@ def _export_ctranslate2(model: Path, out: Path, quantization: str) -> None:
 
     export_ctranslate2(model, out, quantization)
     console.notice(f"{out}: {model} for CTranslate2, in {quantization}")
+
+
+def _export_huggingface(model: Path, out: Path) -> None:
+    from nmt.interchange.huggingface_export import export_huggingface
+
+    export_huggingface(model, out)
+    console.notice(f"{out}: {model} for transformers, as a MarianMTModel")
 
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:

@@ -63,6 +63,8 @@ class PieceModel:
     pieces: tuple[Piece, ...]
     trainer: bytes
     rest: bytes
+    serialised: bytes = b""
+    """As it was read, if nothing has changed."""
 
     @classmethod
     def read(cls, model: bytes) -> PieceModel:
@@ -84,10 +86,12 @@ class PieceModel:
             raise DataError("not a SentencePiece model") from None
         if not pieces:
             raise DataError("not a SentencePiece model")
-        return cls(tuple(pieces), trainer, rest)
+        return cls(tuple(pieces), trainer, rest, model)
 
     def write(self) -> bytes:
         """Return the serialised model."""
+        if self.serialised:
+            return self.serialised
         pieces = (
             _field(_TEXT, piece.text.encode())
             + _key(_SCORE, _FIXED32)
@@ -107,8 +111,8 @@ class PieceModel:
     @property
     def own(self) -> dict[str, Piece]:
         """The pieces that text is segmented into, by their text."""
-        special = (Kind.UNKNOWN, Kind.CONTROL)
-        return {piece.text: piece for piece in self.pieces if piece.kind not in special}
+        kinds = (Kind.NORMAL, Kind.USER_DEFINED, Kind.BYTE)
+        return {piece.text: piece for piece in self.pieces if piece.kind in kinds}
 
     def renumbered(self) -> PieceModel:
         """Return a model that segments alike, with our special pieces first."""
@@ -143,7 +147,7 @@ class PieceModel:
             trainer += _key(field, _VARINT) + _varint(id_)
         for field, id_ in _TEXTS.items():
             trainer += _field(field, SPECIAL[id_].text.encode())
-        return replace(self, pieces=tuple(pieces), trainer=trainer)
+        return replace(self, pieces=tuple(pieces), trainer=trainer, serialised=b"")
 
 
 def _piece(message: bytes) -> Piece:

@@ -110,6 +110,11 @@ class Vocabulary:
         return mine == theirs
 
     @property
+    def known(self) -> int:
+        """How many ids `encode` can return: those before `READ_AS_UNK`, or all."""
+        return self._known
+
+    @property
     def covers_all_text(self) -> bool:
         """Whether the vocabulary has byte fallback, so that no character is unknown."""
         return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.files import TEMPORARY_SUFFIX, naming, resolved, sha256_file, sync_folder, write_text
+from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED, TranslationModel
@@ -68,33 +66,19 @@ def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
     model, card = load_model(path)
     positions = 2 * card.max_src_tokens + _MORE_POSITIONS
     spec = _specification(path, model, card, positions)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    replaced = temporary.with_suffix(f".replaced{TEMPORARY_SUFFIX}")
-    with naming(out):
-        temporary.mkdir()
-    try:
+    with atomic_folder(out) as folder:
         spec.optimize(quantization=quantization)
-        spec.save(str(temporary))
-        write_model(temporary / CARD, card, {})
-        names = sorted(entry.name for entry in temporary.iterdir())
+        spec.save(str(folder))
+        write_model(folder / CARD, card, {})
+        names = sorted(entry.name for entry in folder.iterdir())
         export = Export(
             model=model_checksum(path),
             quantization=quantization,
             positions=positions,
-            files={name: sha256_file(temporary / name) for name in names},
+            files={name: sha256_file(folder / name) for name in names},
         )
         content = {"format": FORMAT_VERSION} | asdict(export)
-        write_text(temporary / MANIFEST, json.dumps(content, indent=2) + "\n")
-        for name in names:
-            with (temporary / name).open("rb") as written:
-                os.fsync(written.fileno())
-        if out.exists():
-            os.replace(out, replaced)
-        os.replace(temporary, out)
-        sync_folder(out.parent)
-    finally:
-        for left_over in (temporary, replaced):
-            shutil.rmtree(left_over, ignore_errors=True)
+        write_text(folder / MANIFEST, json.dumps(content, indent=2) + "\n")
     return export
 
 

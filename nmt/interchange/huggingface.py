@@ -124,7 +124,7 @@ def import_huggingface(
     if positions is None:
         positions = "huggingface" if given.values.get(EXPORTED) == "sinusoidal" else "marian"
     with _open_weights(folder) as weights:
-        config = _model_config(given, weights, positions)
+        config = _model_config(given, weights, positions, tgt)
         card = ModelCard(
             architecture="transformer",
             config=config,
@@ -132,12 +132,12 @@ def import_huggingface(
             tgt_lang=tgt_lang,
             src_vocabulary=src.vocabularies[0],
             tgt_vocabulary=tgt.vocabularies[-1],
-            max_src_tokens=max(1, given.number("max_position_embeddings") - 1),
+            max_src_tokens=_max_src_tokens(folder, given),
             data="",
             update=0,
             valid={},
         )
-        order = _interleaved(config.d_model) if positions == "huggingface" else None
+        order = interleaved(config.d_model) if positions == "huggingface" else None
         write_imported(out, folder, card, lambda name: weights.of(name, order), src, tgt)
     return card
 
@@ -207,7 +207,16 @@ def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str
     return found[0], found[1]
 
 
-def _model_config(given: _Config, weights: _Weights, positions: str) -> TransformerConfig:
+def _max_src_tokens(folder: Path, given: _Config) -> int:
+    """Return the longest source without eos, by the tokenizer or else by the positions."""
+    path, limit = folder / TOKENIZER, given.number("max_position_embeddings")
+    length = _read_json(path).get("model_max_length") if path.exists() else None
+    return max(1, (min(length, limit) if type(length) is int else limit) - 1)
+
+
+def _model_config(
+    given: _Config, weights: _Weights, positions: str, tgt: Numbering
+) -> TransformerConfig:
     """Return the configuration of our Transformer.
 
     Raises:
@@ -239,7 +248,7 @@ def _model_config(given: _Config, weights: _Weights, positions: str) -> Transfor
         num_heads=heads,
         feed_forward=_ACTIVATIONS[activation],
         attention_bias=weights.has_attention_biases(),
-        output_bias=True,
+        output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
         first_input=first_input(embeddings, start, eos),
         positions="sinusoidal" if positions == "huggingface" else "sinusoidal_halves",
         tie_embeddings=_tie(values),
@@ -297,7 +306,7 @@ def _number(models: list[PieceModel], path: Path, given: _Config) -> Numbering:
 # ---------------------------------------------------------------------------------- weights
 
 
-def _interleaved(width: int) -> Tensor:
+def interleaved(width: int) -> Tensor:
     """Return the foreign dimension of each of ours: sines and cosines take turns in ours."""
     return torch.arange(width).view(2, -1).t().flatten()
 
@@ -323,11 +332,9 @@ class _Weights:
         weight = torch.cat([self._get(name) for name in found])
         if ours == OUTPUT_BIAS:
             weight = weight[0]
-        kind = ours.split(".", 2)[-1]
-        if order is not None and (ours in EMBEDDINGS or kind in _READS):
-            weight = weight[:, order]
-        elif order is not None and kind in _ADDS:
-            weight = weight[order]
+        dimension = residual_dimension(ours)
+        if order is not None and dimension is not None:
+            weight = weight.index_select(dimension, order)
         return weight
 
     def has_attention_biases(self) -> bool:
@@ -339,6 +346,14 @@ class _Weights:
         if name not in self._names:
             raise DataError(f"{self._path}: lacks {name}")
         return self._read(name)
+
+
+def residual_dimension(ours: str) -> int | None:
+    """Return which dimension of a weight is that of the residual stream, if one is."""
+    kind = ours.split(".", 2)[-1]
+    if ours in EMBEDDINGS or kind in _READS:
+        return 1
+    return 0 if kind in _ADDS else None
 
 
 def foreign_names(ours: str) -> list[str]:

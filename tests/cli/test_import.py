@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from foreign_models import TAGS, MarianFile, MarianModel, MarianMT, MarianMTFold
 from pairs import batch_of
 from reference import Array
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from nmt.data.vocabulary import BOS_ID
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
-from nmt.models.model_file import load_model, model_checksum
+from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 
 LINES = [
     *zip(text("source", 6), text("target", 6), strict=True),
@@ -163,6 +165,74 @@ def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], lis
         return done.stdout.split("\n")[:-1]
 
     return translate
+
+
+# ------------------------------------------------------------------------------ and back
+
+
+def stored(path: Path) -> dict[str, Tensor]:
+    """All tensors of a model file: weights, and vocabularies as bytes."""
+    found: dict[str, Tensor] = load_file(path)
+    return found
+
+
+@pytest.mark.parametrize("positions", ["marian", "huggingface"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_exported_and_imported_again_has_the_same_bits(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str
+) -> None:
+    model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
+    done = nmt("export", "huggingface", model, tmp_path / "again")
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    again = import_huggingface(nmt, tmp_path / "again")
+    before, after = stored(model), stored(again)
+    assert before.keys() == after.keys()
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    assert load_model(again)[1].config == load_model(model)[1].config
+    of = MarianMTFolder(tmp_path / "again", positions)
+    assert_same(model, LINES, of.log_probs)
+
+
+def test_a_model_of_ours_is_exported_with_the_same_probabilities(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
+    again = import_huggingface(nmt, tmp_path / "out")
+    before, after = stored(model_file), stored(again)
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    (_, card), (_, again_card) = load_model(model_file), load_model(again)
+    assert (again_card.config, again_card.max_src_tokens) == (card.config, card.max_src_tokens)
+    # An earlier export is replaced, and nothing else.
+    assert nmt("export", "huggingface", model_file, tmp_path / "out").status == 0
+    (tmp_path / "other").mkdir()
+    line = nmt("export", "huggingface", model_file, tmp_path / "other").refusal(2)
+    assert "other: exists and is not an export" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"pre_norm": True}, "pre_norm=True"),
+        ({"norm": "rms"}, "norm=rms"),
+        ({"feed_forward": "swiglu"}, "feed_forward=swiglu"),
+        ({"positions": "rotary"}, "positions=rotary"),
+        ({"d_k": 4}, "d_k=4"),
+        ({"attention_window": 3}, "attention_window=3"),
+        ({"first_input": "zeros"}, "first_input=zeros"),
+    ],
+)
+def test_a_model_that_marian_mt_cannot_be_is_refused(
+    nmt: Nmt, card: ModelCard, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    other = replace(card, config=replace(card.config, **changes))
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    line = nmt("export", "huggingface", tmp_path / "model", tmp_path / "out").refusal(2)
+    assert f"MarianMTModel cannot have {named}" in line
+    assert not (tmp_path / "out").exists()
+
+
+# -------------------------------------------------------------------------- fine-tuning
 
 
 @pytest.fixture

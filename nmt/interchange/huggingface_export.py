@@ -1,0 +1,262 @@
+"""Export to Hugging Face's `MarianMTModel`: a folder that transformers opens.
+
+It is what `huggingface` imports. Exporting and importing again gives the same tensors, bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nmt import console
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.interchange.huggingface import (
+    CONFIG,
+    EXPORTED,
+    IDS,
+    SRC_PIECES,
+    TGT_IDS,
+    TGT_PIECES,
+    TOKENIZER,
+    WEIGHTS,
+    foreign_names,
+    interleaved,
+    residual_dimension,
+)
+from nmt.interchange.imported import EMBEDDINGS
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import ModelCard, load_model
+from nmt.models.positions import sinusoids_by_halves
+from nmt.models.transformer import Transformer
+
+_MARIAN_S_EPSILON = 1e-6
+_MORE_POSITIONS = 512
+_GENERATION, _README = "generation_config.json", "README.md"
+
+# Values that `MarianMTModel` can express: these keys with any value, those with these values, and
+# all others only with their defaults.
+_OF_ANY_VALUE = (
+    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
+    *("tie_embeddings", "attention_bias", "output_bias", "first_input", "max_positions"),
+    *("max_relative_distance",),
+)
+_OF_THESE_VALUES: dict[str, tuple[object, ...]] = {
+    "feed_forward": ("relu", "swish", "gelu"),
+    "positions": ("sinusoidal", "sinusoidal_halves"),
+    "norm_epsilon": (0.0, 1e-5, _MARIAN_S_EPSILON),
+}
+
+
+def export_huggingface(path: Path, out: Path) -> None:
+    """Export a model. The folder appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a folder that does not exist, or an earlier export, which is replaced.
+
+    Raises:
+        UsageError: if a `MarianMTModel` cannot be this model, naming the option in the way.
+    """
+    out = resolved(out)
+    if out.exists():
+        _check_replaceable(out)
+    model, card = load_model(path)
+    if not isinstance(model, Transformer):
+        raise UsageError(f"{path}: MarianMTModel cannot be of architecture {card.architecture}")
+    if found := _not_expressed(model, card):
+        raise UsageError(f"{path}: MarianMTModel cannot have {found}")
+    if model.config.norm_epsilon == _MARIAN_S_EPSILON:
+        console.warning(
+            f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
+            "log-probabilities to differ in the third decimal"
+        )
+    weights = _weights(model, card)
+    with atomic_folder(out) as folder:
+        check_room(folder, sum(weight.nbytes for weight in weights.values()))
+        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+        (folder / WEIGHTS).chmod(0o644)
+        (folder / SRC_PIECES).write_bytes(card.src_vocabulary.model)
+        (folder / TGT_PIECES).write_bytes(card.tgt_vocabulary.model)
+        _write_json(folder / IDS, _ids(card.src_vocabulary))
+        if not card.src_vocabulary.has_ids_of(card.tgt_vocabulary):
+            _write_json(folder / TGT_IDS, _ids(card.tgt_vocabulary))
+        _write_json(folder / CONFIG, _config(model.config, card))
+        _write_json(folder / TOKENIZER, _tokenizer(card))
+        _write_json(folder / _GENERATION, _generation(model.config, card))
+        write_text(folder / _README, _readme(card))
+
+
+def _check_replaceable(out: Path) -> None:
+    try:
+        values = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        values = None
+    if not isinstance(values, dict) or EXPORTED not in values:
+        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+
+
+def _not_expressed(model: Transformer, card: ModelCard) -> str | None:
+    """Return what a `MarianMTModel` cannot express, if anything."""
+    for spec in dataclasses.fields(model.config):
+        value = getattr(model.config, spec.name)
+        known = _OF_THESE_VALUES.get(spec.name, (spec.default,))
+        if spec.name not in _OF_ANY_VALUE and value not in known:
+            return f"{spec.name}={value}"
+    if card.src_vocabulary.moses is not None:
+        return "the Moses preprocessing of its vocabulary"
+    if model.config.first_input == "zeros" and model.tgt_embedding.weight[BOS_ID].any():
+        return "first_input=zeros with a vector of bos that is not zeros"
+    return None
+
+
+# ---------------------------------------------------------------------------------- weights
+
+
+def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
+    """Return the weights by Hugging Face's names; tied ones once."""
+    config, weights = model.config, dict[str, Tensor]()
+    order = None
+    if config.positions == "sinusoidal":
+        order = torch.argsort(interleaved(config.d_model))
+    named = dict(model.named_parameters(remove_duplicate=False))
+    sizes = card.src_vocabulary.known, card.tgt_vocabulary.known
+    tables = {"model.shared.weight": (named["tgt_embedding.weight"], sizes[1])}
+    if not card.src_vocabulary.has_ids_of(card.tgt_vocabulary):
+        tables = {
+            "model.encoder.embed_tokens.weight": (named["src_embedding.weight"], sizes[0]),
+            "model.decoder.embed_tokens.weight": (named["tgt_embedding.weight"], sizes[1]),
+        }
+    if config.tie_embeddings == "none":
+        tables["lm_head.weight"] = named["output_projection"], sizes[1]
+    for name, (table, size) in tables.items():
+        weights[name] = _reordered(table[:size], order, 1)
+    bias = torch.zeros(sizes[1]) if model.output_bias is None else model.output_bias[: sizes[1]]
+    weights["final_logits_bias"] = bias[None]
+    for name, weight in named.items():
+        if name in EMBEDDINGS or name == "output_bias":
+            continue
+        dimension = residual_dimension(name)
+        ordered = weight if dimension is None else _reordered(weight, order, dimension)
+        _add(weights, foreign_names(name), ordered)
+    if config.positions == "sinusoidal_halves":  # otherwise transformers takes its own formula
+        for side in ("encoder", "decoder"):
+            positions = sinusoids_by_halves(_positions(card), config.d_model)
+            weights[f"model.{side}.embed_positions.weight"] = positions
+    if not config.attention_bias:
+        for name in [name for name in weights if "_attn." in name]:
+            bias_name = name.removesuffix("weight") + "bias"
+            weights.setdefault(bias_name, torch.zeros(len(weights[name])))
+    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+
+
+def _add(weights: dict[str, Tensor], names: list[str], weight: Tensor) -> None:
+    """Add the parts of a weight, which are of equal size."""
+    weights.update(zip(names, weight.chunk(len(names)), strict=True))
+
+
+def _reordered(weight: Tensor, order: Tensor | None, dimension: int) -> Tensor:
+    return weight if order is None else weight.index_select(dimension, order)
+
+
+# ----------------------------------------------------------------------------------- config
+
+
+def _ids(vocabulary: Vocabulary) -> dict[str, int]:
+    """Return the id of each piece that `encode` can return."""
+    pieces = vocabulary.tokens(range(vocabulary.known))
+    ids = {piece.removeprefix(STRANGE): id_ for id_, piece in enumerate(pieces)}
+    for text, id_ in (("<pad>", PAD_ID), ("<unk>", UNK_ID), ("<s>", BOS_ID), ("</s>", EOS_ID)):
+        if ids.get(text) != id_:
+            raise DataError(f"piece {id_} of the vocabulary is {pieces[id_]!r}, not {text!r}")
+    return ids
+
+
+def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
+    is_joint = card.src_vocabulary.has_ids_of(card.tgt_vocabulary)
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        EXPORTED: config.positions,
+        "activation_function": config.feed_forward,
+        "d_model": config.d_model,
+        "dropout": config.dropout,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "max_position_embeddings": _positions(card),
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "share_encoder_decoder_embeddings": is_joint,
+        "tie_word_embeddings": config.tie_embeddings != "none",
+        "vocab_size": card.src_vocabulary.known,
+        "decoder_vocab_size": card.tgt_vocabulary.known,
+        "pad_token_id": PAD_ID,
+        "eos_token_id": EOS_ID,
+        "decoder_start_token_id": _start(config),
+        "forced_eos_token_id": EOS_ID,
+        "is_encoder_decoder": True,
+    }
+
+
+def _positions(card: ModelCard) -> int:
+    """Return the length of the table of positions, which also limits translations."""
+    return 2 * card.max_src_tokens + _MORE_POSITIONS
+
+
+def _start(config: TransformerConfig) -> int:
+    return EOS_ID if config.first_input == "eos" else BOS_ID
+
+
+def _tokenizer(card: ModelCard) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": card.src_lang,
+        "target_lang": card.tgt_lang,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "model_max_length": card.max_src_tokens + 1,
+        "separate_vocabs": not card.src_vocabulary.has_ids_of(card.tgt_vocabulary),
+    }
+
+
+def _generation(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
+    barred = [id_ for id_ in card.tgt_vocabulary.barred_ids if id_ < card.tgt_vocabulary.known]
+    return {
+        "bad_words_ids": [[id_] for id_ in barred],
+        "decoder_start_token_id": _start(config),
+        "eos_token_id": EOS_ID,
+        "forced_eos_token_id": EOS_ID,
+        "pad_token_id": PAD_ID,
+        "num_beams": 4,
+        "max_length": _positions(card) - 1,
+    }
+
+
+def _readme(card: ModelCard) -> str:
+    """Return a model card: languages, and scores where they are known."""
+    languages = f"- {card.src_lang}\n- {card.tgt_lang}"
+    scores = "".join(
+        f"- {name} {value:.4g} on the valid text\n" for name, value in card.valid.items()
+    )
+    return (
+        f"---\nlanguage:\n{languages}\npipeline_tag: translation\n---\n\n"
+        f"# Translation from {card.src_lang} to {card.tgt_lang}\n\n"
+        f"A Transformer exported by `nmt`, after {card.update:,} updates.\n\n{scores}"
+    )
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
