@@ -14,6 +14,7 @@ from nmt.files import resolved
 
 EXAMPLES = (
     "nmt export ctranslate2 averaged.safetensors fast --quantization int8",
+    "nmt export huggingface averaged.safetensors wmt14-en-de",
     "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
@@ -71,8 +72,8 @@ def export(
     the export with its own programs, or with `nmt translate OUT`. The folder appears when it is
     complete. An earlier export of that name is replaced.
 
-    Hugging Face's transformers opens the folder of `nmt export huggingface` as a `MarianMTModel`.
-    It can hold post-norm Transformers with sinusoidal positions.
+    A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
+    Transformer with sinusoidal positions.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
