@@ -1,6 +1,7 @@
 """Models of other toolkits with random weights, by NumPy and safetensors only, and their formulas.
 
-The files are as transformers and Marian write them. The formulas read those files, not ours.
+The files are as transformers and Marian write them. The formulas read those files, not ours. At the
+end is what the tests of imports share.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
+import torch
 import yaml
+from command_line import Nmt
 from numpy.typing import NDArray
+from pairs import batch_of
 from reference import sinusoids_by_halves
 from safetensors.numpy import load_file, save_file
+
+from nmt.models.model_file import load_model
 
 Array = NDArray[np.floating[Any]]
 
@@ -101,8 +107,8 @@ class MarianMT:
             "decoder_vocab_size": sizes[-1],
         }
         (folder / "config.json").write_text(json.dumps(config | self.config))
-        languages = {"source_lang": "en", "target_lang": "de"}
-        (folder / "tokenizer_config.json").write_text(json.dumps(languages))
+        tokenizer = {"source_lang": "en", "target_lang": "de", "separate_vocabs": not self.joint}
+        (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
         save_file(self._weights(sizes, ids["<pad>"]), folder / "model.safetensors")
         return folder
 
@@ -125,10 +131,10 @@ class MarianMT:
             return drawn.normal(0, 0.35, shape).astype(np.float32)
 
         weights = {"final_logits_bias": matrix(1, sizes[-1])}
-        if self.joint:
+        if self.joint and self.tied:
             weights["model.shared.weight"] = matrix(sizes[0], WIDTH)
         else:
-            for side, size in zip(("encoder", "decoder"), sizes, strict=True):
+            for side, size in (("encoder", sizes[0]), ("decoder", sizes[-1])):
                 weights[f"model.{side}.embed_tokens.weight"] = matrix(size, WIDTH)
         for name in [name for name in weights if "weight" in name]:
             weights[name][pad] = 0.0
@@ -414,3 +420,54 @@ class MarianFile:
     def _attend(self, at: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
         query, key, value = (self._linear(at, p, of) for p, of in (("q", x), ("k", y), ("v", y)))
         return self._linear(at, "o", multi_head(query, key, value, mask))
+
+
+# ----------------------------------------------------------------------------------- imported
+
+KINDS = {
+    "unigram": MarianMT(),
+    "bpe": MarianMT(model_type="bpe", activation="relu"),
+    "separate": MarianMT(joint=False, activation="gelu"),
+    "untied": MarianMT(tied=False, without_id=0),
+    "starts_with_eos": MarianMT(start="</s>"),
+    "starts_with_a_tag": MarianMT(start=TAGS[0]),
+}
+
+LINES = [
+    *zip(text("source", 6), text("target", 6), strict=True),
+    ("", ""),
+    ("ß mm abc", "abc ?? g ß"),  # of the other side's characters, and of neither's
+    (" a  b\u00a0c", "zz"),
+]
+
+
+def log_probs(model: Path, pairs: list[tuple[str, str]]) -> list[Array]:
+    """The log-probabilities of each target's tokens and of eos, by an imported model."""
+    built, card = load_model(model)
+    sources = card.src_vocabulary.encode([source for source, _ in pairs])
+    targets = card.tgt_vocabulary.encode([target for _, target in pairs])
+    batch = batch_of(sources, targets)
+    with torch.no_grad():
+        found = built.eval().project(built(batch)).log_softmax(-1)
+    own = found.gather(1, batch.targets[:, None])[:, 0]
+    lengths = [len(ids) + 1 for ids in targets]
+    return [part.numpy() for part in torch.split(own, lengths)]
+
+
+def assert_same(model: Path, pairs: list[tuple[str, str]], of: Callable[[str, str], Array]) -> None:
+    for (source, target), found in zip(pairs, log_probs(model, pairs), strict=True):
+        np.testing.assert_allclose(found, of(source, target), atol=2e-5)
+
+
+def import_huggingface(nmt: Nmt, folder: Path, *words: str) -> Path:
+    out = folder.with_suffix(".safetensors")
+    done = nmt("import", "huggingface", folder, out, *words)
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    return out
+
+
+def import_marian(nmt: Nmt, path: Path, *words: str) -> Path:
+    out = path.parent.with_suffix(".safetensors")
+    done = nmt("import", "marian", path, out, *(words or ("--src", "en", "--tgt", "de")))
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    return out

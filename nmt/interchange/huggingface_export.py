@@ -87,12 +87,17 @@ def export_huggingface(path: Path, out: Path) -> None:
         (folder / SRC_PIECES).write_bytes(card.src_vocabulary.model)
         (folder / TGT_PIECES).write_bytes(card.tgt_vocabulary.model)
         _write_json(folder / IDS, _ids(card.src_vocabulary))
-        if not card.src_vocabulary.has_ids_of(card.tgt_vocabulary):
+        if not _is_shared(card):
             _write_json(folder / TGT_IDS, _ids(card.tgt_vocabulary))
         _write_json(folder / CONFIG, _config(model.config, card))
         _write_json(folder / TOKENIZER, _tokenizer(card))
         _write_json(folder / _GENERATION, _generation(model.config, card))
         write_text(folder / _README, _readme(card))
+
+
+def _is_shared(card: ModelCard) -> bool:
+    """Whether both sides have one embedding; transformers then reads one vocab.json for both."""
+    return card.config.tie_embeddings == "all"
 
 
 def _check_replaceable(out: Path) -> None:
@@ -130,7 +135,7 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     named = dict(model.named_parameters(remove_duplicate=False))
     sizes = card.src_vocabulary.known, card.tgt_vocabulary.known
     tables = {"model.shared.weight": (named["tgt_embedding.weight"], sizes[1])}
-    if not card.src_vocabulary.has_ids_of(card.tgt_vocabulary):
+    if not _is_shared(card):
         tables = {
             "model.encoder.embed_tokens.weight": (named["src_embedding.weight"], sizes[0]),
             "model.decoder.embed_tokens.weight": (named["tgt_embedding.weight"], sizes[1]),
@@ -181,7 +186,6 @@ def _ids(vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
-    is_joint = card.src_vocabulary.has_ids_of(card.tgt_vocabulary)
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -198,7 +202,7 @@ def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
         "max_position_embeddings": _positions(card),
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "share_encoder_decoder_embeddings": is_joint,
+        "share_encoder_decoder_embeddings": _is_shared(card),
         "tie_word_embeddings": config.tie_embeddings != "none",
         "vocab_size": card.src_vocabulary.known,
         "decoder_vocab_size": card.tgt_vocabulary.known,
@@ -228,7 +232,7 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
         "eos_token": "</s>",
         "pad_token": "<pad>",
         "model_max_length": card.max_src_tokens + 1,
-        "separate_vocabs": not card.src_vocabulary.has_ids_of(card.tgt_vocabulary),
+        "separate_vocabs": not _is_shared(card),
     }
 
 

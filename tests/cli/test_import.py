@@ -15,9 +15,19 @@ import numpy as np
 import pytest
 import torch
 from command_line import QUICK, Answer, Nmt
-from foreign_models import TAGS, MarianFile, MarianModel, MarianMT, MarianMTFolder, text
-from pairs import batch_of
-from reference import Array
+from foreign_models import (
+    KINDS,
+    LINES,
+    TAGS,
+    MarianFile,
+    MarianModel,
+    MarianMT,
+    MarianMTFolder,
+    assert_same,
+    import_huggingface,
+    import_marian,
+    text,
+)
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -26,56 +36,7 @@ from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
 
-LINES = [
-    *zip(text("source", 6), text("target", 6), strict=True),
-    ("", ""),
-    ("ß mm abc", "abc ?? g ß"),  # of the other side's characters, and of neither's
-    (" a  b\u00a0c", "zz"),
-]
-
-
-def log_probs(model: Path, pairs: list[tuple[str, str]]) -> list[Array]:
-    """The log-probabilities of each target's tokens and of eos, by an imported model."""
-    built, card = load_model(model)
-    sources = card.src_vocabulary.encode([source for source, _ in pairs])
-    targets = card.tgt_vocabulary.encode([target for _, target in pairs])
-    batch = batch_of(sources, targets)
-    with torch.no_grad():
-        found = built.eval().project(built(batch)).log_softmax(-1)
-    own = found.gather(1, batch.targets[:, None])[:, 0]
-    lengths = [len(ids) + 1 for ids in targets]
-    return [part.numpy() for part in torch.split(own, lengths)]
-
-
-def assert_same(model: Path, pairs: list[tuple[str, str]], of: Callable[[str, str], Array]) -> None:
-    for (source, target), found in zip(pairs, log_probs(model, pairs), strict=True):
-        np.testing.assert_allclose(found, of(source, target), atol=2e-5)
-
-
-def import_huggingface(nmt: Nmt, folder: Path, *words: str) -> Path:
-    out = folder.with_suffix(".safetensors")
-    done = nmt("import", "huggingface", folder, out, *words)
-    assert (done.status, done.stdout) == (0, ""), done.stderr
-    return out
-
-
-def import_marian(nmt: Nmt, path: Path, *words: str) -> Path:
-    out = path.parent.with_suffix(".safetensors")
-    done = nmt("import", "marian", path, out, *(words or ("--src", "en", "--tgt", "de")))
-    assert (done.status, done.stdout) == (0, ""), done.stderr
-    return out
-
-
 # ------------------------------------------------------------------------------ Hugging Face
-
-KINDS = {
-    "unigram": MarianMT(),
-    "bpe": MarianMT(model_type="bpe", activation="relu"),
-    "separate": MarianMT(joint=False, activation="gelu"),
-    "untied": MarianMT(tied=False, without_id=0),
-    "starts_with_eos": MarianMT(start="</s>"),
-    "starts_with_a_tag": MarianMT(start=TAGS[0]),
-}
 
 
 @pytest.mark.parametrize("positions", ["marian", "huggingface"])

@@ -1,0 +1,216 @@
+"""Imports and exports beside the toolkits themselves: transformers and Marian.
+
+They need the extra `peers`. test_import.py has the same by formulas.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import Nmt
+from foreign_models import (
+    KINDS,
+    LINES,
+    TAGS,
+    MarianMT,
+    assert_same,
+    import_huggingface,
+    import_marian,
+    log_probs,
+    text,
+)
+from reference import Array
+
+from nmt.models.model_file import load_model
+
+pytestmark = pytest.mark.slow
+
+GREEDY = ("--beam-size", "1", "--workers", "1", "--threads", "1", "--max-extra-tokens", "20")
+
+
+# ----------------------------------------------------------------------------- transformers
+
+
+class Transformers:
+    """A folder, as transformers opens it."""
+
+    def __init__(self, folder: Path) -> None:
+        transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+        self.model = transformers.MarianMTModel.from_pretrained(folder).eval()
+        self.tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+
+    @torch.no_grad()
+    def log_probs(self, source: str, target: str) -> Array:
+        """Log-probabilities of each token of a target and of eos."""
+        given = self.tokenizer([source], return_tensors="pt")
+        labels = self.tokenizer(text_target=[target], return_tensors="pt")["input_ids"]
+        logits = self.model(**given, labels=labels).logits[0]
+        found: Array = logits.log_softmax(-1).gather(1, labels[0][:, None])[:, 0].numpy()
+        return found
+
+    @torch.no_grad()
+    def translate(self, line: str, **search: Any) -> str:
+        """Translate a line, without pad and unk, which `nmt` never produces."""
+        given = self.tokenizer([line], return_tensors="pt")
+        special = [[self.tokenizer.pad_token_id], [self.tokenizer.unk_token_id]]
+        limit = 2 * given["input_ids"].shape[1] + 20
+        ids = self.model.generate(
+            **given, bad_words_ids=special, max_length=limit, do_sample=False, **search
+        )
+        found: str = self.tokenizer.decode(ids[0], skip_special_tokens=True)
+        return found
+
+    def segment(self, line: str, *, is_target: bool) -> list[str]:
+        """Pieces without eos."""
+        key = "text_target" if is_target else "text"
+        ids = self.tokenizer(**{key: line})["input_ids"][:-1]
+        ids_by_piece = self.tokenizer.encoder
+        if is_target and self.tokenizer.separate_vocabs:
+            ids_by_piece = self.tokenizer.target_encoder
+        names = {id_: piece for piece, id_ in ids_by_piece.items()}
+        return [names[id_] for id_ in ids]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_import_is_what_transformers_computes(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    folder = KINDS[kind].write(tmp_path / "opus")
+    theirs = Transformers(folder)
+    model = import_huggingface(nmt, folder, "--positions", "huggingface")
+    assert_same(model, LINES, theirs.log_probs)
+    _, card = load_model(model)
+    lines = [*(line for pair in LINES for line in pair), f"{TAGS[0]} abc", f"{TAGS[1]}gh", "ßß mß"]
+    for is_target, vocabulary in ((False, card.src_vocabulary), (True, card.tgt_vocabulary)):
+        for line, ids in zip(lines, vocabulary.encode(lines), strict=True):
+            pieces = [piece.removeprefix("\ue000") for piece in vocabulary.tokens(ids)]
+            assert pieces == theirs.segment(line, is_target=is_target), line
+
+
+@pytest.mark.parametrize("positions", ["marian", "huggingface"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_is_what_transformers_computes(
+    nmt: Nmt, tmp_path: Path, kind: str, positions: str
+) -> None:
+    # With Marian's positions, transformers reads the table in the folder.
+    model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
+    assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
+    assert_same(model, LINES, Transformers(tmp_path / "out").log_probs)
+
+
+def test_a_model_that_was_trained_translates_alike_in_transformers(
+    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
+) -> None:
+    assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
+    theirs = Transformers(tmp_path / "out")
+    lines = (data / "valid.en").read_text(encoding="utf-8").splitlines()[:40]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = nmt("translate", learnt, "--input", tmp_path / "in", *GREEDY)
+    assert done.stdout.splitlines() == [theirs.translate(line, num_beams=1) for line in lines]
+
+
+def test_the_tour_from_a_folder_to_a_tuned_model_in_transformers(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    model = import_huggingface(nmt, folder, "--positions", "huggingface")
+    for name, lines in (("mine", 200), ("valid", 20)):
+        for side, lang in (("source", "en"), ("target", "de")):
+            content = "".join(f"{line}\n" for line in text(side, lines))
+            (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
+    texts = ("--train", tmp_path / "mine", "--valid", tmp_path / "valid")
+    data, tuned, out = (tmp_path / name for name in ("data", "tuned", "out"))
+    words = ("--src", "en", "--tgt", "de", *texts, "--keep", "overlap", "--vocab", model)
+    assert nmt("prepare", data, *words).status == 0
+    started = ("--out", tuned, "--init-from", model, "--max-updates", "20", "--precision", "fp32")
+    done = nmt("train", data, *started, "--batch-tokens", "500", "--set", "warmup_updates=5")
+    assert done.status == 0, done.stderr
+    assert nmt("export", "huggingface", tuned, out).status == 0
+    theirs, before = Transformers(out), Transformers(folder)
+    assert_same(tuned, LINES, theirs.log_probs)
+    pairs = list(zip(text("source", 20), text("target", 20), strict=True))
+    gained = [theirs.log_probs(*pair).sum() - before.log_probs(*pair).sum() for pair in pairs]
+    assert np.mean(gained) > 1
+
+
+# ----------------------------------------------------------------------------------- Marian
+
+TRAINED: dict[str, tuple[str, ...]] = {
+    "post_norm": ("--tied-embeddings-all",),
+    "pre_norm": (
+        *("--tied-embeddings", "--transformer-ffn-activation", "relu"),
+        *("--transformer-preprocess", "n", "--transformer-postprocess", "da"),
+        *("--transformer-postprocess-top", "n"),
+        *("--sentencepiece-options", "--hard_vocab_limit=false"),
+    ),
+    "untied_bpe_gelu": (
+        *("--transformer-ffn-activation", "gelu"),
+        *("--sentencepiece-options", "--model_type=bpe"),
+    ),
+}
+
+
+def marian(*words: object) -> str:
+    """Run a command of Marian, and return its stdout."""
+    pytest.importorskip("pymarian", reason="needs the extra peers")
+    command = [sys.executable, "-m", "pymarian", *map(str, words), "--cpu-threads", "1", "--quiet"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module", params=TRAINED)
+def trained_by_marian(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, list[Path]]]:
+    """A model that Marian has trained on made-up text, and its vocabularies."""
+    folder = tmp_path_factory.mktemp("marian") / "model"
+    folder.mkdir()
+    options = TRAINED[request.param]
+    for side in ("source", "target"):
+        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
+    is_joint = "--tied-embeddings-all" in options
+    names = ["joint.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
+    vocabularies = [folder / name for name in names]
+    sizes = ("150", "150") if is_joint else ("120", "140")
+    marian(
+        *("train", "--type", "transformer", "--model", folder / "model.npz"),
+        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
+        *("--vocabs", *vocabularies, "--dim-vocabs", *sizes),
+        *("--dim-emb", "32", "--transformer-dim-ffn", "48", "--transformer-heads", "4"),
+        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800"),
+        *("--learn-rate", "0.003", "--after", "40u", "--seed", "1", *options),
+    )
+    yield folder / "model.npz", vocabularies
+
+
+def test_an_import_is_what_marian_scores(
+    nmt: Nmt, tmp_path: Path, trained_by_marian: tuple[Path, list[Path]]
+) -> None:
+    path, vocabularies = trained_by_marian
+    pairs = list(zip(text("source", 60), text("target", 60), strict=True))
+    for index, name in enumerate(("src", "tgt")):
+        lines = "".join(f"{pair[index]}\n" for pair in pairs)
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    texts = (tmp_path / "src", tmp_path / "tgt")
+    scores = marian("score", "--model", path, "--vocabs", *vocabularies, "--train-sets", *texts)
+    theirs = dict(zip(pairs, map(float, scores.split()), strict=True))
+    model = import_marian(nmt, path)
+    sums = [found.sum() for found in log_probs(model, pairs)]
+    np.testing.assert_allclose(sums, [theirs[pair] for pair in pairs], rtol=2e-6, atol=6e-5)
+
+
+def test_greedy_translations_are_marian_s(
+    nmt: Nmt, tmp_path: Path, trained_by_marian: tuple[Path, list[Path]]
+) -> None:
+    path, vocabularies = trained_by_marian
+    if b"transformer-preprocess: n\n" in path.read_bytes():
+        pytest.skip("Marian's decoder differs from its own scorer for pre-norm models")
+    source = tmp_path / "in"
+    source.write_text("".join(f"{line}\n" for line in text("source", 40)), encoding="utf-8")
+    words = ("--max-length-factor", "2", "--beam-size", "1", "--input", source)
+    theirs = marian("decode", "--models", path, "--vocabs", *vocabularies, *words).splitlines()
+    done = nmt("translate", import_marian(nmt, path), "--input", source, *GREEDY)
+    same = [a == b for a, b in zip(done.stdout.splitlines(), theirs, strict=True)]
+    assert np.mean(same) >= 0.9  # the others meet different limits of length
