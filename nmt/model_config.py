@@ -83,6 +83,12 @@ class TransformerConfig(ModelConfig):
         "factors, each d_ff wide, multiplied before the last product, and no biases.",
         choices=("relu", "swish", "gelu", "swiglu"),
     )
+    decoder_memory: str = value(
+        "attention",
+        "How the decoder sees its earlier tokens: by self-attention, or by SSRU (Kim et al. 2019), "
+        "a recurrent unit whose step costs the same at any length.",
+        choices=("attention", "ssru"),
+    )
     attention_bias: bool = value(
         False, "Whether queries, keys, values and the output of attention have biases."
     )

@@ -275,6 +275,7 @@ class MarianModel:
     model_type: str = "unigram"
     tie: str = "all"
     pre_norm: bool = False
+    ssru: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
@@ -308,7 +309,8 @@ class MarianModel:
             "transformer-dim-ffn": INNER,
             "transformer-heads": HEADS,
             "transformer-ffn-activation": self.activation,
-            "transformer-decoder-autoreg": "self-attention",
+            "transformer-decoder-autoreg": "rnn" if self.ssru else "self-attention",
+            "dec-cell": "ssru" if self.ssru else "gru",
             "transformer-preprocess": pre,
             "transformer-postprocess": post,
             "transformer-postprocess-top": top,
@@ -333,6 +335,12 @@ class MarianModel:
             for layer in range(1, LAYERS + 1):
                 at, norms = f"{side}_l{layer}", ["ffn_ffn"]
                 for kind in kinds:
+                    if kind == "self" and side == "decoder" and self.ssru:
+                        norms.append("rnn" if self.pre_norm else "rnn_ffn")
+                        for name in ("W", "Wf"):
+                            arrays[f"{at}_rnn_{name}"] = matrix(WIDTH, WIDTH)
+                        arrays[f"{at}_rnn_bf"] = matrix(1, WIDTH)
+                        continue
                     norms.append(f"{kind}_Wo")
                     for part in "qkvo":
                         arrays[f"{at}_{kind}_W{part}"] = matrix(WIDTH, WIDTH)
@@ -394,7 +402,13 @@ class MarianFile:
 
     def _layer(self, at: str, x: Array, memory: Array | None) -> Array:
         causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
-        x = self._residual(f"{at}_self_Wo", x, lambda y: self._attend(f"{at}_self", y, y, causal))
+        if f"{at}_rnn_W" in self._arrays:
+            norm = "rnn" if self._pre_norm else "rnn_ffn"
+            x = self._residual(f"{at}_{norm}", x, lambda y: self._recur(f"{at}_rnn", y))
+        else:
+            x = self._residual(
+                f"{at}_self_Wo", x, lambda y: self._attend(f"{at}_self", y, y, causal)
+            )
         if memory is not None:
             x = self._residual(
                 f"{at}_context_Wo", x, lambda y: self._attend(f"{at}_context", y, memory, None)
@@ -412,6 +426,14 @@ class MarianFile:
 
     def _linear(self, at: str, part: str, x: Array) -> Array:
         return np.asarray(x @ self._arrays[f"{at}_W{part}"] + self._arrays[f"{at}_b{part}"])
+
+    def _recur(self, at: str, x: Array) -> Array:
+        forget = 1 / (1 + np.exp(-(x @ self._arrays[f"{at}_Wf"] + self._arrays[f"{at}_bf"])))
+        cell, outputs = np.zeros(WIDTH), []
+        for gate, value in zip(forget, x @ self._arrays[f"{at}_W"], strict=True):
+            cell = gate * cell + (1 - gate) * value
+            outputs.append(np.maximum(cell, 0))
+        return np.stack(outputs)
 
     def _feed_forward(self, at: str, x: Array) -> Array:
         activation = ACTIVATIONS[self._options["transformer-ffn-activation"]]

@@ -61,6 +61,7 @@ TINY: dict[str, ModelConfig] = {
     "transformer_imported_pre_norm": replace(
         TRANSFORMER, attention_bias=True, pre_norm=True, feed_forward="gelu", first_input="eos"
     ),
+    "transformer_ssru": replace(TRANSFORMER, decoder_memory="ssru"),
     "rnn_attention": RecurrentConfig(
         num_encoder_layers=2, num_decoder_layers=3, d_model=16, d_hidden=20, dropout=0.2
     ),

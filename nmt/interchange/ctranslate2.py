@@ -20,6 +20,7 @@ from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
 from nmt.model_config import TransformerConfig
+from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.layers import SwiGLU
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
@@ -180,8 +181,9 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
 def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
     """Copy the weights that encoder and decoder layers share."""
     projections, output = theirs.self_attention.linear
-    _fill_linear(projections, ours.attention.qkv, ours.attention.qkv_bias)
-    _fill_linear(output, ours.attention.output, ours.attention.output_bias)
+    attention = cast(SelfAttention, ours.attention)
+    _fill_linear(projections, attention.qkv, attention.qkv_bias)
+    _fill_linear(output, attention.output, attention.output_bias)
     _fill_norm(theirs.self_attention.layer_norm, ours.after_attention.norm)
     inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
     if isinstance(ours.feed_forward, SwiGLU):

@@ -40,7 +40,7 @@ _MAX_SRC_TOKENS = 1_000
 # What our Transformer needs. Other values are another model.
 _ONLY: dict[str, tuple[object, ...]] = {
     "type": ("transformer",),
-    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-autoreg": ("self-attention", "rnn"),
     "transformer-tied-layers": ([],),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
@@ -65,6 +65,8 @@ _LAYER = {
     "attention.qkv_bias": "self_bq self_bk self_bv",
     "attention.output": "self_Wo",
     "attention.output_bias": "self_bo",
+    "attention.weight": "rnn_W rnn_Wf",  # of SSRU
+    "attention.bias": "rnn_bf",
     "after_attention.norm.weight": "self_Wo_ln_scale",
     "after_attention.norm.bias": "self_Wo_ln_bias",
     "cross_attention.query": "context_Wq",
@@ -195,6 +197,10 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
             )
     names = [f"transformer-{name}process" for name in ("pre", "post")]
     names.append("transformer-postprocess-top")
+    if weights.is_recurrent and options.get("dec-cell") != "ssru":
+        raise UsageError(
+            f"{path}: dec-cell is {options.get('dec-cell')!r}; nmt imports only 'ssru'"
+        )
     norms = tuple(str(options.get(name) or "") for name in names)
     if norms not in _PRE_NORM:
         raise UsageError(
@@ -219,6 +225,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         pre_norm=_PRE_NORM[norms],
         norm_epsilon=_NORM_EPSILON,
         feed_forward=activation,
+        decoder_memory="ssru" if weights.is_recurrent else "attention",
         attention_bias=True,
         output_bias=True,
         first_input="zeros",
@@ -288,6 +295,11 @@ class _Weights:
         self.options = _parsed(text, path)
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether the decoder has a recurrent unit in place of self-attention."""
+        return bool(self.options.get("transformer-decoder-autoreg") == "rnn")
+
+    @property
     def has_joint_embeddings(self) -> bool:
         """Whether sources and targets have the same embeddings."""
         return "Wemb" in self._names
@@ -305,8 +317,10 @@ class _Weights:
             return self._tensor(f"{ours.partition('_')[0]}_top_ln_{kind}")[0]
         side, layer, kind = ours.split(".", 2)
         names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[kind].split()]
+        if kind.startswith("after_attention") and side == "decoder" and self.is_recurrent:
+            names = [name.replace("self_Wo", "rnn_ffn") for name in names]
         if "norm" in kind and names[0] not in self._names:
-            names = [f"{name}_pre" for name in names]
+            names = [f"{name.replace('rnn_ffn', 'rnn')}_pre" for name in names]
         parts = [self._tensor(name) for name in names]
         if "bias" in kind or "norm" in kind:  # (1, outputs)
             weight = torch.cat([part[0] for part in parts])

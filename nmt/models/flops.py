@@ -30,10 +30,14 @@ def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: Length
     src_pairs = _pairs(config, lengths.src, lengths.src_src, seen=3)
     tgt_pairs = _pairs(config, lengths.tgt, lengths.tgt_tgt, seen=2)
     encoder = lengths.src * (attention + feed_forward) + src_pairs * (keys + values)
+    memory = lengths.tgt * attention + tgt_pairs * (keys + values)
+    if config.decoder_memory == "ssru":
+        memory = lengths.tgt * 2 * width * width
     decoder = (
-        lengths.tgt * (attention + width * (keys + values) + feed_forward)
+        memory
+        + lengths.tgt * (width * (keys + values) + feed_forward)
         + lengths.src * width * (keys + values)
-        + (tgt_pairs + lengths.src_tgt) * (keys + values)
+        + lengths.src_tgt * (keys + values)
     )
     logits = lengths.tgt * width * tgt_vocab_size
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits

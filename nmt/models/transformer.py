@@ -34,6 +34,7 @@ from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
+from nmt.models.ssru import SSRU, CellCache
 
 
 class EncoderLayer(nn.Module):
@@ -53,11 +54,14 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, then feed-forward."""
+    """Causal self-attention or SSRU, attention to the memory, then feed-forward."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config)
+        is_recurrent = config.decoder_memory == "ssru"
+        self.attention: SelfAttention | SSRU = (
+            SSRU(config.d_model) if is_recurrent else SelfAttention(config)
+        )
         self.after_attention = Residual(config)
         self.cross_attention = CrossAttention(config)
         self.after_cross_attention = Residual(config)
@@ -80,10 +84,15 @@ class DecoderLayer(nn.Module):
         rows = [state.num_rows for state in states]
 
         def attend_to_itself(y: Tensor) -> Tensor:
+            if isinstance(self.attention, SSRU):
+                cells = [cast(CellCache, state.cache) for state in states]
+                return self.attention.step(y, number, cells)
             projected = self.attention.project(y, rotation)
             by_state = zip(*(torch.split(part, rows) for part in projected), strict=True)
             parts = [
-                state.cache.attend(number, own, self.attention.relative_vectors)
+                cast(KeyValueCache, state.cache).attend(
+                    number, own, self.attention.relative_vectors
+                )
                 for state, own in zip(states, by_state, strict=True)
             ]
             return linear(_joined(parts), self.attention.output, self.attention.output_bias)
@@ -110,10 +119,15 @@ _NO_MOVES = np.zeros((3, 0), np.int64), np.zeros((2, 0), np.int64)
 
 
 class TransformerState:
-    """Cached keys and values of every decoder layer (see `DecoderState`)."""
+    """Cached keys and values, or cells, of every decoder layer (see `DecoderState`)."""
 
     def __init__(self, layers: Sequence[DecoderLayer], memory: Tensor, mask: Tensor) -> None:
-        self.cache = KeyValueCache(len(layers), layers[0].attention.window)
+        attention = layers[0].attention
+        self.cache: KeyValueCache | CellCache = (
+            CellCache(len(layers), len(memory))
+            if isinstance(attention, SSRU)
+            else KeyValueCache(len(layers), attention.window)
+        )
         self.places = Places(len(memory))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
@@ -187,13 +201,20 @@ class Transformer(TranslationModel):
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a forward pass."""
-        attentions = (
+        is_recurrent = self.config.decoder_memory == "ssru"
+        attentions: tuple[list[nn.Module], ...] = (
             [layer.attention for layer in cast(Sequence[EncoderLayer], self.encoder)],
-            [layer.attention for layer in self._decoder_layers()],
+            [] if is_recurrent else [layer.attention for layer in self._decoder_layers()],
             [layer.cross_attention for layer in self._decoder_layers()],
         )
         recorded = recorded_weights(self, chain(*attentions), batch)
-        return AttentionWeights(*(torch.stack([recorded[a] for a in part]) for part in attentions))
+        encoder, decoder, cross = ([recorded[a] for a in part] for part in attentions)
+        stacked = torch.stack(cross)
+        return AttentionWeights(
+            encoder=torch.stack(encoder),
+            decoder=torch.stack(decoder) if decoder else stacked[:0],
+            cross=stacked,
+        )
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights of one layer: (B, H, T, S)."""

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.model_config import TransformerConfig
+from nmt.models.attention import SelfAttention
 from nmt.models.layers import Residual
 from nmt.models.positions import sinusoidal_positions
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
@@ -51,7 +52,8 @@ def parts_of(model: Transformer) -> Iterator[tuple[str, int, Part]]:
 
 
 def _parts_of(layer: EncoderLayer | DecoderLayer) -> Iterator[Part]:
-    yield from _attention("self", *layer.attention.qkv.chunk(3), layer.attention.output)
+    own = cast(SelfAttention, layer.attention)
+    yield from _attention("self", *own.qkv.chunk(3), own.output)
     yield _norm("self.norm", layer.after_attention)
     if isinstance(layer, DecoderLayer):
         cross = layer.cross_attention

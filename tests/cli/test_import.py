@@ -347,6 +347,8 @@ MARIAN = {
     "pre_norm": MarianModel(pre_norm=True, activation="relu"),
     "separate": MarianModel(tie="decoder", model_type="bpe", activation="gelu"),
     "untied": MarianModel(tie="none"),
+    "ssru": MarianModel(ssru=True),
+    "ssru_pre_norm": MarianModel(ssru=True, pre_norm=True),
 }
 
 
@@ -370,6 +372,7 @@ def test_a_list_of_files_names_the_model_too(nmt: Nmt, tmp_path: Path) -> None:
         ({"factors-dim-emb": 8}, "factors-dim-emb is 8"),
         ({"transformer-postprocess": "an"}, "transformer-postprocess"),
         ({"type": "s2s"}, "type is 's2s'"),
+        ({"transformer-decoder-autoreg": "rnn"}, "dec-cell is 'gru'"),
         ({"transformer-decoder-dim-ffn": 8}, "transformer-dim-ffn"),
     ],
 )

@@ -146,6 +146,11 @@ TRAINED: dict[str, tuple[str, ...]] = {
         *("--transformer-postprocess-top", "n"),
         *("--sentencepiece-options", "--hard_vocab_limit=false"),
     ),
+    "ssru": (
+        *("--tied-embeddings-all", "--transformer-decoder-autoreg", "rnn"),
+        "--dec-cell",
+        "ssru",
+    ),
     "untied_bpe_gelu": (
         *("--transformer-ffn-activation", "gelu"),
         *("--sentencepiece-options", "--model_type=bpe"),
@@ -212,5 +217,7 @@ def test_greedy_translations_are_marian_s(
     words = ("--max-length-factor", "2", "--beam-size", "1", "--input", source)
     theirs = marian("decode", "--models", path, "--vocabs", *vocabularies, *words).splitlines()
     done = nmt("translate", import_marian(nmt, path), "--input", source, *GREEDY)
-    same = [a == b for a, b in zip(done.stdout.splitlines(), theirs, strict=True)]
-    assert np.mean(same) >= 0.9  # the others meet different limits of length
+    for one, other in zip(done.stdout.splitlines(), theirs, strict=True):
+        # A model of 40 updates seldom ends a sentence, and limits of length differ.
+        shorter, longer = sorted((one, other), key=len)
+        assert longer.startswith(shorter.rstrip()) and len(shorter) > 3

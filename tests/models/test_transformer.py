@@ -79,6 +79,8 @@ class ByFormulas:
         for number in range(getattr(self.config, f"num_{side}_layers")):
             layer = f"{side}.{number}"
             attend = partial(self.attend, f"{layer}.attention", is_causal=memory is not None)
+            if memory is not None and self.config.decoder_memory == "ssru":
+                attend = partial(self.recur, f"{layer}.attention")
             x = self.residual(f"{layer}.after_attention.norm", x, attend)
             if memory is not None:
                 attend = partial(self.attend, f"{layer}.cross_attention", memory=memory)
@@ -144,6 +146,15 @@ class ByFormulas:
         attended, weights = map(torch.from_numpy, attention(q, k, v, mask, relative))
         self.weights[name] = weights
         return self.project(f"{name}.output", attended.transpose(0, 1).flatten(1))
+
+    def recur(self, name: str, x: Tensor) -> Tensor:
+        weight, forget_weight = self.of[f"{name}.weight"].chunk(2)
+        cell, outputs = torch.zeros_like(x[0]), []
+        for vector in x:
+            forget = (forget_weight @ vector + self.of[f"{name}.bias"]).sigmoid()
+            cell = forget * cell + (1 - forget) * (weight @ vector)
+            outputs.append(cell.clamp(min=0))
+        return torch.stack(outputs)
 
     def project(self, name: str, x: Tensor) -> Tensor:
         return x @ self.of[name].t() + self.of.get(f"{name}_bias", 0.0)
