@@ -41,14 +41,14 @@ def text(side: str, lines: int = 400) -> list[str]:
     return [" ".join(drawn.choices(words, k=drawn.randint(2, 8))) for _ in range(lines)]
 
 
-def learn_pieces(side: str, model_type: str, **settings: Any) -> bytes:
+def learn_pieces(side: str, model_type: str, vocab_size: int = 90, **settings: Any) -> bytes:
     """Return a SentencePiece model as others learn it: without a pad, unk first."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text(side)),
         model_writer=model,
         model_type=model_type,
-        vocab_size=90,
+        vocab_size=vocab_size,
         hard_vocab_limit=False,
         minloglevel=9,
         num_threads=1,

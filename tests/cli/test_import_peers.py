@@ -220,4 +220,4 @@ def test_greedy_translations_are_marian_s(
     for one, other in zip(done.stdout.splitlines(), theirs, strict=True):
         # A model of 40 updates seldom ends a sentence, and limits of length differ.
         shorter, longer = sorted((one, other), key=len)
-        assert longer.startswith(shorter.rstrip()) and len(shorter) > 3
+        assert longer.startswith(shorter.rstrip()) and shorter.strip()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from foreign_models import learn_pieces
 from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
@@ -276,6 +277,13 @@ def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
     learnt(model, 276)
     with pytest.raises(UsageError, match="the vocabulary was another one"):
         given.prepare()
+
+
+def test_a_vocabulary_with_other_special_ids_is_renumbered(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
+    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=32_000).prepare()
+    assert folder.src_vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert folder.joint and len(folder.train) > 0
 
 
 def test_two_given_vocabularies_are_source_and_target(job: Job, tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""SentencePiece models keep their segmentation when their pieces are put in another order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sentencepiece
+from foreign_models import learn_pieces, text
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.pieces import Kind, Piece, PieceModel
+from nmt.data.vocabulary import READ_AS_UNK, STRANGE, UNK_ID, Vocabulary
+from nmt.errors import DataError
+
+LINES = [*text("source", 20), "", "  a b", "ß?? c", "ABC\u00a0d"]
+
+
+def segmented(model: bytes, lines: list[str]) -> list[list[str]]:
+    """The pieces of lines, by SentencePiece itself; unknown ones as they stand in the line."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.encode(line, out_type=str) for line in lines]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_what_is_read_and_written_is_the_same_model(model_type: str) -> None:
+    model = learn_pieces("source", model_type)
+    read = PieceModel.read(model)
+    assert (read.write(), read.is_bpe) == (model, model_type == "bpe")
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    assert [piece.text for piece in read.pieces] == [
+        processor.id_to_piece(id_) for id_ in range(len(processor))
+    ]
+    scores = [processor.get_score(id_) for id_ in range(len(processor))]
+    assert [piece.score for piece in read.pieces] == pytest.approx(scores)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"byte_fallback": True, "vocab_size": 350}, {"unk_id": 7}]
+)
+def test_a_renumbered_model_segments_alike(model_type: str, settings: dict[str, Any]) -> None:
+    model = learn_pieces("source", model_type, **settings)
+    renumbered = PieceModel.read(model).renumbered().write()
+    assert segmented(renumbered, LINES) == segmented(model, LINES)
+    vocabulary = Vocabulary(renumbered)  # which needs our special ids
+    assert vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
+    # With our ids, nothing is left to do.
+    assert PieceModel.read(renumbered).renumbered().write() == renumbered
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_pieces_of_the_other_side_do_not_change_the_segmentation(model_type: str) -> None:
+    src, tgt = (PieceModel.read(learn_pieces(side, model_type)) for side in ("source", "target"))
+    texts = [*dict.fromkeys([*src.own, *tgt.own])]
+    joint = src.reordered(texts, {READ_AS_UNK}).write()
+    assert segmented(joint, LINES) == segmented(src.write(), LINES)
+    vocabulary = Vocabulary(joint)
+    assert vocabulary.tokens(range(4, len(vocabulary))) == [
+        piece if piece in src.own or model_type == "unigram" else STRANGE + piece for piece in texts
+    ]
+    # A character that only the other side has is its piece, as in a joint list of pieces.
+    (ids,) = vocabulary.encode(["aßb"])
+    assert "ß" in "".join(vocabulary.tokens(ids)) and UNK_ID not in ids
+
+
+def test_pieces_after_the_mark_are_read_as_unknown() -> None:
+    model = PieceModel.read(learn_pieces("source", "unigram"))
+    texts, last = [*model.own], [text for text in model.own if len(text) > 2][:3]
+    order = [*(text for text in texts if text not in last), READ_AS_UNK, *last]
+    vocabulary = Vocabulary(model.reordered(order, {READ_AS_UNK}).write())
+    assert vocabulary.known == len(vocabulary) - 4
+    line = " ".join(piece.replace("\u2581", " ") for piece in last)
+    pieces, (ids,) = segmented(vocabulary.model, [line])[0], vocabulary.encode([line])
+    assert set(last) <= set(pieces)
+    assert [id_ == UNK_ID for id_ in ids] == [piece in last for piece in pieces]
+
+
+def test_a_line_may_begin_with_a_tag() -> None:
+    model = PieceModel.read(learn_pieces("source", "unigram"))
+    tagged = Vocabulary(model.reordered([*model.own, ">>fra<<"], {">>fra<<"}).write())
+    tag = len(tagged) - 1
+    first, other, later, unknown = tagged.encode(
+        [">>fra<< ab", ">>fra<<ab", "ab >>fra<<", ">>x<<a"]
+    )
+    (plain,) = tagged.encode(["ab"])
+    assert first == other == [tag, *plain]
+    assert tag not in later and unknown[0] == UNK_ID
+    assert tagged.decode([first]) == ["ab"]
+    assert tag in tagged.barred_ids
+
+
+@given(st.data())
+def test_any_bytes_are_a_model_or_refused(data: st.DataObject) -> None:
+    model = bytearray(MODEL)
+    for place in data.draw(st.lists(st.integers(0, len(model) - 1), max_size=4)):
+        model[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(model)))
+    try:
+        read = PieceModel.read(bytes(model[:cut]))
+    except DataError as error:
+        assert str(error) == "not a SentencePiece model"
+    else:
+        assert all(isinstance(piece.kind, Kind) for piece in read.pieces)
+
+
+MODEL = PieceModel((Piece("<unk>", kind=Kind.UNKNOWN), Piece("ab", -1.5)), b"\x18\x01", b"").write()
