@@ -371,10 +371,10 @@ class MarianFile:
         ]
         self._pre_norm = self._options["transformer-preprocess"] == "n"
 
-    def log_probs(self, source: str, target: str) -> Array:
-        """Return the log-probabilities of each token of a target and of eos, which has id 0."""
+    def log_probs(self, source: str, target: str, eos: int = 0) -> Array:
+        """Return the log-probabilities of each token of a target and of eos."""
         src, tgt = (
-            [*pieces.encode(line), 0]
+            [*pieces.encode(line), eos]
             for pieces, line in zip(self._pieces, (source, target), strict=True)
         )
         shared = self._arrays.get("Wemb")

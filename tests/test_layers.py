@@ -49,7 +49,7 @@ DOORS = {
     **dict.fromkeys(("pickle", "cloudpickle", "dill", "marshal", "shelve"), ""),
     **dict.fromkeys(("allow_pickle", "torch.save"), ""),
     "torch.load": "nmt/interchange/huggingface.py",  # with weights_only, of other people's models
-    "yaml": "nmt/interchange/marian.py",
+    "yaml": "nmt/interchange/marian",
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""
 

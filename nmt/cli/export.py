@@ -18,19 +18,21 @@ EXAMPLES = (
     "nmt export shortlist data/wmt14 wmt14.shortlist",
 )
 
-_CTRANSLATE2, _HUGGINGFACE, _SHORTLIST = "ctranslate2", "huggingface", "shortlist"
+_CTRANSLATE2, _SHORTLIST = "ctranslate2", "shortlist"
+_HUGGINGFACE, _MARIAN = "huggingface", "marian"
+_FORMATS = (_CTRANSLATE2, _HUGGINGFACE, _MARIAN, _SHORTLIST)
 
 
 def export(
     form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface or shortlist.")
+        str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface, marian or shortlist.")
     ],
     source: Annotated[
         Path,
         typer.Argument(
             metavar="MODEL_OR_DATA",
-            help="For ctranslate2 and huggingface, a model file or a run folder (its best model is "
-            "used). For shortlist, the data folder that the model was trained on.",
+            help="A model file or a run folder, whose best model is used. For shortlist, the data "
+            "folder that the model was trained on.",
         ),
     ],
     out: Annotated[
@@ -73,15 +75,15 @@ def export(
     complete. An earlier export of that name is replaced.
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
-    Transformer with sinusoidal positions.
+    Transformer with sinusoidal positions. Marian takes a model that `nmt import marian` has made,
+    tuned or not.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
     then computes only that part of the output layer.
     """
-    formats = (_CTRANSLATE2, _HUGGINGFACE, _SHORTLIST)
-    if form not in formats:
-        raise UsageError(f"unknown format {form!r}{did_you_mean(form, formats)}")
+    if form not in _FORMATS:
+        raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     target = Path(out)
     if form == _SHORTLIST:
         check_new_file(out)
@@ -96,6 +98,8 @@ def export(
         _export_ctranslate2(source, target, quantization or "float32")
     elif form == _HUGGINGFACE:
         _export_huggingface(source, target)
+    elif form == _MARIAN:
+        _export_marian(source, target)
     else:
         sizes = (100 if frequent is None else frequent, 200 if best is None else best)
         _export_shortlist(source, target, *sizes)
@@ -113,6 +117,13 @@ def _export_huggingface(model: Path, out: Path) -> None:
 
     export_huggingface(model, out)
     console.notice(f"{out}: {model} for transformers, as a MarianMTModel")
+
+
+def _export_marian(model: Path, out: Path) -> None:
+    from nmt.interchange.marian_export import export_marian
+
+    export_marian(model, out)
+    console.notice(f"{out}: {model} for Marian, with decoder.yml")
 
 
 def _export_shortlist(data: Path, out: Path, frequent: int, best: int) -> None:

@@ -30,10 +30,10 @@ from nmt.interchange.imported import (
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 
-_OPTIONS = "special:model.yml"
-_LISTING = ".decoder.yml"
+OPTIONS = "special:model.yml"
+LISTING = ".decoder.yml"
 
-_NORM_EPSILON = 1e-6
+NORM_EPSILON = 1e-6
 _MAX_SRC_TOKENS = 1_000
 """Marian keeps no record of the longest source. Its own programs cut there by default."""
 
@@ -57,7 +57,7 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "factors-dim-emb": (0,),
     "lemma-dim-emb": (0,),
 }
-_PRE_NORM = {("", "dan", ""): False, ("n", "da", "n"): True}
+PRE_NORM = {("", "dan", ""): False, ("n", "da", "n"): True}
 """By pre-process, post-process and post-process-top."""
 
 _LAYER = {
@@ -129,13 +129,13 @@ def import_marian(
         update=0,
         valid={},
     )
-    write_imported(out, model, card, weights.of, src, tgt)
+    write_imported(out, model, card, lambda name: weights.of(name, config), src, tgt)
     return card
 
 
 def _files(path: Path) -> tuple[Path, list[Path]]:
     """Return the files of the model and of its two vocabularies."""
-    listing = path if path.suffix == ".yml" else path.with_name(path.name + _LISTING)
+    listing = path if path.suffix == ".yml" else path.with_name(path.name + LISTING)
     values = _read_yaml(listing)
     folder = listing.parent if values.get("relative-paths") else Path()
     models = _listed(listing, values, "models", 1)
@@ -202,10 +202,10 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
             f"{path}: dec-cell is {options.get('dec-cell')!r}; nmt imports only 'ssru'"
         )
     norms = tuple(str(options.get(name) or "") for name in names)
-    if norms not in _PRE_NORM:
+    if norms not in PRE_NORM:
         raise UsageError(
             f"{path}: {', '.join(names)} are {norms}; nmt imports only "
-            f"{' and '.join(map(str, _PRE_NORM))}"
+            f"{' and '.join(map(str, PRE_NORM))}"
         )
     widths = {_number(path, options, "transformer-dim-ffn")}
     widths.add(options.get("transformer-decoder-dim-ffn") or max(widths))
@@ -222,8 +222,8 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         d_model=_number(path, options, "dim-emb"),
         d_ff=max(widths),
         num_heads=_number(path, options, "transformer-heads"),
-        pre_norm=_PRE_NORM[norms],
-        norm_epsilon=_NORM_EPSILON,
+        pre_norm=PRE_NORM[norms],
+        norm_epsilon=NORM_EPSILON,
         feed_forward=activation,
         decoder_memory="ssru" if weights.is_recurrent else "attention",
         attention_bias=True,
@@ -277,6 +277,25 @@ def _own_ids(path: Path) -> Numbering:
 # ---------------------------------------------------------------------------------- weights
 
 
+def foreign_names(ours: str, config: TransformerConfig) -> list[str]:
+    """Return the names of a layer's weight, or of a last norm, in Marian's file."""
+    if ours.startswith(("encoder_norm", "decoder_norm")):
+        return [f"{ours.partition('_')[0]}_top_ln_{'scale' if 'weight' in ours else 'bias'}"]
+    side, layer, kind = ours.split(".", 2)
+    names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[kind].split()]
+    if "norm" not in kind:
+        return names
+    if kind.startswith("after_attention") and side == "decoder" and config.decoder_memory == "ssru":
+        unit = "rnn" if config.pre_norm else "rnn_ffn"
+        names = [name.replace("self_Wo", unit) for name in names]
+    return [f"{name}_pre" for name in names] if config.pre_norm else names
+
+
+def is_vector(ours: str) -> bool:
+    """Whether a weight of a layer is a vector, which Marian stores as (1, outputs)."""
+    return "bias" in ours or "norm" in ours
+
+
 class _Weights:
     """The arrays of a model, by our names for them."""
 
@@ -291,7 +310,7 @@ class _Weights:
             raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
         self._names = frozenset(names)
         # Newer files end the options with a NUL, and fill up with more.
-        text = self._get(_OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
+        text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
         self.options = _parsed(text, path)
 
     @property
@@ -304,7 +323,7 @@ class _Weights:
         """Whether sources and targets have the same embeddings."""
         return "Wemb" in self._names
 
-    def of(self, ours: str) -> Tensor:
+    def of(self, ours: str, config: TransformerConfig) -> Tensor:
         """Return a weight, with foreign ids as rows.
 
         Raises:
@@ -312,21 +331,10 @@ class _Weights:
         """
         if ours in _TABLES:
             return self._table(ours)
-        if ours.startswith(("encoder_norm", "decoder_norm")):
-            kind = "scale" if ours.endswith("weight") else "bias"
-            return self._tensor(f"{ours.partition('_')[0]}_top_ln_{kind}")[0]
-        side, layer, kind = ours.split(".", 2)
-        names = [f"{side}_l{int(layer) + 1}_{name}" for name in _LAYER[kind].split()]
-        if kind.startswith("after_attention") and side == "decoder" and self.is_recurrent:
-            names = [name.replace("self_Wo", "rnn_ffn") for name in names]
-        if "norm" in kind and names[0] not in self._names:
-            names = [f"{name.replace('rnn_ffn', 'rnn')}_pre" for name in names]
-        parts = [self._tensor(name) for name in names]
-        if "bias" in kind or "norm" in kind:  # (1, outputs)
-            weight = torch.cat([part[0] for part in parts])
-        else:  # (inputs, outputs)
-            weight = torch.cat([part.t() for part in parts])
-        return weight
+        parts = [self._tensor(name) for name in foreign_names(ours, config)]
+        if is_vector(ours):  # (1, outputs)
+            return torch.cat([part[0] for part in parts])
+        return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
     def _table(self, ours: str) -> Tensor:
         names = [name for name in _TABLES[ours] if name in self._names]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,39 @@ MARIAN = {
 def test_probabilities_are_those_of_marian(nmt: Nmt, tmp_path: Path, kind: str) -> None:
     path = MARIAN[kind].write(tmp_path / "marian")
     assert_same(import_marian(nmt, path), LINES, MarianFile(path).log_probs)
+
+
+@pytest.mark.parametrize("kind", MARIAN)
+def test_what_is_exported_to_marian_and_imported_again_has_the_same_bits(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    model = import_marian(nmt, MARIAN[kind].write(tmp_path / "marian"))
+    done = nmt("export", "marian", model, tmp_path / "again")
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    path = tmp_path / "again" / "model.npz"
+    before, after = stored(model), stored(import_marian(nmt, path))
+    assert before.keys() == after.keys()
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    eos = 3  # of our vocabularies
+    assert_same(model, LINES, partial(MarianFile(path).log_probs, eos=eos))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, "norm_epsilon=0.0"),
+        ({"norm_epsilon": 1e-6}, "first_input=bos"),
+        ({"norm_epsilon": 1e-6, "first_input": "zeros"}, "positions=sinusoidal"),
+    ],
+)
+def test_a_model_that_marian_cannot_be_is_refused(
+    nmt: Nmt, card: ModelCard, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    assert isinstance(card.config, TransformerConfig)
+    other = replace(card, config=replace(card.config, **changes))
+    write_model(tmp_path / "model", other, dict(other.build().named_parameters()))
+    line = nmt("export", "marian", tmp_path / "model", tmp_path / "out").refusal(2)
+    assert f"Marian cannot have {named}" in line
 
 
 def test_a_list_of_files_names_the_model_too(nmt: Nmt, tmp_path: Path) -> None:

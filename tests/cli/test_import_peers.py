@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_line import Nmt
 from foreign_models import (
     KINDS,
@@ -204,6 +205,13 @@ def test_an_import_is_what_marian_scores(
     model = import_marian(nmt, path)
     sums = [found.sum() for found in log_probs(model, pairs)]
     np.testing.assert_allclose(sums, [theirs[pair] for pair in pairs], rtol=2e-6, atol=6e-5)
+    # And back.
+    out = tmp_path / "out"
+    assert nmt("export", "marian", model, out).status == 0
+    listed = yaml.safe_load((out / "model.npz.decoder.yml").read_text())["vocabs"]
+    given = ("--model", out / "model.npz", "--vocabs", *(out / name for name in listed))
+    again = marian("score", *given, "--train-sets", *texts)
+    np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
 def test_greedy_translations_are_marian_s(

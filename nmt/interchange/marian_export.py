@@ -1,0 +1,167 @@
+"""Export to Marian: `model.npz`, its vocabularies, and the `decoder.yml` that names them.
+
+It is what `marian` imports. Exporting and importing again gives the same tensors, bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from nmt.data.vocabulary import BOS_ID
+from nmt.errors import UsageError
+from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.interchange.imported import EMBEDDINGS, OUTPUT_BIAS
+from nmt.interchange.marian import (
+    LISTING,
+    NORM_EPSILON,
+    OPTIONS,
+    PRE_NORM,
+    foreign_names,
+    is_vector,
+)
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import ModelCard, load_model
+from nmt.models.transformer import Transformer
+
+_MODEL = "model.npz"
+
+# As in huggingface_export.
+_OF_ANY_VALUE = (
+    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
+    *("tie_embeddings", "pre_norm", "decoder_memory", "attention_bias", "output_bias"),
+    *("max_positions", "max_relative_distance"),
+)
+_OF_THESE_VALUES: dict[str, tuple[object, ...]] = {
+    "feed_forward": ("relu", "swish", "gelu"),
+    "positions": ("sinusoidal_halves",),
+    "norm_epsilon": (NORM_EPSILON,),
+    "first_input": ("zeros",),
+}
+
+
+def export_marian(path: Path, out: Path) -> None:
+    """Export a model. The folder appears when it is complete.
+
+    Args:
+        path: a model file or run folder.
+        out: a folder that does not exist, or an earlier export, which is replaced.
+
+    Raises:
+        UsageError: if Marian cannot be this model, naming the option in the way.
+    """
+    out = resolved(out)
+    if out.exists() and not (out / f"{_MODEL}{LISTING}").is_file():
+        raise UsageError(f"{out}: exists and is not an export; choose another folder or remove it")
+    model, card = load_model(path)
+    if not isinstance(model, Transformer):
+        raise UsageError(f"{path}: Marian cannot be of architecture {card.architecture}")
+    if found := _not_expressed(model.config, card):
+        raise UsageError(f"{path}: Marian cannot have {found}")
+    arrays: dict[str, Any] = {name: weight.numpy() for name, weight in _weights(model).items()}
+    options = yaml.safe_dump(_options(model.config, card)).encode() + b"\0"
+    arrays[OPTIONS] = np.frombuffer(options, np.int8)
+    is_joint = card.src_vocabulary.model == card.tgt_vocabulary.model
+    names = ["vocab.spm"] * 2 if is_joint else ["source.spm", "target.spm"]
+    with atomic_folder(out) as folder:
+        check_room(folder, sum(array.nbytes for array in arrays.values()))
+        np.savez(folder / _MODEL, **arrays)
+        for name, vocabulary in zip(names, (card.src_vocabulary, card.tgt_vocabulary), strict=True):
+            (folder / name).write_bytes(vocabulary.model)
+        listing = {"relative-paths": True, "models": [_MODEL], "vocabs": names}
+        listing |= {"beam-size": 4, "normalize": 1}
+        write_text(folder / f"{_MODEL}{LISTING}", yaml.safe_dump(listing))
+
+
+def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
+    """Return what Marian cannot express, if anything."""
+    for spec in dataclasses.fields(config):
+        value = getattr(config, spec.name)
+        known = _OF_THESE_VALUES.get(spec.name, (spec.default,))
+        if spec.name not in _OF_ANY_VALUE and value not in known:
+            return f"{spec.name}={value}"
+    if card.src_vocabulary.moses is not None:
+        return "the Moses preprocessing of its vocabulary"
+    if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:
+        return "two vocabularies with one embedding"
+    return None
+
+
+def _weights(model: Transformer) -> dict[str, Tensor]:
+    """Return the arrays by Marian's names."""
+    config, arrays = model.config, dict[str, Tensor]()
+    named = {
+        name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)
+    }
+    for ours, theirs in zip(EMBEDDINGS, _table_names(config), strict=True):
+        if theirs is not None:
+            arrays[theirs] = named[ours].clone()
+            arrays[theirs][BOS_ID] = 0.0
+    size = len(model.output_projection)
+    bias = torch.zeros(size) if model.output_bias is None else model.output_bias.detach()
+    arrays["decoder_ff_logit_out_b"] = bias[None]
+    for name, weight in named.items():
+        if name in EMBEDDINGS or name == OUTPUT_BIAS:
+            continue
+        theirs_all = foreign_names(name, config)
+        for theirs, part in zip(theirs_all, weight.chunk(len(theirs_all)), strict=True):
+            arrays[theirs] = part[None] if is_vector(name) else part.t().contiguous()
+    if not config.attention_bias:  # in Marian they are always there
+        for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
+            bias_name = f"{name[:-2]}b{name[-1]}"
+            arrays[bias_name] = torch.zeros(1, arrays[name].shape[1])
+    return arrays
+
+
+def _table_names(config: TransformerConfig) -> tuple[str | None, str | None, str | None]:
+    """Return the names of the embeddings of source and target, and of the output projection."""
+    match config.tie_embeddings:
+        case "all":
+            return "Wemb", None, None
+        case "decoder":
+            return "encoder_Wemb", "decoder_Wemb", None
+    return "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"
+
+
+def _options(config: TransformerConfig, card: ModelCard) -> dict[str, object]:
+    (norms,) = (strings for strings, pre_norm in PRE_NORM.items() if pre_norm == config.pre_norm)
+    is_recurrent = config.decoder_memory == "ssru"
+    return {
+        "version": "v1.12.0",
+        "type": "transformer",
+        "dim-vocabs": [len(card.src_vocabulary), len(card.tgt_vocabulary)],
+        "dim-emb": config.d_model,
+        "enc-depth": config.num_encoder_layers,
+        "dec-depth": config.num_decoder_layers,
+        "tied-embeddings-all": config.tie_embeddings == "all",
+        "tied-embeddings": config.tie_embeddings == "decoder",
+        "tied-embeddings-src": False,
+        "transformer-heads": config.num_heads,
+        "transformer-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2,
+        "transformer-ffn-activation": config.feed_forward,
+        "transformer-decoder-autoreg": "rnn" if is_recurrent else "self-attention",
+        "dec-cell": "ssru" if is_recurrent else "gru",
+        "dec-cell-base-depth": 1 if is_recurrent else 2,
+        "dec-cell-high-depth": 1,
+        "transformer-preprocess": norms[0],
+        "transformer-postprocess": norms[1],
+        "transformer-postprocess-emb": "d",
+        "transformer-postprocess-top": norms[2],
+        "transformer-tied-layers": [],
+        "transformer-no-projection": False,
+        "transformer-train-position-embeddings": False,
+        "input-types": [],
+        "output-omit-bias": False,
+        "skip": False,
+        "layer-normalization": False,
+        "right-left": False,
+        "factors-dim-emb": 0,
+        "lemma-dim-emb": 0,
+    }
