@@ -121,9 +121,9 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
         """Return the ids of each line, without bos and eos."""
-        tags = [self._tag(line) for line in lines] if self._tags else []
-        if tags:
-            lines = [line.removeprefix(tag) for line, tag in zip(lines, tags, strict=True)]
+        tagged = [self.split_tag(line) for line in lines] if self._tags else []
+        if tagged:
+            lines = [rest for _, rest in tagged]
         prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
         ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         if self._others:
@@ -133,14 +133,16 @@ class Vocabulary:
             ]
         if self._known < len(self):
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
-        for tag, row in zip(tags, ids, strict=False):
-            row[:0] = [self._tags.get(tag, UNK_ID)] if tag else []
+        for (tag, _), row in zip(tagged, ids, strict=False):
+            row[:0] = tag
         return ids
 
-    def _tag(self, line: str) -> str:
-        """Return the tag that a line begins with, as in OPUS-MT."""
-        found = _TAG.match(line)
-        return found[0] if found else ""
+    def split_tag(self, line: str) -> tuple[list[int], str]:
+        """Return the id of the tag that a line begins with, if any, and the rest of the line."""
+        found = _TAG.match(line) if self._tags else None
+        if found is None:
+            return [], line
+        return [self._tags.get(found[0], UNK_ID)], line[found.end() :]
 
     def _with_others(self, line: str) -> list[int]:
         """Return a line's ids, where unknown characters may be a piece of the other side."""

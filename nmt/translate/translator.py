@@ -199,16 +199,19 @@ class Translator:
     def _segments(self, lines: Sequence[str], prefixes: Sequence[str]) -> list[list[Source]]:
         """Return the segments of each line; blank lines have none.
 
-        A line of only white space is blank, even if the vocabulary has tabs or U+00A0.
+        A line of only white space is blank, even if the vocabulary has tabs or U+00A0. The tag that
+        a line begins with begins each of its segments.
         """
         # Python strings can hold lone surrogates, which are not text.
         whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
+        tagged = [self.src_vocabulary.split_tag(line) for line in whole]
+        whole = [line for _, line in tagged]
         sentences = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
         texts = [text for line in sentences for text, _ in line]
         ids = iter(self.src_vocabulary.encode(texts))
         segments = [
-            [segment for _, separator in line for segment in self._cut(next(ids), separator)]
-            for line in sentences
+            [segment for _, separator in line for segment in self._cut(tag, next(ids), separator)]
+            for (tag, _), line in zip(tagged, sentences, strict=True)
         ]
         for line, prefix in zip(segments, self.tgt_vocabulary.encode(prefixes), strict=False):
             if line and prefix:
@@ -218,14 +221,15 @@ class Translator:
     def _sentences(self, line: str) -> list[tuple[str, str]]:
         return split_sentences(line, self.languages[0]) if self.split else [(line, "")]
 
-    def _cut(self, ids: list[int], separator: str) -> list[Source]:
-        return split_ids(
+    def _cut(self, tag: list[int], ids: list[int], separator: str) -> list[Source]:
+        segments = split_ids(
             self.src_vocabulary,
             ids,
-            self.max_src_tokens,
+            max(1, self.max_src_tokens - len(tag)),
             languages=self.languages,
             separator=separator,
         )
+        return [replace(one, ids=(*tag, *one.ids)) for one in segments] if tag else segments
 
     def _translations(
         self, sources: Sequence[Source], found: Sequence[SearchResult]

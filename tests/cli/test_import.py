@@ -32,6 +32,7 @@ from foreign_models import (
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
@@ -115,6 +116,16 @@ def test_an_imported_model_translates_and_is_exported(
     done = nmt("export", "ctranslate2", model, tmp_path / "fast")
     assert done.status == 0, done.stderr
     assert translate_lines(tmp_path / "fast", lines) == ours
+
+
+def test_a_tag_begins_each_sentence_of_its_line(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    options = SearchOptions(beam_size=1, max_extra_tokens=4)
+    translator = Translator.load(model, options, split=True)
+    lines = [f"{TAGS[0]} abc de. Fg hij.", f"{TAGS[0]} abc de.", f"{TAGS[0]} Fg hij.", "Fg hij."]
+    whole, first, second, plain = (found.text for found in translator.translate(lines))
+    assert whole == f"{first} {second}"
+    assert second != plain
 
 
 @pytest.fixture
