@@ -27,6 +27,7 @@ from foreign_models import (
     assert_same,
     import_huggingface,
     import_marian,
+    log_probs,
     text,
 )
 from safetensors.torch import load_file, save_file
@@ -126,6 +127,38 @@ def test_a_tag_begins_each_sentence_of_its_line(nmt: Nmt, tmp_path: Path) -> Non
     whole, first, second, plain = (found.text for found in translator.translate(lines))
     assert whole == f"{first} {second}"
     assert second != plain
+
+
+@pytest.mark.parametrize("kind", ["bpe", "separate"])
+def test_every_command_takes_an_imported_model(
+    nmt: Nmt, tmp_path: Path, tune: Callable[..., Answer], kind: str
+) -> None:
+    model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"))
+    assert tune(model, tmp_path / "tuned", "--max-updates", "2").status == 0
+    mean = tmp_path / "mean.safetensors"
+    last = tmp_path / "tuned" / "last.safetensors"
+    assert nmt("average", model, last, "--out", mean).status == 0
+    shortlist = tmp_path / "shortlist"
+    words = ("--frequent", "20", "--best", "20")
+    assert nmt("export", "shortlist", tmp_path / "data", shortlist, *words).status == 0
+    source, count = tmp_path / "valid.en", 8
+    for more in (
+        ("--precision", "int8"),
+        ("--ensemble", last),
+        ("--alignment",),
+        ("--shortlist", shortlist),
+        ("--sample",),
+    ):
+        done = nmt("translate", mean, "--input", source, *QUICK, *more)
+        assert done.status == 0, done.stderr
+        assert len(done.stdout.splitlines()) == count, more
+    words = ("--scores", "--length-penalty", "0")
+    done = nmt("rescore", mean, tmp_path / "valid.de", "--source", source, *words)
+    assert done.status == 0, done.stderr
+    texts = [(tmp_path / f"valid.{lang}").read_text().splitlines() for lang in ("en", "de")]
+    own = [float(found.sum()) for found in log_probs(mean, list(zip(*texts, strict=True)))]
+    found = [float(line.split("\t")[0]) for line in done.stdout.splitlines()]
+    assert found == pytest.approx(own, abs=1e-3)
 
 
 @pytest.fixture
