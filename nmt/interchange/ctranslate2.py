@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.files import atomic_folder, resolved, sha256_file, write_text
 from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
-from nmt.model_config import TransformerConfig
+from nmt.interchange.foreign import ANY_SIZE, not_expressed
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED, TranslationModel
 from nmt.models.layers import SwiGLU
@@ -32,18 +32,16 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int16", "int8_float1
 # CTranslate2 needs a table of positions: for twice the longest source plus this many.
 _MORE_POSITIONS = 512
 _ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU", "swiglu": "SWISH"}
-# Supported configurations of a Transformer: these keys with any value, those with these values,
-# and all others only with their defaults.
-_OF_ANY_VALUE = (
-    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-    *("tie_embeddings", "pre_norm", "max_positions", "max_relative_distance", "norm_epsilon"),
-    *("attention_bias", "output_bias", "first_input"),
-)
-_OF_THESE_VALUES: dict[str, tuple[str, ...]] = {
+_EXPRESSED: dict[str, tuple[object, ...] | None] = {
+    **ANY_SIZE,
+    "pre_norm": None,
+    "norm_epsilon": None,
+    "first_input": None,
     "norm": ("layer", "rms"),
     "feed_forward": tuple(_ACTIVATIONS),
     "positions": ("sinusoidal", "sinusoidal_halves", "learned"),
 }
+"""See `not_expressed`."""
 
 
 def export_ctranslate2(path: Path, out: Path, quantization: str) -> Export:
@@ -110,8 +108,8 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
             f"{path}: CTranslate2 does not support the architecture {card.architecture}"
         )
     config = model.config
-    if unknown := _not_expressed(config):
-        raise UsageError(f"{path}: CTranslate2 does not support {unknown[0]}")
+    if unknown := not_expressed(config, _EXPRESSED):
+        raise UsageError(f"{path}: CTranslate2 does not support {unknown}")
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),
         config.num_heads,
@@ -132,16 +130,6 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     spec.config.eos_token, spec.config.unk_token = tgt[EOS_ID], tgt[UNK_ID]
     spec.validate()
     return spec
-
-
-def _not_expressed(config: TransformerConfig) -> list[str]:
-    """Return the values of a configuration that CTranslate2 does not support."""
-    values = {
-        spec.name: (getattr(config, spec.name), _OF_THESE_VALUES.get(spec.name, (spec.default,)))
-        for spec in fields(config)
-        if spec.name not in _OF_ANY_VALUE
-    }
-    return [f"{name}={value}" for name, (value, known) in values.items() if value not in known]
 
 
 def _table(positions: Positions | None, length: int) -> Tensor:

@@ -5,7 +5,6 @@ It is what `huggingface` imports. Exporting and importing again gives the same t
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
+from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
 from nmt.interchange.huggingface import (
     CONFIG,
     EXPORTED,
@@ -32,7 +32,6 @@ from nmt.interchange.huggingface import (
     interleaved,
     residual_dimension,
 )
-from nmt.interchange.imported import EMBEDDINGS
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.positions import sinusoids_by_halves
@@ -42,18 +41,14 @@ _MARIAN_S_EPSILON = 1e-6
 _MORE_POSITIONS = 512
 _GENERATION, _README = "generation_config.json", "README.md"
 
-# Values that `MarianMTModel` can express: these keys with any value, those with these values, and
-# all others only with their defaults.
-_OF_ANY_VALUE = (
-    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-    *("tie_embeddings", "attention_bias", "output_bias", "first_input", "max_positions"),
-    *("max_relative_distance",),
-)
-_OF_THESE_VALUES: dict[str, tuple[object, ...]] = {
+_EXPRESSED: dict[str, tuple[object, ...] | None] = {
+    **ANY_SIZE,
     "feed_forward": ("relu", "swish", "gelu"),
     "positions": ("sinusoidal", "sinusoidal_halves"),
     "norm_epsilon": (0.0, 1e-5, _MARIAN_S_EPSILON),
+    "first_input": None,
 }
+"""See `not_expressed`."""
 
 
 def export_huggingface(path: Path, out: Path) -> None:
@@ -111,11 +106,8 @@ def _check_replaceable(out: Path) -> None:
 
 def _not_expressed(model: Transformer, card: ModelCard) -> str | None:
     """Return what a `MarianMTModel` cannot express, if anything."""
-    for spec in dataclasses.fields(model.config):
-        value = getattr(model.config, spec.name)
-        known = _OF_THESE_VALUES.get(spec.name, (spec.default,))
-        if spec.name not in _OF_ANY_VALUE and value not in known:
-            return f"{spec.name}={value}"
+    if found := not_expressed(model.config, _EXPRESSED):
+        return found
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
     if model.config.first_input == "zeros" and model.tgt_embedding.weight[BOS_ID].any():

@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt.data.pieces import Kind
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.imported import (
+from nmt.interchange.foreign import (
     OUTPUT_BIAS,
     Numbering,
     number,

@@ -5,7 +5,6 @@ It is what `marian` imports. Exporting and importing again gives the same tensor
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
-from nmt.interchange.imported import EMBEDDINGS, OUTPUT_BIAS
+from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed
 from nmt.interchange.marian import (
     LISTING,
     NORM_EPSILON,
@@ -32,18 +31,16 @@ from nmt.models.transformer import Transformer
 
 _MODEL = "model.npz"
 
-# As in huggingface_export.
-_OF_ANY_VALUE = (
-    *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
-    *("tie_embeddings", "pre_norm", "decoder_memory", "attention_bias", "output_bias"),
-    *("max_positions", "max_relative_distance"),
-)
-_OF_THESE_VALUES: dict[str, tuple[object, ...]] = {
+_EXPRESSED: dict[str, tuple[object, ...] | None] = {
+    **ANY_SIZE,
+    "pre_norm": None,
+    "decoder_memory": None,
     "feed_forward": ("relu", "swish", "gelu"),
     "positions": ("sinusoidal_halves",),
     "norm_epsilon": (NORM_EPSILON,),
     "first_input": ("zeros",),
 }
+"""See `not_expressed`."""
 
 
 def export_marian(path: Path, out: Path) -> None:
@@ -81,11 +78,8 @@ def export_marian(path: Path, out: Path) -> None:
 
 def _not_expressed(config: TransformerConfig, card: ModelCard) -> str | None:
     """Return what Marian cannot express, if anything."""
-    for spec in dataclasses.fields(config):
-        value = getattr(config, spec.name)
-        known = _OF_THESE_VALUES.get(spec.name, (spec.default,))
-        if spec.name not in _OF_ANY_VALUE and value not in known:
-            return f"{spec.name}={value}"
+    if found := not_expressed(config, _EXPRESSED):
+        return found
     if card.src_vocabulary.moses is not None:
         return "the Moses preprocessing of its vocabulary"
     if config.tie_embeddings == "all" and card.src_vocabulary.model != card.tgt_vocabulary.model:

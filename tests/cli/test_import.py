@@ -152,8 +152,8 @@ def test_every_command_takes_an_imported_model(
         done = nmt("translate", mean, "--input", source, *QUICK, *more)
         assert done.status == 0, done.stderr
         assert len(done.stdout.splitlines()) == count, more
-    words = ("--scores", "--length-penalty", "0")
-    done = nmt("rescore", mean, tmp_path / "valid.de", "--source", source, *words)
+    plain = ("--scores", "--length-penalty", "0")
+    done = nmt("rescore", mean, tmp_path / "valid.de", "--source", source, *plain)
     assert done.status == 0, done.stderr
     texts = [(tmp_path / f"valid.{lang}").read_text().splitlines() for lang in ("en", "de")]
     own = [float(found.sum()) for found in log_probs(mean, list(zip(*texts, strict=True)))]

@@ -1,4 +1,4 @@
-"""What all imports share: our numbering of a foreign vocabulary, and its weights as ours.
+"""What the formats share: our numbering of a foreign vocabulary, its weights, what is expressible.
 
 Foreign ids are in another order than ours, and two SentencePiece models may share one numbering.
 Each of ours gets the list of all pieces, specials first. So one matrix serves both sides, and the
@@ -7,6 +7,7 @@ model file keeps its form.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,3 +135,28 @@ def write_imported(
             raise DataError(f"{origin}: {names[0]} is {found}, but its sizes say {wanted}")
         weights[names[0]] = weight.contiguous()
     write_model(path, card, weights)
+
+
+def not_expressed(
+    config: TransformerConfig, known: Mapping[str, tuple[object, ...] | None]
+) -> str | None:
+    """Return the first value of a configuration that a format cannot express, if there is one.
+
+    known: by key the values that it can express, or None for any value. It can express all other
+    keys only with their defaults.
+    """
+    for spec in dataclasses.fields(config):
+        value, values = getattr(config, spec.name), known.get(spec.name, (spec.default,))
+        if values is not None and value not in values:
+            return f"{spec.name}={value}"
+    return None
+
+
+ANY_SIZE: dict[str, None] = dict.fromkeys(
+    (
+        *("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout"),
+        *("tie_embeddings", "attention_bias", "output_bias"),
+        *("max_positions", "max_relative_distance"),  # for kinds of positions that name them
+    )
+)
+"""Keys that every format can express with any value."""
