@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -219,9 +220,47 @@ def feed_forward(config: TransformerConfig) -> FeedForward | SwiGLU:
 _EPSILONS = {"layer": 1e-5, "rms": 1e-6}
 
 
+class RMSNorm(nn.RMSNorm):
+    """RMSNorm (Zhang and Sennrich 2019, equation 4).
+
+    On CPUs torch computes it in a dozen passes over the vectors, forward and backward, and in bf16
+    on copies in fp32. Here there are half as many, without copies.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (..., D) to (..., D)."""
+        if x.is_cuda:
+            return super().forward(x)
+        normed: Tensor = _RMSNorm.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
+        return normed
+
+
+class _RMSNorm(torch.autograd.Function):
+    """x / sqrt(mean(x^2) + epsilon) * gain, and its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)  # (..., 1)
+        scale: Tensor = norm.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_().to(x.dtype)
+        normed = x * scale
+        ctx.save_for_backward(normed, scale, gain)
+        return normed * gain
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        normed, scale, gain = ctx.saved_tensors
+        of_gain = (gradients[0] * normed).flatten(0, -2).sum(0)  # (D,)
+        of_normed = gradients[0] * gain
+        # What would change the root mean square has no effect.
+        wide = torch.promote_types(normed.dtype, torch.float32)
+        along = (of_normed * normed).mean(-1, keepdim=True, dtype=wide).to(normed.dtype)
+        return torch.addcmul(of_normed, normed, along, value=-1).mul_(scale), of_gain, None
+
+
 def norm(config: TransformerConfig) -> nn.LayerNorm | nn.RMSNorm:
-    """Return LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, equation 4)."""
-    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    """Return LayerNorm (Ba et al. 2016) or RMSNorm."""
+    kind = RMSNorm if config.norm == "rms" else nn.LayerNorm
     return kind(config.d_model, eps=config.norm_epsilon or _EPSILONS[config.norm])
 
 
