@@ -64,11 +64,14 @@ covers about four), and for each pair (two offsets, a line number and a hash).""
 
 
 def prepare(
-    out: Path, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] = ()
+    out: Path,
+    options: PrepareOptions,
+    cleaning: Cleaning,
+    given: Sequence[Vocabulary] | None = None,
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
-    given: the vocabulary, or those of source and target; none: learn them.
+    given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our ids.
     """
     folder = resolved(out)
     check_target(folder)
@@ -91,7 +94,11 @@ def prepare(
 
 
 def dry_run(
-    options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] = (), *, pairs: int
+    options: PrepareOptions,
+    cleaning: Cleaning,
+    given: Sequence[Vocabulary] | None = None,
+    *,
+    pairs: int,
 ) -> list[CorpusRejects]:
     """Return what the rules reject in a sample of `pairs` training pairs; write nothing.
 
@@ -135,9 +142,11 @@ class _Inputs:
 
     @classmethod
     def read(
-        cls, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary]
+        cls, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] | None
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
+        if given is None:
+            given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")

@@ -140,10 +140,12 @@ def test_without_memory_it_goes_on_in_smaller_batches(
 ) -> None:
     losses, sizes = smoothed_cross_entropy, list[float]()
 
-    def loss_of_few(states: Tensor, projection: Tensor, targets: Tensor, eps: float) -> Any:
+    def loss_of_few(
+        states: Tensor, projection: Tensor, targets: Tensor, eps: float, **others: Any
+    ) -> Any:
         if len(targets) > 20:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-        return losses(states, projection, targets, eps)
+        return losses(states, projection, targets, eps, **others)
 
     def search_few(*arguments: Any, budget: float, **options: Any) -> Any:
         sizes.append(budget)
