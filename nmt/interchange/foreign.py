@@ -117,7 +117,10 @@ def write_imported(
         model = card.build()
     weights = dict[str, Tensor]()
     for names, parameter in parameters_by_names(model):
-        weight = read(names[0]).float()
+        try:
+            weight = read(names[0]).float()
+        except (RuntimeError, IndexError):  # parts that cannot be stacked or reordered
+            raise DataError(f"{origin}: the parts of {names[0]} do not fit its sizes") from None
         if names[0] in EMBEDDINGS or names[0] == OUTPUT_BIAS:
             numbering = src if names[0].startswith("src_") else tgt
             if len(weight) <= numbering.rows.max():

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from nmt.config import model_config_from
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
@@ -239,13 +240,12 @@ def _model_config(
     dropout = values.get("dropout", 0.1)
     if max(eos, start) >= len(embeddings):
         raise DataError(f"{given.path}: has special ids above the last one, {len(embeddings) - 1}")
-    heads = given.of_both("attention_heads")
-    return TransformerConfig(
+    found = TransformerConfig(
         num_encoder_layers=given.number("encoder_layers"),
         num_decoder_layers=given.number("decoder_layers"),
         d_model=given.number("d_model"),
         d_ff=given.of_both("ffn_dim"),
-        num_heads=heads,
+        num_heads=given.of_both("attention_heads"),
         feed_forward=_ACTIVATIONS[activation],
         attention_bias=weights.has_attention_biases(),
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
@@ -254,6 +254,8 @@ def _model_config(
         tie_embeddings=_tie(values),
         dropout=dropout if isinstance(dropout, float) else 0.1,
     )
+    model_config_from("transformer", asdict(found), str(given.path))  # checks all values
+    return found
 
 
 def _is_joint(values: Mapping[str, Any]) -> bool:
@@ -299,7 +301,7 @@ def _number(models: list[PieceModel], path: Path, given: _Config) -> Numbering:
         [texts.get(id_, f"<row {id_}>") for id_ in range(size)],
         special,
         controls=set(filter(_TAG.fullmatch, texts.values())),
-        borrowed=[BOS_ID] if texts[special[BOS_ID]] != SPECIAL[BOS_ID].text else [],
+        borrowed=[BOS_ID] if texts.get(special[BOS_ID]) != SPECIAL[BOS_ID].text else [],
     )
 
 
@@ -329,7 +331,8 @@ class _Weights:
             found = [name for name in _TABLES[ours] if name in self._names][:1] or _TABLES[ours][:1]
         else:
             found = foreign_names(ours)
-        weight = torch.cat([self._get(name) for name in found])
+        parts = [self._get(name) for name in found]
+        weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
         if ours == OUTPUT_BIAS:
             weight = weight[0]
         dimension = residual_dimension(ours)
@@ -344,8 +347,13 @@ class _Weights:
 
     def _get(self, name: str) -> Tensor:
         if name not in self._names:
-            raise DataError(f"{self._path}: lacks {name}")
-        return self._read(name)
+            raise DataError(
+                f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"
+            )
+        weight = self._read(name)
+        if weight.dim() not in (1, 2):
+            raise DataError(f"{self._path}: damaged: {name} has {weight.dim()} dimensions")
+        return weight
 
 
 def residual_dimension(ours: str) -> int | None:

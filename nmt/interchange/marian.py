@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from nmt.config import model_config_from
 from nmt.data.pieces import Kind
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
@@ -216,7 +218,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         raise UsageError(
             f"{path}: transformer-ffn-activation is {activation!r}; nmt imports relu, swish, gelu"
         )
-    return TransformerConfig(
+    found = TransformerConfig(
         num_encoder_layers=_number(path, options, "enc-depth"),
         num_decoder_layers=_number(path, options, "dec-depth"),
         d_model=_number(path, options, "dim-emb"),
@@ -233,6 +235,8 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         tie_embeddings=_tie(options),
         dropout=0.1,
     )
+    model_config_from("transformer", asdict(found), str(path))  # checks all values
+    return found
 
 
 def _number(path: Path, options: Mapping[str, Any], name: str) -> int:

@@ -232,10 +232,12 @@ class Transformer(TranslationModel):
         return self.encoder_norm(x)  # type: ignore[no-any-return]
 
     def _embed_targets(self, tokens: Tensor, places: Tensor, end: int) -> Tensor:
-        is_first = tokens == BOS_ID
-        if self.config.first_input == "eos":
-            tokens = tokens.masked_fill(is_first, EOS_ID)
-        blank = is_first if self.config.first_input == "zeros" else None
+        blank = None
+        match self.config.first_input:
+            case "eos":
+                tokens = tokens.masked_fill(tokens == BOS_ID, EOS_ID)
+            case "zeros":
+                blank = tokens == BOS_ID  # (n,)
         added = _of(self.tgt_positions, places, end)
         return self.tgt_embedding(tokens, added, blank)  # type: ignore[no-any-return]  # (n, D)
 
