@@ -109,6 +109,9 @@ class TransformerConfig(ModelConfig):
         "self-attention adds to keys and values (Shaw et al. 2018).",
         choices=("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"),
     )
+    first_position: int = value(
+        0, "Position of a sentence's first token, for sinusoids.", minimum=0, below=1e6
+    )
     max_positions: int = value(
         1024,
         "Positions with their own learned vector, including bos or eos; later ones share the last "

@@ -41,7 +41,7 @@ class Job:
         )
 
     def prepare(self) -> DataFolder:
-        given = [one for path in self.options.vocab for one in read_vocabularies(path)]
+        given = [one for path in self.options.vocab for one in read_vocabularies(path)[0]]
         return stage.prepare(self.out, self.options, self.cleaning, given)
 
 

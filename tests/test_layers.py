@@ -48,7 +48,8 @@ DOORS = {
     # A model file from a stranger must not run code: weights and state are safetensors.
     **dict.fromkeys(("pickle", "cloudpickle", "dill", "marshal", "shelve"), ""),
     **dict.fromkeys(("allow_pickle", "torch.save"), ""),
-    "torch.load": "nmt/interchange/huggingface.py",  # with weights_only, of other people's models
+    # With weights_only, of other people's models.
+    "torch.load": "nmt/interchange/huggingface_files.py",
     "yaml": "nmt/interchange/marian",
 }
 """Third-party interface -> the only file or folder that may use it; empty: none may."""

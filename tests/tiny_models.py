@@ -59,7 +59,12 @@ TINY: dict[str, ModelConfig] = {
         norm_epsilon=1e-3,
     ),
     "transformer_imported_pre_norm": replace(
-        TRANSFORMER, attention_bias=True, pre_norm=True, feed_forward="gelu", first_input="eos"
+        TRANSFORMER,
+        attention_bias=True,
+        pre_norm=True,
+        feed_forward="gelu",
+        first_input="eos",
+        first_position=2,
     ),
     "transformer_ssru": replace(TRANSFORMER, decoder_memory="ssru"),
     "rnn_attention": RecurrentConfig(

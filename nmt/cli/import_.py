@@ -14,6 +14,7 @@ from nmt.files import resolved
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
+    "nmt import huggingface nllb-200-distilled-600M nllb.safetensors",
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
 )
 
@@ -29,7 +30,8 @@ def import_(
         typer.Argument(
             metavar="MODEL",
             help="For huggingface, a folder with config.json, model.safetensors (or "
-            "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT. "
+            "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT; "
+            "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
             "For marian, model.npz, beside which model.npz.decoder.yml names the vocabularies; or "
             "any decoder.yml.",
         ),
@@ -76,7 +78,6 @@ def import_(
         if positions is not None:
             raise UsageError("--positions has no meaning for marian; leave it out")
         card = import_marian(source, target, src_lang=src, tgt_lang=tgt)
-    console.notice(
-        f"{out}: {source}, {card.src_lang} to {card.tgt_lang}, with "
-        f"{len(card.tgt_vocabulary):,} pieces"
-    )
+    pair = f"{card.src_lang} to {card.tgt_lang}" if card.tgt_lang else "no languages chosen"
+    known = f", of {len(card.languages.pieces)} languages" if card.languages is not None else ""
+    console.notice(f"{out}: {source}, {pair}{known}, with {len(card.tgt_vocabulary):,} pieces")

@@ -45,18 +45,22 @@ def prepare(
     on. If OUT is complete already, nothing happens, and other options or text are refused.
     OUT/rejects.txt lists the dropped pairs by rule, with examples.
     """
+    from nmt.data.vocabulary import Vocabulary
     from nmt.models.model_file import read_vocabularies
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run
     from nmt.prepare.rejects import report_text
 
-    given = [vocabulary for path in options.vocab for vocabulary in read_vocabularies(path)]
+    given, languages = list[Vocabulary](), None
+    for path in options.vocab:
+        vocabularies, languages = read_vocabularies(path)
+        given += vocabularies
     if len(given) > 2:
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
-        print(report_text(try_rules(options, cleaning, given, pairs=dry_run)), end="")
+        print(report_text(try_rules(options, cleaning, given, languages, pairs=dry_run)), end="")
     else:
-        _tell(run(out, options, cleaning, given), out)
+        _tell(run(out, options, cleaning, given, languages), out)
 
 
 def _tell(folder: DataFolder, out: Path) -> None:

@@ -78,6 +78,8 @@ class RescoreOptions:
     length_penalty_form: str | None = like(
         SearchOptions, "length_penalty_form", panel="Scores", shown="wu"
     )
+    src_lang: str | None = like(TranslateOptions, "src_lang")
+    tgt_lang: str | None = like(TranslateOptions, "tgt_lang")
     device: str = like(TranslateOptions, "device", "auto")
     precision: str = like(TranslateOptions, "precision", "fp32")
 
@@ -155,7 +157,14 @@ def rescore(
     from nmt.translate.translator import Translator
 
     models = (model, *options.ensemble)
-    translator = Translator.load(models, options.search, device=device, precision=options.precision)
+    translator = Translator.load(
+        models,
+        options.search,
+        src_lang=options.src_lang,
+        tgt_lang=options.tgt_lang,
+        device=device,
+        precision=options.precision,
+    )
     scorer = Scorer(translator)
     likelihood = Likelihood()
 

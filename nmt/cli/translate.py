@@ -67,6 +67,8 @@ def translate(
     setup = Setup(
         models=(model, *options.ensemble),
         options=search,
+        src_lang=options.src_lang,
+        tgt_lang=options.tgt_lang,
         precision=options.precision,
         shortlist=options.shortlist,
         alignment=options.alignment,

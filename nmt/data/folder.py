@@ -200,13 +200,13 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
             )
 
 
-def _load_vocabularies(path: Path, info: DatasetInfo) -> list[Vocabulary]:
+def _load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocabulary]:
     """Return the source and target vocabularies; one object if they are the same."""
-    files, moses = info.vocabulary.files, info.moses
-    src = Vocabulary.load(path / files[0].name, moses[0])
-    if len(files) == 1 and moses == (None, None):
-        return [src, src]
-    return [src, Vocabulary.load(path / files[-1].name, moses[1])]
+    files, moses, languages = info.vocabulary.files, info.moses, info.languages
+    src = tgt = Vocabulary.load(path / files[0].name, moses[0])
+    if len(files) > 1 or moses != (None, None):
+        tgt = Vocabulary.load(path / files[-1].name, moses[1])
+    return (src, tgt) if languages is None else languages.begin((src, tgt), info.langs)
 
 
 def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses, moses_rules
 from nmt.errors import DataError
 
@@ -21,6 +22,9 @@ FORMAT_VERSION = 2
 FILE_NAME = "dataset.json"
 REJECTS_NAME = "rejects.json"
 REJECTS_TEXT_NAME = "rejects.txt"
+
+LANGUAGES = "languages"
+"""A setting that only folders with language tokens have."""
 
 _NEEDED = {
     "src_lang": str,
@@ -138,6 +142,12 @@ class DatasetInfo:
         )
 
     @property
+    def languages(self) -> LanguageTokens | None:
+        """The language tokens of the vocabulary, if it was given and has some."""
+        value = self.settings.get(LANGUAGES)
+        return None if value is None else build_value(LanguageTokens, value, LANGUAGES)
+
+    @property
     def splits(self) -> tuple[SplitRecord, ...]:
         return (self.train, self.valid, *self.tests)
 
@@ -180,6 +190,7 @@ def read_info(folder: Path) -> DatasetInfo:
         info = build_value(DatasetInfo, content, "")
         for name, kind in _NEEDED.items():
             _typed(kind, info.settings.get(name), f"settings.{name}")
+        info.languages  # noqa: B018  checks it
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     return info

@@ -7,6 +7,7 @@ SentencePiece model; data folders and model files contain its bytes.
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,9 @@ class Vocabulary:
 
     moses: preprocessing of lines before they are split into pieces, undone after decoding.
     """
+
+    first: tuple[int, ...] = ()
+    """The language token that begins every line without a tag, if any; see `beginning_with`."""
 
     def __init__(self, model: bytes, moses: Moses | None = None) -> None:
         processor = sentencepiece.SentencePieceProcessor()
@@ -119,11 +123,28 @@ class Vocabulary:
         """Whether the vocabulary has byte fallback, so that no character is unknown."""
         return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))
 
+    def beginning_with(self, piece: str) -> Vocabulary:
+        """Return this vocabulary with a language token, which begins each line.
+
+        Raises:
+            DataError: if it has no such control piece.
+        """
+        if piece not in self._tokens or not self._processor.is_control(self._tokens.index(piece)):
+            raise DataError(f"damaged: the vocabulary has no language token {piece!r}")
+        found = copy.copy(self)
+        found.first = (self._tokens.index(piece),)
+        return found
+
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
-        """Return the ids of each line, without bos and eos."""
-        tagged = [self.split_tag(line) for line in lines] if self._tags else []
-        if tagged:
-            lines = [rest for _, rest in tagged]
+        """Return the ids of each line with its tag or language token, without bos and eos."""
+        if not (self._tags or self.first):
+            return self.encode_text(lines, threads=threads)
+        first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
+        ids = self.encode_text(texts, threads=threads)
+        return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
+
+    def encode_text(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
+        """Return the ids of text that begins no line."""
         prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
         ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
         if self._others:
@@ -133,16 +154,14 @@ class Vocabulary:
             ]
         if self._known < len(self):
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
-        for (tag, _), row in zip(tagged, ids, strict=False):
-            row[:0] = tag
         return ids
 
-    def split_tag(self, line: str) -> tuple[list[int], str]:
-        """Return the id of the tag that a line begins with, if any, and the rest of the line."""
+    def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
+        """Return the id of a line's tag, or else the language token, and the line's text."""
         found = _TAG.match(line) if self._tags else None
         if found is None:
-            return [], line
-        return [self._tags.get(found[0], UNK_ID)], line[found.end() :]
+            return self.first, line
+        return (self._tags.get(found[0], UNK_ID),), line[found.end() :]
 
     def _with_others(self, line: str) -> list[int]:
         """Return a line's ids, where unknown characters may be a piece of the other side."""
@@ -166,7 +185,9 @@ class Vocabulary:
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""
-        pieces = self.tokens(self.encode([symbol])[0])
+        if symbol in self._tags:
+            return True
+        pieces = self.tokens(self.encode_text([symbol])[0])
         return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
 
     def merges(self) -> list[tuple[int, int]]:

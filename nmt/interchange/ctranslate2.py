@@ -37,6 +37,7 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     "pre_norm": None,
     "norm_epsilon": None,
     "first_input": None,
+    "first_position": None,
     "norm": ("layer", "rms"),
     "feed_forward": tuple(_ACTIVATIONS),
     "positions": ("sinusoidal", "sinusoidal_halves", "learned"),

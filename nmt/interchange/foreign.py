@@ -8,6 +8,7 @@ model file keeps its form.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, UNK_ID, Vocabulary
 from nmt.errors import DataError
@@ -27,6 +29,7 @@ from nmt.models.registry import parameters_by_names, shapes_only
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
+TAG = re.compile(r">>.+<<")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def read_pieces(path: Path) -> PieceModel:
 
 def number(
     models: Sequence[PieceModel],
-    texts: Sequence[str],
+    texts: Mapping[int, str],
     special: Mapping[int, int],
     *,
     controls: Collection[str] = (),
@@ -61,26 +64,34 @@ def number(
 
     Args:
         models: SentencePiece models that share the foreign ids.
-        texts: the piece of each foreign id.
+        texts: the piece of each foreign id that has one.
         special: the foreign id for each of our special ids.
         controls: the pieces that are never text, such as tags.
         borrowed: special ids of ours that are not pieces of the foreign model.
     """
     names = {piece.text for piece in SPECIAL.values()}
     own = {row for id_, row in special.items() if id_ not in borrowed}
-    others = [row for row, text in enumerate(texts) if row not in own and text not in names]
-    ordered = [texts[row] for row in others]
+    gaps = {row: f"<row {row}>" for row in range(max(texts) + 1) if row not in texts}
+    pieces = dict(sorted({**texts, **gaps}.items()))
+    others = [row for row, text in pieces.items() if row not in own and text not in names]
+    ordered = [pieces[row] for row in others]
     known = set(ordered)
     missing = [text for model in models for text in model.own if text not in known]
     if missing:
         missing = [READ_AS_UNK, *dict.fromkeys(missing)]
     rows = [special[id_] for id_ in SPECIAL] + others + [special[UNK_ID]] * len(missing)
-    controls = {READ_AS_UNK, *controls}
+    controls = {READ_AS_UNK, *controls, *gaps.values()}
     return Numbering(
         tuple(Vocabulary(m.reordered(ordered + missing, controls).write()) for m in models),
         np.array(rows),
         (*borrowed, *range(len(rows) - len(missing), len(rows))),
     )
+
+
+def tags_of(vocabulary: Vocabulary) -> LanguageTokens | None:
+    """Return the languages of a vocabulary's tags, such as `>>fra<<`, if it has tags."""
+    tags = list(filter(TAG.fullmatch, vocabulary.tokens(range(len(vocabulary)))))
+    return LanguageTokens({tag[2:-2]: tag for tag in tags}, src="tgt", tgt="") if tags else None
 
 
 def first_input(embeddings: Tensor, start: int, eos: int) -> str:

@@ -19,13 +19,9 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabul
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
 from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
-from nmt.interchange.huggingface import (
+from nmt.interchange.huggingface import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
+from nmt.interchange.huggingface_files import (
     CONFIG,
-    EXPORTED,
-    IDS,
-    SRC_PIECES,
-    TGT_IDS,
-    TGT_PIECES,
     TOKENIZER,
     WEIGHTS,
     foreign_names,

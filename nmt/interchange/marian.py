@@ -27,6 +27,7 @@ from nmt.interchange.foreign import (
     Numbering,
     number,
     read_pieces,
+    tags_of,
     write_imported,
 )
 from nmt.model_config import TransformerConfig
@@ -130,6 +131,7 @@ def import_marian(
         data="",
         update=0,
         valid={},
+        languages=tags_of(src.vocabularies[0]),
     )
     write_imported(out, model, card, lambda name: weights.of(name, config), src, tgt)
     return card
@@ -275,7 +277,9 @@ def _own_ids(path: Path) -> Numbering:
     special = {EOS_ID: texts.index("</s>"), UNK_ID: unknown[0]}
     special |= dict.fromkeys((PAD_ID, BOS_ID), unknown[0])
     controls = {piece.text for piece in model.pieces if piece.kind is Kind.CONTROL}
-    return number([model], texts, special, controls=controls, borrowed=(PAD_ID, BOS_ID))
+    return number(
+        [model], dict(enumerate(texts)), special, controls=controls, borrowed=(PAD_ID, BOS_ID)
+    )
 
 
 # ---------------------------------------------------------------------------------- weights

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.config import model_config_from
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.languages import primary_language
+from nmt.data.manifest import build_value
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import DataError, NMTError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.model_config import ModelConfig
 from nmt.models.tensor_file import TensorFile, write_tensors
 
@@ -57,6 +60,44 @@ class ModelCard:
     data: str  # fingerprint of the data folder
     update: int  # of the weights; of an average, that of the newest one
     valid: dict[str, float]  # validation scores of these weights, if any
+    languages: LanguageTokens | None = None  # of a model of several languages
+
+    def for_pair(
+        self,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
+        options: tuple[str, str] = ("--from", "--to"),
+    ) -> ModelCard:
+        """Return the card for a pair of languages, whose tokens begin lines.
+
+        Args:
+            src_lang: None: the card's own.
+            tgt_lang: likewise.
+            options: those that say the languages, for messages.
+
+        Raises:
+            UsageError: if the model does not know a language, or needs one that is not given.
+        """
+        tokens, chosen = self.languages, []
+        given = zip((src_lang, tgt_lang), (self.src_lang, self.tgt_lang), options, strict=True)
+        for side, (lang, own, option) in zip(("src", "tgt"), given, strict=True):
+            chosen.append(lang or own)
+            if tokens is None or not tokens.has_choice(side):
+                if lang and primary_language(lang) != primary_language(own):
+                    raise UsageError(f"{option} {lang}: the model knows only {own}")
+            else:
+                tokens.check(side, chosen[-1], option, is_given=lang is not None)
+        if tokens is None:
+            return self
+        langs = (chosen[0], chosen[1])
+        vocabularies = tokens.begin((self.src_vocabulary, self.tgt_vocabulary), langs)
+        return dataclasses.replace(
+            self,
+            src_lang=langs[0],
+            tgt_lang=langs[1],
+            src_vocabulary=vocabularies[0],
+            tgt_vocabulary=vocabularies[1],
+        )
 
     def build(self) -> TranslationModel:
         """Build the model with fresh weights."""
@@ -98,8 +139,10 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
         for spec in dataclasses.fields(card)
-        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary")
+        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "languages")
     }
+    if card.languages is not None:
+        header["languages"] = dataclasses.asdict(card.languages)
     header["config"] = dataclasses.asdict(card.config)
     rules = card.src_vocabulary.moses
     header["moses"] = (
@@ -132,6 +175,7 @@ class ModelReader:
 
 def _read_card(file: TensorFile) -> ModelCard:
     header = dict(file.header)
+    languages = _read_languages(file.path, header.pop("languages", None))
     wrong = [
         name
         for name in header.keys() | _HEADER.keys()
@@ -145,8 +189,23 @@ def _read_card(file: TensorFile) -> ModelCard:
     src_vocabulary, tgt_vocabulary = _read_vocabularies(file, header)
     config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
     return ModelCard(
-        config=config, src_vocabulary=src_vocabulary, tgt_vocabulary=tgt_vocabulary, **header
+        config=config,
+        src_vocabulary=src_vocabulary,
+        tgt_vocabulary=tgt_vocabulary,
+        languages=languages,
+        **header,
     )
+
+
+def _read_languages(path: Path, value: Any) -> LanguageTokens | None:
+    if value is None:
+        return None
+    try:
+        return build_value(LanguageTokens, value, "languages")
+    except ValueError:
+        raise DataError(
+            f"{path}: damaged: its header is not a model's, such as 'languages'"
+        ) from None
 
 
 def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
@@ -203,12 +262,12 @@ def read_card(path: Path) -> ModelCard:
     return _read_card(file)
 
 
-def read_vocabularies(path: Path) -> tuple[Vocabulary, ...]:
+def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageTokens | None]:
     """Read the vocabularies of a model file or run folder, or a SentencePiece model.
 
     Returns:
-        One that both sides share, or the source's and the target's. A SentencePiece model gets our
-        special ids.
+        One that both sides share, or the source's and the target's; and the tokens of a model of
+        several languages. A SentencePiece model gets our special ids.
 
     Raises:
         DataError: if it is neither, or damaged.
@@ -216,9 +275,9 @@ def read_vocabularies(path: Path) -> tuple[Vocabulary, ...]:
     if path.is_dir() or path.suffix == ".safetensors":
         card = read_card(find_model(path))
         src, tgt = card.src_vocabulary, card.tgt_vocabulary
-        return (src,) if src.model == tgt.model else (src, tgt)
+        return ((src,) if src.model == tgt.model else (src, tgt)), card.languages
     try:
-        return (Vocabulary(PieceModel.read(path.read_bytes()).renumbered().write()),)
+        return (Vocabulary(PieceModel.read(path.read_bytes()).renumbered().write()),), None
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except DataError as error:

@@ -84,19 +84,25 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Rows of a formula, computed for as many positions as needed so far."""
+    """Rows of a formula, computed for as many positions as needed so far.
 
-    def __init__(self, formula: Callable[[int, int], Tensor], width: int) -> None:
+    first: the position of a sentence's first token.
+    """
+
+    def __init__(
+        self, formula: Callable[[int, int], Tensor], width: int, *, first: int = 0
+    ) -> None:
         super().__init__()
         self._formula = formula
         self._width = width
+        self._first = first
         self._table: Tensor | None = None
 
     def forward(self, places: Tensor, end: int) -> Tensor:
         """Return the rows of some positions, all below `end`.
 
         Args:
-            places: (..., ) int64 positions.
+            places: (..., ) int64 positions, counted from 0 in each sentence.
             end: a bound, so that finding the largest does not wait for the GPU.
 
         Returns:
@@ -106,7 +112,8 @@ class PositionTable(nn.Module):
         if table is None or len(table) < end or table.device != places.device:
             # Doubling keeps the number of rebuilds logarithmic in the longest sentence seen.
             length = max(2 * len(table) if table is not None else 0, end, 256)
-            self._table = table = self._formula(length, self._width).to(places.device)
+            rows = self._formula(self._first + length, self._width)[self._first :]
+            self._table = table = rows.to(places.device)
         return F.embedding(places, table)
 
 
@@ -136,9 +143,9 @@ def added_positions(config: TransformerConfig) -> Positions | None:
     """Return the module for vectors (..., D) added to the embeddings of a side, if any."""
     match config.positions:
         case "sinusoidal":
-            return PositionTable(sinusoidal_positions, config.d_model)
+            return PositionTable(sinusoidal_positions, config.d_model, first=config.first_position)
         case "sinusoidal_halves":
-            return PositionTable(sinusoids_by_halves, config.d_model)
+            return PositionTable(sinusoids_by_halves, config.d_model, first=config.first_position)
         case "learned":
             return LearnedPositions(config.max_positions, config.d_model)
     return None

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -40,6 +41,7 @@ class BlockEncoder:
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
     moses: tuple[Moses | None, Moses | None]
+    languages: LanguageTokens | None
     tags: tuple[str, ...]
     """The tag put before the source lines of each corpus; may be empty."""
 
@@ -79,7 +81,8 @@ class BlockEncoder:
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         src, tgt = self.moses
-        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
+        found = Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
+        return found if self.languages is None else self.languages.begin(found, self.decode.langs)
 
     def _hash(self, src: list[str], tgt: list[str]) -> Hashes:
         cleaning = self.cleaner.cleaning

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import cores, most_workers
 from nmt.data.corpus import Encoding
+from nmt.data.manifest import LANGUAGES
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.cleaning import Cleaning
 from nmt.values import check, option_name, value
 
 if TYPE_CHECKING:
+    from nmt.data.language_tokens import LanguageTokens
     from nmt.data.vocabulary import Vocabulary
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
@@ -236,14 +238,23 @@ _NOT_RECORDED = {"train", "valid", "test", "weight", "tag", "vocab", "workers"}
 
 
 def used_settings(
-    options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary]
+    options: PrepareOptions,
+    cleaning: Cleaning,
+    given: Sequence[Vocabulary],
+    languages: LanguageTokens | None,
 ) -> dict[str, Any]:
     """Return the options that decide, with the text, what is written, as `dataset.json` has them.
 
-    given: the vocabularies of --vocab.
+    Args:
+        options: of texts and vocabulary.
+        cleaning: of the rules.
+        given: the vocabularies of --vocab.
+        languages: their language tokens, if they have some.
     """
     used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
     used |= {"encoding": Encoding.find(options.encoding).name, "keep": sorted(set(cleaning.keep))}
     if given:
         used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+    if languages is not None:
+        used[LANGUAGES] = dataclasses.asdict(languages)
     return {name: value for name, value in used.items() if name not in _NOT_RECORDED}

@@ -27,6 +27,7 @@ from nmt.data import manifest
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs
 from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
@@ -68,15 +69,22 @@ def prepare(
     options: PrepareOptions,
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
+    languages: LanguageTokens | None = None,
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
-    given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our ids.
+    Args:
+        out: the folder.
+        options: of texts and vocabulary.
+        cleaning: of the rules.
+        given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our
+            ids.
+        languages: their language tokens, which then begin all lines.
     """
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    inputs = _Inputs.read(options, cleaning, given)
+    inputs = _Inputs.read(options, cleaning, given, languages)
     if there is not None:
         check_same(there, inputs.settings, inputs.sources, inputs.given)
         console.notice(f"{out} is already prepared from the same text and options")
@@ -97,6 +105,7 @@ def dry_run(
     options: PrepareOptions,
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
+    languages: LanguageTokens | None = None,
     *,
     pairs: int,
 ) -> list[CorpusRejects]:
@@ -105,7 +114,7 @@ def dry_run(
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    inputs = _Inputs.read(options, cleaning, given)
+    inputs = _Inputs.read(options, cleaning, given, languages)
     inputs.warn_of_faults()
     inputs = inputs.with_valid()
     cleaner = inputs.cleaner(inputs.check_held_out())
@@ -135,6 +144,7 @@ class _Inputs:
     options: PrepareOptions
     cleaning: Cleaning
     given: tuple[Vocabulary, ...]
+    languages: LanguageTokens | None
     sources: Sources
     decode: BlockDecoder
     drawn: tuple[Rows, ...] = ()
@@ -142,9 +152,16 @@ class _Inputs:
 
     @classmethod
     def read(
-        cls, options: PrepareOptions, cleaning: Cleaning, given: Sequence[Vocabulary] | None
+        cls,
+        options: PrepareOptions,
+        cleaning: Cleaning,
+        given: Sequence[Vocabulary] | None,
+        languages: LanguageTokens | None,
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
+        if languages is not None:
+            for side, lang in zip(("src", "tgt"), options.langs, strict=True):
+                languages.check(side, lang, f"--{side}", is_given=False)
         if given is None:
             given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
@@ -164,12 +181,12 @@ class _Inputs:
                     f"--tag {tag} is not in the vocabulary and would be split; learn the "
                     f"vocabulary with --user_defined_symbols={tag}"
                 )
-        return cls(options, cleaning, tuple(given), sources, decode)
+        return cls(options, cleaning, tuple(given), languages, sources, decode)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options that, with the text, decide what is written."""
-        return used_settings(self.options, self.cleaning, self.given)
+        return used_settings(self.options, self.cleaning, self.given, self.languages)
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
@@ -229,6 +246,7 @@ class _Inputs:
             cleaner=cleaner,
             models=tuple(models),
             moses=self.moses,
+            languages=self.languages,
             tags=tuple(text.tag for text in self.sources.train),
         )
 

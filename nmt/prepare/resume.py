@@ -29,6 +29,7 @@ from nmt.data import manifest
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import (
     FILE_NAME,
+    LANGUAGES,
     DatasetInfo,
     FileRecord,
     ShardRecord,
@@ -114,11 +115,11 @@ def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[st
     # A folder that was written before there was an option has its default.
     options = (*fields(PrepareOptions), *fields(Cleaning))
     defaults = {spec.name: spec.default for spec in options}
-    old = {name: old.get(name, defaults[name]) for name in new} | dict(old)
+    old = {name: old.get(name, defaults.get(name)) for name in new} | dict(old)
     return [
         f"{name} was {_spell(was)} and is {_spell(new.get(name))}"
         for name, was in old.items()
-        if was != new.get(name)
+        if was != new.get(name) and name != LANGUAGES  # belong to the vocabulary
     ]
 
 

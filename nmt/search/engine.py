@@ -34,9 +34,10 @@ class Source:
     ids: Ids  # without eos; at least one
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
-    # For joining segments. They make no difference to search.
+    # For joining segments, and for alignments. They make no difference to search.
     separator: str = field(default="", compare=False)  # between its translation and the next
     is_cut: bool = field(default=False, compare=False)  # whether it is part of a long sentence
+    added: int = field(default=0, compare=False)  # first tokens that the line itself does not have
 
 
 @dataclass(frozen=True)

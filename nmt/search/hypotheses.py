@@ -81,7 +81,8 @@ class ActiveHypotheses(ABC):
         """Start with one hypothesis for each sentence."""
         self.state = group.state
         self.numbers: Integers = np.array(group.numbers)  # (B,)
-        self.last_tokens: Integers = np.full(len(group.numbers), BOS_ID)  # (N,)
+        (last,) = options.first_ids[-1:] or (BOS_ID,)
+        self.last_tokens: Integers = np.full(len(group.numbers), last)  # (N,)
         self.length = 0  # t
         self.constraints = Constraints(group.sources, options)
         self.options = options

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nmt.values import check, value
+
+if TYPE_CHECKING:
+    from nmt.data.vocabulary import Vocabulary
 
 _EXTRA_IN_WORD = 10  # tokens
 
@@ -91,6 +95,7 @@ class SearchOptions:
     n_best: int = 1  # hypotheses to return
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
+    first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
 
     def __post_init__(self) -> None:
         check(self)
@@ -101,6 +106,11 @@ class SearchOptions:
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
+
+    def into(self, vocabulary: Vocabulary) -> SearchOptions:
+        """Return the options with what search must know of the vocabulary of targets."""
+        barred = tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids)))
+        return replace(self, barred_ids=barred, first_ids=vocabulary.first)
 
     @property
     def width(self) -> int:

@@ -115,7 +115,7 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
             "--init-from"
         )
     languages, wanted = (f"{one.src_lang}-{one.tgt_lang}" for one in (other_card, card))
-    if languages != wanted:
+    if languages != wanted and other_card.languages is None:
         console.warning(f"{source} translates {languages}, but the data is {wanted}")
     left = {
         "not in that model, stay random": missing,
@@ -196,6 +196,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         data=data.fingerprint,
         update=0,
         valid={},
+        languages=data.info.languages,
     )
 
 

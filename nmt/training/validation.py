@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -142,8 +141,7 @@ class Validator:
     def _translator(
         self, model: TranslationModel, options: SearchOptions | None = None
     ) -> Translator:
-        barred_ids = self.data.tgt_vocabulary.barred_ids
-        options = replace(options or SearchOptions(), barred_ids=barred_ids)
+        options = (options or SearchOptions()).into(self.data.tgt_vocabulary)
         return Translator(
             TorchEngine(model, options, device=self.device),
             self.data.src_vocabulary,

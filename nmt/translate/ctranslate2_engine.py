@@ -50,6 +50,7 @@ class CTranslate2Engine(Engine):
         super().__init__(options, _BATCH_TOKENS if batch_tokens is None else batch_tokens)
         src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
         self._src_tokens, self._tgt_ids = src, {token: i for i, token in enumerate(tgt)}
+        self._first = [tgt[i] for i in options.first_ids]
         self._model = model
         self._workers = workers
 
@@ -116,7 +117,7 @@ class CTranslate2Engine(Engine):
                     found = result.result()
                     hypotheses, scores = found.hypotheses, found.scores  # each access makes a copy
                     longest = self._longest(sources[number])
-                    is_cut = any(len(tokens) >= limit for tokens in hypotheses)
+                    is_cut = any(len(tokens) - len(self._first) >= limit for tokens in hypotheses)
                     if is_cut and limit < longest:
                         yield number, None
                     else:
@@ -134,12 +135,14 @@ class CTranslate2Engine(Engine):
         """Start to translate sources, each to at most `limit` tokens."""
         results: list[Any] = self._model.translate_batch(
             [[self._src_tokens[i] for i in source.ids] for source in sources],
+            target_prefix=[self._first] * len(sources) if self._first else None,
             beam_size=self.options.beam_size,
             num_hypotheses=self.options.beam_size,
             # With one hypothesis, it would only change the score.
             length_penalty=self.options.length_penalty if self.options.beam_size > 1 else 0.0,
-            min_decoding_length=self.options.min_tokens,
-            max_decoding_length=limit,
+            # These count the prefix.
+            min_decoding_length=len(self._first) + self.options.min_tokens,
+            max_decoding_length=len(self._first) + limit,
             max_input_length=0,
             return_scores=True,
             asynchronous=True,
@@ -154,7 +157,7 @@ class CTranslate2Engine(Engine):
         for tokens, score in islice(pairs, self.options.n_best):
             if math.isnan(score):
                 continue
-            ids = tuple(self._tgt_ids[token] for token in tokens)
+            ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
             length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
             penalty = self.options.penalty(length)
             log_prob = score * (penalty if self.options.beam_size > 1 else 1.0)
@@ -244,12 +247,10 @@ def load(
         raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
+    card = card.for_pair(setup.src_lang, setup.tgt_lang)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
-    options = replace(
-        setup.options,
-        barred_ids=tuple({*setup.options.barred_ids, *card.tgt_vocabulary.barred_ids}),
-        length_penalty_form=setup.options.length_penalty_form or "power",
-    )
+    form = setup.options.length_penalty_form or "power"
+    options = replace(setup.options, length_penalty_form=form).into(card.tgt_vocabulary)
     engine = CTranslate2Engine(
         model, options, vocabularies, workers=workers, batch_tokens=batch_tokens
     )

@@ -28,6 +28,20 @@ class TranslateOptions:
         metavar="FILE|FOLDER",
         shown="stdout",
     )
+    src_lang: str | None = value(
+        None,
+        "Language of the input, for a model that knows several.",
+        option="--from",
+        metavar="LANG",
+        shown="the model's",
+    )
+    tgt_lang: str | None = value(
+        None,
+        "Language of the translations, for a model that knows several.",
+        option="--to",
+        metavar="LANG",
+        shown="the model's",
+    )
     ensemble: tuple[Path, ...] = value(
         (),
         "Average the probabilities with those of this model, which has the same vocabularies. You "

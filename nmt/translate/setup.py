@@ -20,6 +20,8 @@ class Setup:
 
     models: tuple[Path, ...]  # model files or run folders (several: an ensemble), or an export
     options: SearchOptions
+    src_lang: str | None = None  # of a model of several languages; None: the model's own
+    tgt_lang: str | None = None  # likewise
     precision: str = "auto"  # fp32, bf16 on GPUs that have it, or an export's own
     shortlist: Path | None = None  # file of the tokens that each translation may use
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
@@ -61,6 +63,7 @@ class Setup:
         return {
             "models": [_checksum(model) for model in self.models],
             "options": asdict(self.options),
+            "languages": [self.src_lang, self.tgt_lang],
             "precision": self.precision,
             "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
             "alignment": self.alignment,

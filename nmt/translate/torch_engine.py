@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from nmt import console
 from nmt.cpu import default_threads
 from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
+from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import (
@@ -91,13 +91,14 @@ def load(
             kernel = _fastest_kernel(models, precision)
         for model in models:
             pack(model, precision, kernel)
-    src_vocabulary, tgt_vocabulary = cards[0].src_vocabulary, cards[0].tgt_vocabulary
+    card = cards[0].for_pair(setup.src_lang, setup.tgt_lang)
+    src_vocabulary, tgt_vocabulary = card.src_vocabulary, card.tgt_vocabulary
     options, shortlist = setup.options, None
     if setup.shortlist is not None:
         shortlist = Shortlist.open(setup.shortlist, src_vocabulary, tgt_vocabulary)
     engine = TorchEngine(
         models[0] if len(models) == 1 else Ensemble(models),
-        replace(options, barred_ids=(*options.barred_ids, *tgt_vocabulary.barred_ids)),
+        options.into(tgt_vocabulary),
         device=device,
         batch_tokens=batch_tokens,
         shortlist=shortlist,
@@ -106,8 +107,8 @@ def load(
         engine,
         src_vocabulary,
         tgt_vocabulary,
-        languages=(cards[0].src_lang, cards[0].tgt_lang),
-        max_src_tokens=min(card.max_src_tokens for card in cards),
+        languages=(card.src_lang, card.tgt_lang),
+        max_src_tokens=min(one.max_src_tokens for one in cards),
         alignment=setup.alignment,
         split=setup.split,
         kernel=kernel,
@@ -182,6 +183,9 @@ class TorchEngine(Engine):
             group = [sources[number] for number in numbers]
             packed = pack_sources([source.ids for source in group])
             state = self.model.begin(packed.to(self.device))
+            # The last of the first tokens is read by the search.
+            for token in (BOS_ID, *self.options.first_ids)[:-1]:
+                self.model.step([state], torch.full((len(group),), token))
             yield Group(numbers, group, state, cost=longest, shortlist=self._batch_shortlist(group))
 
     def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:

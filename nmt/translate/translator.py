@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
-from nmt.search.engine import Engine, Pair, SearchResult, Source
+from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
@@ -81,6 +81,8 @@ class Translator:
         path: Path | str | Sequence[Path | str],
         options: SearchOptions | None = None,
         *,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
         device: torch.device | str = "cpu",
         precision: str = "auto",
         batch_tokens: int | None = None,
@@ -93,6 +95,8 @@ class Translator:
         Args:
             path: the file or folder, or several with the same vocabularies.
             options: of the search.
+            src_lang: of a model that knows several languages; None: the model's own.
+            tgt_lang: likewise.
             device: cpu, cuda, cuda:1 or auto.
             precision: fp32 or bf16; int8 on CPUs, fp16 on GPUs; auto is bf16 on GPUs since
                 Ampere, and fp32 elsewhere.
@@ -104,7 +108,8 @@ class Translator:
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
-            UsageError: if the device does not support the precision, or models cannot be joined.
+            UsageError: if the device does not support the precision, models cannot be joined, or a
+                language is not known.
         """
         from nmt.translate.torch_engine import load
 
@@ -112,6 +117,8 @@ class Translator:
         setup = Setup(
             models=tuple(find_model(Path(one)) for one in paths),
             options=options or SearchOptions(),
+            src_lang=src_lang,
+            tgt_lang=tgt_lang,
             precision=precision,
             shortlist=None if shortlist is None else Path(shortlist),
             alignment=alignment,
@@ -189,7 +196,7 @@ class Translator:
         (found,) = self.engine.search(segments[:1]) or ["the line is blank"]
         if isinstance(found, str):
             raise NMTError(f"cannot draw attention: {found}")
-        source, target = segments[0].ids, found[0].ids
+        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *found[0].ids)
         return draw_attention(
             self.engine.attention_weights(source, target),
             self.src_vocabulary.tokens(source),
@@ -205,15 +212,19 @@ class Translator:
         # Python strings can hold lone surrogates, which are not text.
         whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
         tagged = [self.src_vocabulary.split_tag(line) for line in whole]
-        whole = [line for _, line in tagged]
-        sentences = [[] if not line or line.isspace() else self._sentences(line) for line in whole]
+        sentences = [
+            [] if not text or text.isspace() else self._sentences(text) for _, text in tagged
+        ]
         texts = [text for line in sentences for text, _ in line]
-        ids = iter(self.src_vocabulary.encode(texts))
+        ids = iter(self.src_vocabulary.encode_text(texts))
         segments = [
             [segment for _, separator in line for segment in self._cut(tag, next(ids), separator)]
             for (tag, _), line in zip(tagged, sentences, strict=True)
         ]
-        for line, prefix in zip(segments, self.tgt_vocabulary.encode(prefixes), strict=False):
+        for line, original, (_, text) in zip(segments, whole, tagged, strict=True):
+            if line and text != original:  # the tag of the first segment is the line's
+                line[0] = replace(line[0], added=0)
+        for line, prefix in zip(segments, self.tgt_vocabulary.encode_text(prefixes), strict=False):
             if line and prefix:
                 line[0] = replace(line[0], prefix=tuple(prefix))
         return segments
@@ -221,7 +232,7 @@ class Translator:
     def _sentences(self, line: str) -> list[tuple[str, str]]:
         return split_sentences(line, self.languages[0]) if self.split else [(line, "")]
 
-    def _cut(self, tag: list[int], ids: list[int], separator: str) -> list[Source]:
+    def _cut(self, tag: tuple[int, ...], ids: list[int], separator: str) -> list[Source]:
         segments = split_ids(
             self.src_vocabulary,
             ids,
@@ -229,7 +240,9 @@ class Translator:
             languages=self.languages,
             separator=separator,
         )
-        return [replace(one, ids=(*tag, *one.ids)) for one in segments] if tag else segments
+        if not tag:
+            return segments
+        return [replace(one, ids=(*tag, *one.ids), added=len(tag)) for one in segments]
 
     def _translations(
         self, sources: Sequence[Source], found: Sequence[SearchResult]
@@ -245,7 +258,7 @@ class Translator:
         texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs]))
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
         if self.alignment:
-            alignments = self._alignments([(source.ids, one.ids) for source, one in pairs])
+            alignments = self._alignments(pairs)
         return [
             best
             if isinstance(best, str)
@@ -265,10 +278,15 @@ class Translator:
             for source, best in zip(sources, found, strict=True)
         ]
 
-    def _alignments(self, pairs: Sequence[Pair]) -> Iterator[Alignment | None]:
-        for (source, target), attention in zip(pairs, self.engine.attention(pairs), strict=True):
-            tokens = self.src_vocabulary.tokens(source), self.tgt_vocabulary.tokens(target)
-            yield None if attention is None else Alignment.of([attention], *tokens)
+    def _alignments(self, found: Sequence[tuple[Source, Hypothesis]]) -> Iterator[Alignment | None]:
+        """Return the alignment of each source's own tokens to those of its translation."""
+        first = self.tgt_vocabulary.first
+        pairs = [(source.ids, (*first, *one.ids)) for source, one in found]
+        for (source, one), weights in zip(found, self.engine.attention(pairs), strict=True):
+            src_tokens = self.src_vocabulary.tokens(source.ids[source.added :])
+            tgt_tokens = self.tgt_vocabulary.tokens(one.ids)
+            own = None if weights is None else weights[len(first) :, source.added :]
+            yield None if own is None else Alignment.of([own], src_tokens, tgt_tokens)
 
     def _joined(
         self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]

@@ -5,6 +5,7 @@ They need the extra `peers`. test_import.py has the same by formulas.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,11 +25,14 @@ from foreign_models import (
     assert_same,
     import_huggingface,
     import_marian,
+    learn_pieces,
     log_probs,
     text,
 )
+from pairs import batch_of
 from reference import Array
 
+from nmt.data.pieces import PieceModel
 from nmt.models.model_file import load_model
 
 pytestmark = pytest.mark.slow
@@ -102,6 +106,67 @@ def test_an_export_is_what_transformers_computes(
     model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
     assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
     assert_same(model, LINES, Transformers(tmp_path / "out").log_probs)
+
+
+LANGUAGES = {"nllb": ("eng_Latn", "zho_Hans"), "m2m100": ("en", "zu")}
+
+
+def many_languages(kind: str, folder: Path) -> tuple[Any, Any]:
+    """Make a folder of NLLB or M2M100 with random weights by transformers, and open it."""
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
+    folder.mkdir()
+    model = learn_pieces("source", "bpe")
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    if kind == "nllb":
+        codes = ["ace_Arab", "eng_Latn", "zho_Hans"]
+        tokenizer = transformers.NllbTokenizer.from_pretrained(folder, extra_special_tokens=codes)
+        size = len(tokenizer)
+    else:
+        pieces = [piece.text for piece in PieceModel.read(model).pieces[3:]]
+        ids = {piece: id_ for id_, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
+        (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+        files = (folder / "vocab.json", folder / "sentencepiece.bpe.model")
+        tokenizer = transformers.M2M100Tokenizer(*map(str, files))
+        size = len(ids) + 100
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(1)
+    sides = {"layers": 2, "ffn_dim": 24, "attention_heads": 2}
+    sizes = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()}
+    config = transformers.M2M100Config(vocab_size=size + 3, d_model=16, init_std=0.4, **sizes)
+    transformers.M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    opened = transformers.M2M100ForConditionalGeneration.from_pretrained(folder).eval()
+    return opened, tokenizer
+
+
+@pytest.mark.parametrize("kind", LANGUAGES)
+@torch.no_grad()
+def test_an_import_of_many_languages_is_what_transformers_computes(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    theirs, tokenizer = many_languages(kind, tmp_path / "many")
+    path = import_huggingface(nmt, tmp_path / "many")
+    built, card = load_model(path)
+    card = card.for_pair(*LANGUAGES[kind])
+    tokenizer.src_lang, tokenizer.tgt_lang = LANGUAGES[kind]
+    for source, target in LINES:
+        given = tokenizer(source, text_target=target, return_tensors="pt")
+        wanted = theirs(**given).logits[0].log_softmax(-1).numpy()
+        ids = [given[key][0, :-1].tolist() for key in ("input_ids", "labels")]
+        own = [card.src_vocabulary.encode([source])[0], card.tgt_vocabulary.encode([target])[0]]
+        for side, vocabulary in enumerate((card.src_vocabulary, card.tgt_vocabulary)):
+            pieces = [piece.removeprefix("\ue000") for piece in vocabulary.tokens(own[side])]
+            assert pieces == tokenizer.convert_ids_to_tokens(ids[side]), source
+        found = built.eval().project(built(batch_of([own[0]], [own[1]]))).log_softmax(-1)
+        # Ours are in another order.
+        names = card.tgt_vocabulary.tokens(range(len(card.tgt_vocabulary)))
+        by_piece = {piece.removeprefix("\ue000"): id_ for id_, piece in enumerate(names)}
+        known = tokenizer.get_vocab()
+        shared = [piece for piece in by_piece if piece in known]
+        assert len(shared) > 60
+        rows = [by_piece[piece] for piece in shared]
+        np.testing.assert_allclose(
+            found[:, rows].numpy(), wanted[:, [known[piece] for piece in shared]], atol=1e-5
+        )
 
 
 def test_a_model_that_was_trained_translates_alike_in_transformers(

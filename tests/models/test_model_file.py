@@ -138,7 +138,11 @@ def test_damage_anywhere_is_noticed(model_file: Path, tmp_path: Path) -> None:
 
 
 NAME = "weights/encoder.0.attention.output"  # (16, 16)
-HEADER = [spec.name for spec in dataclasses.fields(ModelCard) if "vocabulary" not in spec.name]
+HEADER = [
+    spec.name
+    for spec in dataclasses.fields(ModelCard)
+    if "vocabulary" not in spec.name and spec.name != "languages"
+]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
 
@@ -176,6 +180,8 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("valid", 3),
                 ("moses", {"normalize": 1, "tokenize": True}),
                 ("moses", {"normalize": True}),
+                ("languages", {"pieces": {"de": 1}, "src": "tgt", "tgt": ""}),
+                ("languages", {"pieces": {"de": ">>de<<"}}),
                 ("surplus", 1),
             )
         ),

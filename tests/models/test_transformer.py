@@ -66,10 +66,12 @@ class ByFormulas:
         x = self.of[f"{side}_embedding.weight"][ids] * math.sqrt(self.config.d_model)
         if self.config.first_input == "zeros":
             x[[token == BOS for token in ids]] = 0.0
+        first = self.config.first_position
         if self.config.positions == "sinusoidal":
-            return x + sinusoids(len(ids), self.config.d_model)
+            return x + sinusoids(first + len(ids), self.config.d_model)[first:]
         if self.config.positions == "sinusoidal_halves":
-            return x + torch.from_numpy(sinusoids_by_halves(len(ids), self.config.d_model)).float()
+            rows = sinusoids_by_halves(first + len(ids), self.config.d_model)[first:]
+            return x + torch.from_numpy(rows).float()
         if self.config.positions == "learned":  # later positions share the last vector
             vectors = self.of[f"{side}_positions.weight"]
             return x + vectors[torch.arange(len(ids)).clamp(max=len(vectors) - 1)]

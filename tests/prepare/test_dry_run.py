@@ -46,7 +46,7 @@ def test_tokens_are_counted_if_a_vocabulary_is_given(
     assert "without --vocab" in capsys.readouterr().err
     model = tmp_path / "spm.model"
     model.write_bytes(learn_vocabulary(["some text"], vocab_size=268).model)
-    given = read_vocabularies(model)
+    given, _ = read_vocabularies(model)
     (corpus,) = dry_run(job.but(vocab=(model,)).options, job.cleaning, given, pairs=1000)
     assert corpus.counts == {"identical": 20, "too_long": 180}
     assert "without --vocab" not in capsys.readouterr().err

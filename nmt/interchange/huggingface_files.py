@@ -1,0 +1,292 @@
+"""What the models of Hugging Face share: `config.json`, and weights by our names for them."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from nmt.config import model_config_from
+from nmt.data.language_tokens import LanguageTokens
+from nmt.errors import DataError, UsageError
+from nmt.interchange.foreign import EMBEDDINGS, OUTPUT_BIAS, Numbering, first_input
+from nmt.model_config import TransformerConfig
+
+CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+TOKENIZER = "tokenizer_config.json"
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
+
+_LAYER = {
+    "attention.qkv": "self_attn.q_proj.W self_attn.k_proj.W self_attn.v_proj.W",
+    "attention.qkv_bias": "self_attn.q_proj.b self_attn.k_proj.b self_attn.v_proj.b",
+    "attention.output": "self_attn.out_proj.W",
+    "attention.output_bias": "self_attn.out_proj.b",
+    "after_attention.norm.weight": "self_attn_layer_norm.W",
+    "after_attention.norm.bias": "self_attn_layer_norm.b",
+    "cross_attention.query": "encoder_attn.q_proj.W",
+    "cross_attention.query_bias": "encoder_attn.q_proj.b",
+    "cross_attention.key_value": "encoder_attn.k_proj.W encoder_attn.v_proj.W",
+    "cross_attention.key_value_bias": "encoder_attn.k_proj.b encoder_attn.v_proj.b",
+    "cross_attention.output": "encoder_attn.out_proj.W",
+    "cross_attention.output_bias": "encoder_attn.out_proj.b",
+    "after_cross_attention.norm.weight": "encoder_attn_layer_norm.W",
+    "after_cross_attention.norm.bias": "encoder_attn_layer_norm.b",
+    "feed_forward.inner.weight": "fc1.W",
+    "feed_forward.inner.bias": "fc1.b",
+    "feed_forward.outer.weight": "fc2.W",
+    "feed_forward.outer.bias": "fc2.b",
+    "after_feed_forward.norm.weight": "final_layer_norm.W",
+    "after_feed_forward.norm.bias": "final_layer_norm.b",
+}
+"""Our parameters of a layer, and theirs, which are stacked; W is for weight, b for bias."""
+
+_TABLES = {
+    "src_embedding.weight": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
+    "tgt_embedding.weight": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
+    "output_projection": (
+        *("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
+    ),
+    OUTPUT_BIAS: ("final_logits_bias",),
+}
+"""Names of our other parameters, of which files have one or several."""
+
+# The parameters of a layer whose columns, or whose rows, are dimensions of the residual stream.
+_READS = (
+    *("attention.qkv", "cross_attention.query", "cross_attention.key_value"),
+    "feed_forward.inner.weight",
+)
+
+_ADDS = tuple(kind for kind in _LAYER if "output" in kind or "norm" in kind or "outer" in kind)
+
+_MOST_IDS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a folder holds, besides its weights."""
+
+    config: TransformerConfig
+    src: Numbering
+    tgt: Numbering
+    languages: LanguageTokens | None
+    order: Tensor | None = None
+    """The foreign dimension of the residual stream for each of ours; None: the same."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """config.json."""
+
+    path: Path
+    values: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Config:
+        return cls(path, read_json(path))
+
+    def number(self, name: str) -> int:
+        """Return a whole number that must be there.
+
+        Raises:
+            DataError: if it is not.
+        """
+        value = self.values.get(name)
+        if type(value) is not int or value < 0:
+            raise DataError(f"{self.path}: {name} is {value!r}, not a whole number")
+        return value
+
+    def of_both(self, name: str) -> int:
+        """Return a number that encoder and decoder share."""
+        src, tgt = (self.number(f"{side}_{name}") for side in ("encoder", "decoder"))
+        if src != tgt:
+            raise UsageError(
+                f"{self.path}: encoder_{name} is {src} and decoder_{name} is {tgt}; nmt has only "
+                "models where both are the same"
+            )
+        return src
+
+    def check(self, only: Mapping[str, object]) -> None:
+        """Check that these values, where there are any, are those that we need.
+
+        Raises:
+            UsageError: if one is not.
+        """
+        for name, wanted in only.items():
+            if self.values.get(name, wanted) != wanted:
+                raise UsageError(
+                    f"{self.path}: {name} is {self.values[name]!r}; nmt imports only models with "
+                    f"{wanted!r}"
+                )
+
+    def transformer(self, weights: Weights, kind: TransformerConfig) -> TransformerConfig:
+        """Return the configuration of our Transformer; kind: has what is not in config.json.
+
+        Raises:
+            UsageError: if it cannot be this model.
+        """
+        activation = self.values.get("activation_function")
+        if activation not in _ACTIVATIONS:
+            raise UsageError(
+                f"{self.path}: activation_function is {activation!r}; nmt imports "
+                f"{', '.join(_ACTIVATIONS)}"
+            )
+        embeddings = weights.of("tgt_embedding.weight", None)
+        eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
+        if max(eos, start) >= len(embeddings):
+            raise DataError(
+                f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
+            )
+        dropout = self.values.get("dropout", 0.1)
+        found = replace(
+            kind,
+            num_encoder_layers=self.number("encoder_layers"),
+            num_decoder_layers=self.number("decoder_layers"),
+            d_model=self.number("d_model"),
+            d_ff=self.of_both("ffn_dim"),
+            num_heads=self.of_both("attention_heads"),
+            feed_forward=_ACTIVATIONS[activation],
+            attention_bias=weights.has_attention_biases(),
+            first_input=first_input(embeddings, start, eos),
+            dropout=dropout if isinstance(dropout, float) else 0.1,
+        )
+        model_config_from("transformer", asdict(found), str(self.path))  # checks all values
+        return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        DataError: if the file is missing or damaged.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
+        ) from None
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: damaged: not a JSON object")
+    return values
+
+
+def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
+    """Return the piece of each id; path: where the ids stand.
+
+    Raises:
+        DataError: if they are no ids.
+    """
+    texts = dict[int, str]()
+    for text, id_ in ids.items():
+        if type(id_) is not int or not 0 <= id_ < _MOST_IDS or id_ in texts:
+            raise DataError(f"{path}: damaged: {text!r} has the id {id_!r}")
+        texts[id_] = text
+    return texts
+
+
+# ---------------------------------------------------------------------------------- weights
+
+
+def interleaved(width: int) -> Tensor:
+    """Return the foreign dimension of each of ours: sines and cosines take turns in ours."""
+    return torch.arange(width).view(2, -1).t().flatten()
+
+
+class Weights:
+    """The weights of a folder, by our names for them."""
+
+    def __init__(self, path: Path, names: Collection[str], read: Callable[[str], Tensor]) -> None:
+        self._path = path
+        self._names = frozenset(names)
+        self._read = read
+
+    def of(self, ours: str, order: Tensor | None) -> Tensor:
+        """Return a weight, with foreign ids as rows; order: the foreign dimension of each of ours.
+
+        Raises:
+            DataError: if the folder lacks it.
+        """
+        if ours.startswith(("encoder_norm", "decoder_norm")):
+            side, _, kind = ours.partition("_norm")
+            found: Sequence[str] = [f"model.{side}.layer_norm{kind}"]
+        elif ours in _TABLES:
+            found = [name for name in _TABLES[ours] if name in self._names][:1] or _TABLES[ours][:1]
+        else:
+            found = foreign_names(ours)
+        if ours == OUTPUT_BIAS and found[0] not in self._names:
+            return torch.zeros(len(self.of("tgt_embedding.weight", None)))
+        parts = [self._get(name) for name in found]
+        weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
+        if ours == OUTPUT_BIAS:
+            weight = weight[0]
+        dimension = residual_dimension(ours)
+        if order is not None and dimension is not None:
+            weight = weight.index_select(dimension, order)
+        return weight
+
+    def has_attention_biases(self) -> bool:
+        """Whether any bias of attention is not zero."""
+        names = [name for name in self._names if re.search(r"_attn\.\w_proj|out_proj", name)]
+        return any(self._get(name).any() for name in names if name.endswith(".bias"))
+
+    def _get(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise DataError(
+                f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"
+            )
+        weight = self._read(name)
+        if weight.dim() not in (1, 2):
+            raise DataError(f"{self._path}: damaged: {name} has {weight.dim()} dimensions")
+        return weight
+
+
+def residual_dimension(ours: str) -> int | None:
+    """Return which dimension of a weight is that of the residual stream, if one is."""
+    kind = ours.split(".", 2)[-1]
+    if ours in EMBEDDINGS or kind in _READS:
+        return 1
+    return 0 if kind in _ADDS else None
+
+
+def foreign_names(ours: str) -> list[str]:
+    """Return the names of a layer's weight in Hugging Face's file."""
+    side, layer, kind = ours.split(".", 2)
+    suffixes = {"W": "weight", "b": "bias"}
+    return [
+        f"model.{side}.layers.{layer}.{name[:-1]}{suffixes[name[-1]]}"
+        for name in _LAYER[kind].split()
+    ]
+
+
+@contextmanager
+def open_weights(folder: Path) -> Iterator[Weights]:
+    """Yield the weights of a folder; a pickle is read without executing anything in it."""
+    path, pickled = folder / WEIGHTS, folder / PICKLED
+    if path.is_file():
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield Weights(path, list(file.keys()), file.get_tensor)
+        except SafetensorError as error:
+            raise DataError(f"{path}: damaged: {error}") from None
+        return
+    if not pickled.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        mmap = zipfile.is_zipfile(pickled)  # not in the format of torch before 1.6
+        weights = torch.load(pickled, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception:  # whatever a damaged file raises, or one that wants to execute something
+        weights = None
+    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
+        raise DataError(f"{pickled}: damaged, or holds more than tensors")
+    yield Weights(pickled, list(weights), weights.__getitem__)

@@ -1,0 +1,277 @@
+"""Models of several languages: what M2M100 and NLLB compute, and how languages are chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import QUICK, Nmt
+from foreign_m2m100 import CODES, M2M100, M2M100Folder
+from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text
+
+from nmt import SearchOptions, Translator
+from nmt.data.folder import DataFolder
+from nmt.models.model_file import load_model, read_card
+from nmt.search.engine import Source
+from nmt.translate.torch_engine import TorchEngine
+
+PAIR = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de")}
+
+
+@pytest.fixture
+def nllb(nmt: Nmt, tmp_path: Path) -> Path:
+    return import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_text("".join(f"{line}\n" for line in text("source", 6)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["nllb", "m2m100"])
+def test_scores_are_those_of_the_formulas(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    folder = M2M100(kind).write(tmp_path / "many")
+    model = import_huggingface(nmt, folder)
+    pairs = [(src, tgt) for src, tgt in LINES if src.strip() and tgt.strip()]
+    for name, side in (("src", 0), ("tgt", 1)):
+        lines = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    words = ("--source", tmp_path / "src", "--tokens", "--from", PAIR[kind][0], "--to")
+    done = nmt("rescore", model, tmp_path / "tgt", *words, PAIR[kind][1])
+    assert done.status == 0, done.stderr
+    theirs = M2M100Folder(folder, kind)
+    for pair, line in zip(pairs, done.stdout.splitlines(), strict=True):
+        found = json.loads(line)
+        wanted = theirs.log_probs_of(*pair, PAIR[kind])[1:]  # without that of the language
+        assert len(found["tokens"]) == len(wanted) - 1
+        np.testing.assert_allclose(found["token_log_probs"], wanted[:-1], atol=2e-5)
+        assert found["log_prob"] == pytest.approx(wanted.sum(), abs=1e-4)
+
+
+@pytest.mark.parametrize("code", ["deu_Latn", "zho_Hans"])
+def test_search_reads_the_language_that_forced_decoding_reads(nllb: Path, code: str) -> None:
+    options = SearchOptions(max_extra_tokens=3)
+    translator = Translator.load(nllb, options, src_lang="en", tgt_lang=code)
+    engine, first = translator.engine, translator.tgt_vocabulary.first
+    assert isinstance(engine, TorchEngine)
+    sources = [Source(tuple(ids)) for ids in translator.src_vocabulary.encode(text("source", 6))]
+    for source, found in zip(sources, engine.search(sources), strict=True):
+        assert not isinstance(found, str)
+        (forced,) = engine.log_probs([(source.ids, (*first, *found[0].ids))])
+        assert forced is not None
+        assert forced[1:] == pytest.approx(found[0].token_log_probs, abs=1e-5)
+
+
+def test_languages_have_short_codes_and_defaults(nmt: Nmt, tmp_path: Path, source: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    free = import_huggingface(nmt, folder)
+    wanted = nmt("translate", free, "--input", source, "--from", "en", "--to", "de", *QUICK)
+    assert wanted.status == 0, wanted.stderr
+    chosen = import_huggingface(nmt, folder, "--src", "eng_Latn", "--tgt", "deu_Latn")
+    assert nmt("translate", chosen, "--input", source, *QUICK).stdout == wanted.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "--from is missing: the model knows deu_Latn, eng_Latn, zho_Hans, zho_Hant"),
+        (("--from", "en"), "--to is missing: the model knows deu_Latn"),
+        (("--from", "en", "--to", "fr"), "--to fr: the model knows deu_Latn"),
+        (("--from", "en", "--to", "zh"), "--to zh: the model has zho_Hans and zho_Hant; choose"),
+    ],
+)
+def test_a_language_that_is_not_clear_is_refused(
+    nmt: Nmt, nllb: Path, source: Path, words: tuple[str, ...], error: str
+) -> None:
+    assert error in nmt("translate", nllb, "--input", source, *words, *QUICK).refusal(2)
+
+
+def test_a_model_of_one_pair_refuses_other_languages(nmt: Nmt, learnt: Path, source: Path) -> None:
+    line = nmt("translate", learnt, "--input", source, "--to", "fr", *QUICK).refusal(2)
+    assert "--to fr: the model knows only " in line
+    line = nmt("rescore", learnt, source, "--source", source, "--from", "fr").refusal(2)
+    assert "--from fr: the model knows only " in line
+
+
+def test_language_tokens_are_no_words_of_alignments(nllb: Path) -> None:
+    options = SearchOptions(max_extra_tokens=3, beam_size=1)
+    translator = Translator.load(nllb, options, src_lang="en", tgt_lang="de", alignment=True)
+    (found,) = translator.translate(["abc de abc"])
+    assert found.alignment is not None
+    assert found.alignment.src_tokens == tuple(
+        translator.src_vocabulary.tokens(translator.src_vocabulary.encode_text(["abc de abc"])[0])
+    )
+    assert len(found.alignment.positions) == len(found.tokens)
+    (weights,) = found.alignment.attention
+    assert weights.shape == (len(found.tokens), len(found.alignment.src_tokens))
+
+
+def test_each_segment_of_a_line_has_its_language(nllb: Path) -> None:
+    options = SearchOptions(max_extra_tokens=3, beam_size=1)
+    translator = Translator.load(nllb, options, src_lang="en", tgt_lang="de", split=True)
+    whole, first, second = translator.translate(["Abc de. Abc ga.", "Abc de.", "Abc ga."])
+    assert whole.text == f"{first.text} {second.text}"
+
+
+def test_an_export_reads_the_same_languages(
+    nmt: Nmt, nllb: Path, source: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    exact = ("--quantization", "float32")
+    assert nmt("export", "ctranslate2", nllb, tmp_path / "fast", *exact).status == 0
+    for code in ("de", "zho_Hans"):
+        words = ("--input", source, "--from", "en", "--to", code, *QUICK, "--beam-size", "1")
+        ours, theirs = (nmt("translate", one, *words) for one in (nllb, tmp_path / "fast"))
+        assert theirs.status == 0, theirs.stderr
+        assert theirs.stdout == ours.stdout
+
+
+def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
+    for name, lines in (("train", 60), ("valid", 8)):
+        for side, lang in (("source", "en"), ("target", "de")):
+            content = "".join(f"{line}\n" for line in text(side, lines))
+            (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
+    data, run = tmp_path / "data", tmp_path / "run"
+    texts = ("--train", tmp_path / "train", "--valid", tmp_path / "valid", "--keep", "overlap")
+    words = ("prepare", data, "--src", "en", "--tgt", "de", *texts, "--vocab", nllb)
+    assert nmt(*words).status == 0
+    folder = DataFolder.open(data)
+    vocabulary = folder.src_vocabulary
+    (line,) = vocabulary.encode_text([text("source", 8)[0]])
+    (english,), (german,) = vocabulary.first, folder.tgt_vocabulary.first
+    assert vocabulary.tokens([english, german]) == ["eng_Latn", "deu_Latn"]
+    assert folder.valid.src(0).tolist() == [english, *line]
+    assert folder.valid.tgt(0)[0] == german
+    assert "already prepared" in nmt(*words).stderr
+
+    quick = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
+    done = nmt("train", data, "--out", run, "--init-from", nllb, *quick)
+    assert done.status == 0, done.stderr
+    assert "translates" not in done.stderr
+    card = read_card(run / "last.safetensors")
+    assert card.languages == read_card(nllb).languages
+    source = tmp_path / "valid.en"
+    own, chosen = (
+        nmt("translate", run, "--input", source, *more, *QUICK)
+        for more in ((), ("--from", "eng_Latn", "--to", "deu_Latn"))
+    )
+    assert own.status == 0 and own.stdout == chosen.stdout
+
+
+def test_data_of_a_language_that_the_model_lacks_is_refused(
+    nmt: Nmt, nllb: Path, tmp_path: Path
+) -> None:
+    for lang in ("en", "fr"):
+        (tmp_path / f"train.{lang}").write_text("abc de\n" * 9, encoding="utf-8")
+    words = ("--train", tmp_path / "train", "--valid-lines", "2", "--vocab", nllb)
+    line = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "fr", *words).refusal(2)
+    assert "--tgt fr: the model knows deu_Latn" in line
+
+
+# -------------------------------------------------------------------------------- OPUS-MT
+
+
+def test_a_tag_is_a_language(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "gem")
+    options = SearchOptions(beam_size=1, max_extra_tokens=3)
+    plain, french = (Translator.load(model, options, tgt_lang=lang) for lang in (None, "fr"))
+    wanted = [one.text for one in plain.translate([f"{TAGS[0]} abc", f"{TAGS[1]} abc", "abc"])]
+    assert len(set(wanted)) == 3
+    # A line's own tag wins.
+    found = [one.text for one in french.translate(["abc", f"{TAGS[1]} abc", f"{TAGS[0]} abc"])]
+    assert found == [wanted[0], wanted[1], wanted[0]]
+
+
+def test_the_model_s_own_language_is_its_tag(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"), "--tgt", "de")
+    translator = Translator.load(model, SearchOptions(beam_size=1, max_extra_tokens=3))
+    tagged, own = translator.translate([f"{TAGS[1]} abc", "abc"])
+    assert own.text == tagged.text
+
+
+def test_the_source_language_of_tagged_models_is_fixed(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    (tmp_path / "source").write_text("abc\n")
+    line = nmt("translate", model, "--input", tmp_path / "source", "--from", "fr").refusal(2)
+    assert "--from fr: the model knows only en" in line
+
+
+# -------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id is 0; nmt imports only"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        (
+            {"model_type": "nllb-moe"},
+            "model_type is 'nllb-moe'; nmt imports 'marian' and 'm2m_100'",
+        ),
+    ],
+)
+def test_another_model_is_refused_by_what_is_in_the_way(
+    nmt: Nmt, tmp_path: Path, changes: dict[str, Any], error: str
+) -> None:
+    folder = M2M100(config=changes).write(tmp_path / "nllb")
+    assert error in nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
+
+
+@pytest.mark.parametrize("kind", ["nllb", "m2m100"])
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("ids", None, "no such file"),
+        ("ids", "{}", "damaged"),
+        ("ids", '{"model": {"vocab": []}, "added_tokens": {}}', "damaged"),
+        ("sentencepiece.bpe.model", None, "no such file"),
+        ("sentencepiece.bpe.model", "abc", "not a SentencePiece model"),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, kind: str, name: str, content: str | None, error: str
+) -> None:
+    folder = M2M100(kind).write(tmp_path / "many")
+    path = folder / {"nllb": "tokenizer.json", "m2m100": "vocab.json"}[kind]
+    path = path if name == "ids" else folder / name
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert error in line or "has no <pad>" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_languages_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    values = json.loads((folder / "tokenizer.json").read_text())
+    values["added_tokens"] = [{"id": 2, "content": "</s>"}]
+    (folder / "tokenizer.json").write_text(json.dumps(values))
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert "has no tokens of languages, such as __en__ or eng_Latn" in line
+
+
+def test_new_folders_of_m2m100_do_not_list_their_languages(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100("m2m100").write(tmp_path / "many")
+    (folder / "special_tokens_map.json").unlink()
+    weights = len(CODES["m2m100"])  # rows for these, of 100 languages
+    line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(1)
+    assert "has embeddings for" in line, weights
+
+
+def test_positions_are_only_for_marian_mt(nmt: Nmt, tmp_path: Path) -> None:
+    folder = M2M100().write(tmp_path / "nllb")
+    words = ("import", "huggingface", folder, tmp_path / "out", "--positions", "marian")
+    assert "--positions is for MarianMT" in nmt(*words).refusal(2)
+
+
+def test_languages_survive_the_model_file(nllb: Path) -> None:
+    _, card = load_model(nllb)
+    assert card.languages is not None
+    assert dict(card.languages.pieces) == {code: code for code in CODES["nllb"]}
+    assert (card.languages.src, card.languages.tgt) == ("src", "tgt")

@@ -1,0 +1,83 @@
+"""Language tokens: which codes name a language, and which lines begin with its token."""
+
+from __future__ import annotations
+
+import pytest
+from foreign_models import TAGS, learn_pieces
+
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.pieces import PieceModel
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError, UsageError
+
+NLLB = LanguageTokens(
+    {code: code for code in ("deu_Latn", "zho_Hans", "zho_Hant", "eng_Latn")}, "src", "tgt"
+)
+OPUS = LanguageTokens({"fra": ">>fra<<", "deu_Latn": ">>deu_Latn<<"}, "tgt", "")
+
+
+@pytest.mark.parametrize(
+    ("lang", "codes"),
+    [
+        ("deu_Latn", ["deu_Latn"]),
+        ("de", ["deu_Latn"]),
+        ("de-AT", ["deu_Latn"]),
+        ("zh", ["zho_Hans", "zho_Hant"]),
+        ("fr", []),
+        ("", []),
+        ("no language", []),
+    ],
+)
+def test_a_language_has_several_codes(lang: str, codes: list[str]) -> None:
+    assert NLLB.codes(lang) == codes
+
+
+def test_what_is_given_must_be_known() -> None:
+    for tokens, side, lang in ((NLLB, "src", "fr"), (NLLB, "tgt", "zh"), (OPUS, "tgt", "es")):
+        with pytest.raises(UsageError, match=f"--x {lang}: the model "):
+            tokens.check(side, lang, "--x", is_given=True)
+    NLLB.check("tgt", "de", "--x", is_given=True)
+
+
+def test_a_default_must_be_known_only_if_the_decoder_reads_it() -> None:
+    with pytest.raises(UsageError, match="--x is missing"):
+        NLLB.check("src", "", "--x", is_given=False)
+    OPUS.check("tgt", "roa", "--x", is_given=False)
+    OPUS.check("src", "en", "--x", is_given=True)  # not its choice
+
+
+def test_a_message_lists_a_few_languages() -> None:
+    many = LanguageTokens({f"a{letter}": "" for letter in "abcdefghij"}, "src", "tgt")
+    with pytest.raises(UsageError, match="knows aa, ab, ac, ad, ae, af and 4 more"):
+        many.check("src", "xx", "--x", is_given=True)
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    model = PieceModel.read(learn_pieces("source", "unigram"))
+    texts = [piece for piece in model.own if piece != "<unk>"]
+    return Vocabulary(model.reordered([*texts, *TAGS], TAGS).write())
+
+
+def test_lines_begin_with_the_token_of_their_pair(vocabulary: Vocabulary) -> None:
+    src, tgt = OPUS.begin((vocabulary, vocabulary), ("en", "fr"))
+    assert tgt is vocabulary and src.first
+    (text,) = vocabulary.encode(["abc"])
+    assert src.tokens(src.first) == [TAGS[0]]
+    assert src.encode(["abc", f"{TAGS[1]}abc", ""]) == [
+        [*src.first, *text],
+        *vocabulary.encode([f"{TAGS[1]}abc"]),  # its own tag wins
+        [*src.first],
+    ]
+    assert src.encode_text(["abc"]) == [text]
+    assert src.decode([[*src.first, *text]]) == ["abc"]
+    assert src.encode([]) == []
+
+
+def test_a_language_that_is_not_known_has_no_token(vocabulary: Vocabulary) -> None:
+    assert OPUS.begin((vocabulary, vocabulary), ("en", "roa")) == (vocabulary, vocabulary)
+
+
+def test_a_vocabulary_without_the_token_is_damaged(vocabulary: Vocabulary) -> None:
+    with pytest.raises(DataError, match="no language token 'deu_Latn'"):
+        NLLB.begin((vocabulary, vocabulary), ("de", "en"))

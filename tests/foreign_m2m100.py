@@ -1,0 +1,151 @@
+"""Folders of M2M100 and NLLB with random weights, by NumPy and safetensors, and their formulas.
+
+The files are as those of Hugging Face. The formulas read those files, not ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from foreign_models import HEADS, INNER, LAYERS, WIDTH, Array, MarianMTFolder, learn_pieces
+from numpy.typing import NDArray
+from reference import sinusoids_by_halves
+from safetensors.numpy import load_file, save_file
+
+CODES = {"nllb": ("deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant"), "m2m100": ("de", "en", "fr")}
+SPARE_ROWS = 2
+
+
+def language_token(kind: str, code: str) -> str:
+    """The piece of a language."""
+    return code if kind == "nllb" else f"__{code}__"
+
+
+@dataclass(frozen=True)
+class M2M100:
+    """What a folder is made of."""
+
+    kind: str = "nllb"
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write the folder."""
+        folder.mkdir()
+        model = learn_pieces("source", "bpe")
+        (folder / "sentencepiece.bpe.model").write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        pieces = ["<s>", "<pad>", "</s>", "<unk>"]
+        pieces += [processor.id_to_piece(id_) for id_ in range(3, processor.get_piece_size())]
+        tokens = [language_token(self.kind, code) for code in CODES[self.kind]]
+        ids = {piece: id_ for id_, piece in enumerate([*pieces, *tokens])}
+        if self.kind == "nllb":
+            ids["<mask>"] = len(ids)
+            added = [{"id": ids[piece], "content": piece} for piece in (*tokens, "<mask>", "</s>")]
+            known = {piece: ids[piece] for piece in pieces}
+            tokenizer = {"model": {"type": "BPE", "vocab": known}, "added_tokens": added}
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+        else:
+            (folder / "vocab.json").write_text(json.dumps({p: ids[p] for p in pieces}))
+            listed = {
+                "additional_special_tokens": [tokens[0], *({"content": t} for t in tokens[1:])]
+            }
+            (folder / "special_tokens_map.json").write_text(json.dumps(listed))
+        (folder / "config.json").write_text(json.dumps(self._config(len(ids)) | self.config))
+        save_file(self._weights(len(ids) + SPARE_ROWS), folder / "model.safetensors")
+        return folder
+
+    def _config(self, size: int) -> dict[str, Any]:
+        sides = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": INNER}
+        config = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in sides.items()}
+        return config | {
+            "model_type": "m2m_100",
+            "activation_function": "relu",
+            "d_model": WIDTH,
+            "dropout": 0.1,
+            "bos_token_id": 0,
+            "pad_token_id": 1,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 2,
+            "max_position_embeddings": 512,
+            "scale_embedding": True,
+            "vocab_size": size + SPARE_ROWS,
+        }
+
+    def _weights(self, size: int) -> dict[str, NDArray[np.float32]]:
+        drawn = np.random.default_rng(5)
+
+        def matrix(*shape: int) -> NDArray[np.float32]:
+            return drawn.normal(0, 0.35, shape).astype(np.float32)
+
+        weights = {"model.shared.weight": matrix(size, WIDTH)}
+        for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
+            norms = [f"model.{side}.layer_norm"]
+            for layer in range(LAYERS):
+                at = f"model.{side}.layers.{layer}"
+                shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
+                for kind in kinds:
+                    for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                        shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
+                for name, shape in shapes.items():
+                    weights[f"{at}.{name}.weight"] = matrix(*shape)
+                    weights[f"{at}.{name}.bias"] = matrix(shape[0])
+                norms += [f"{at}.{kind}_attn_layer_norm" for kind in kinds]
+                norms.append(f"{at}.final_layer_norm")
+            for name in norms:
+                weights[f"{name}.weight"] = 1 + matrix(WIDTH)
+                weights[f"{name}.bias"] = matrix(WIDTH)
+        return weights
+
+
+class M2M100Folder(MarianMTFolder):
+    """The formulas of `M2M100ForConditionalGeneration` on the files of a folder."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        self.weights = load_file(folder / "model.safetensors")
+        pieces = sentencepiece.SentencePieceProcessor(
+            model_file=str(folder / "sentencepiece.bpe.model")
+        )
+        self._kind, self._segmenter = kind, pieces
+        # fairseq: four specials in place of three, then languages.
+        self._first_language = pieces.get_piece_size() + 1
+
+    def _ids(self, line: str, code: str) -> list[int]:
+        """Ids of a line with its language and eos."""
+        pieces = self._segmenter.encode(line)
+        language = self._first_language + CODES[self._kind].index(code)
+        return [language, *(3 if id_ == 0 else id_ + 1 for id_ in pieces), 2]
+
+    def log_probs_of(self, source: str, target: str, codes: Sequence[str]) -> Array:
+        """Return the log-probabilities of a target's language, each token and eos."""
+        src, tgt = self._ids(source, codes[0]), self._ids(target, codes[1])
+        memory = self._stack("encoder", self._with_positions(src), None)
+        states = self._stack("decoder", self._with_positions([2, *tgt[:-1]]), memory)
+        logits = states @ self.weights["model.shared.weight"].T
+        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        return np.asarray(log_probs[np.arange(len(tgt)), tgt])
+
+    def _with_positions(self, ids: list[int]) -> Array:
+        # Positions begin at 2.
+        positions = sinusoids_by_halves(len(ids) + 2, WIDTH)[2:]
+        return np.asarray(self.weights["model.shared.weight"][ids] * math.sqrt(WIDTH) + positions)
+
+    def _stack(self, side: str, x: Array, memory: Array | None) -> Array:
+        for layer in range(LAYERS):
+            at = f"model.{side}.layers.{layer}"
+            causal = np.tril(np.ones((len(x), len(x)), bool)) if memory is not None else None
+            y = self._norm(f"{at}.self_attn_layer_norm", x)
+            x = x + self._attend(f"{at}.self_attn", y, y, causal)
+            if memory is not None:
+                y = self._norm(f"{at}.encoder_attn_layer_norm", x)
+                x = x + self._attend(f"{at}.encoder_attn", y, memory, None)
+            y = self._norm(f"{at}.final_layer_norm", x)
+            x = x + self._linear(f"{at}.fc2", np.maximum(self._linear(f"{at}.fc1", y), 0))
+        return self._norm(f"model.{side}.layer_norm", x)
