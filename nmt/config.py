@@ -149,6 +149,19 @@ class TrainingConfig:
     validate_bleu: bool = value(
         False, "Whether validation also translates the valid text by beam search and scores BLEU."
     )
+    valid_old: str = value(
+        "",
+        "Prefix of a second valid text, named as those of `nmt prepare`, such as one of the domain "
+        "that a tuned model must not forget. Its BLEU is measured at the start and in each "
+        "validation.",
+        resumable=True,
+    )
+    stop_if_worse: float = value(
+        0.0,
+        "Stop when BLEU of valid_old has fallen by more than this since the start; 0: never.",
+        minimum=0.0,
+        resumable=True,
+    )
     sample_translations: int = value(
         3,
         "Number of valid lines whose translations each validation shows; 0: none.",
@@ -190,6 +203,8 @@ class TrainingConfig:
             found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
+        if self.stop_if_worse and not self.valid_old:
+            found.append("stop_if_worse needs valid_old")
         return found
 
 

@@ -245,6 +245,8 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "threads",  # which go with the number of processes
         "micro_batch_tokens",
         "shard_optimizer",
+        "valid_old",
+        "stop_if_worse",
         *("log_every", "validate_every", "save_every", "save_minutes"),
         *("keep_last", "keep_best"),
         *("sample_translations", "tensorboard"),

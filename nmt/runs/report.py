@@ -44,8 +44,9 @@ _VALID = {
     "perplexity": "perplexity {:.3f}",
     "loss": "smoothed loss {:.4f}",
     "bleu": "BLEU {:.2f}",
+    "old_bleu": "old BLEU {:.2f}",
 }
-_HISTORY = {"nll": "valid nll", "bleu": "valid BLEU"}
+_HISTORY = {"nll": "valid nll", "bleu": "valid BLEU", "old_bleu": "old BLEU"}
 _SAMPLE = ("source", "reference", "translation")
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 40  # validations in a sparkline
@@ -127,6 +128,7 @@ class ValidationResult:
     bleu: float | None
     bleu_signature: str | None
     samples: tuple[Sample, ...] = ()
+    old_bleu: float | None = None  # of valid_old
 
     @property
     def perplexity(self) -> float:
@@ -136,7 +138,8 @@ class ValidationResult:
     def metrics(self) -> dict[str, float]:
         """Return the metrics by name; without BLEU if it was not computed."""
         metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        return metrics if self.bleu is None else metrics | {"bleu": self.bleu}
+        bleus = {"bleu": self.bleu, "old_bleu": self.old_bleu}
+        return metrics | {name: bleu for name, bleu in bleus.items() if bleu is not None}
 
 
 class Report:
@@ -222,6 +225,14 @@ class Report:
         self._valid.append(record)
         self._show(state)
         self._draw_curves()
+
+    def measured_old(self, state: RunState) -> None:
+        """Report the first BLEU of valid_old."""
+        record = {"kind": "valid", "update": state.update, "old_bleu": state.old_bleu}
+        self._record(record)
+        self.run.log(f"update {state.update:,} {self.config.valid_old}: {_metrics(record, _VALID)}")
+        self._valid.append(record)
+        self._show(state)
 
     def went_back(self, state: RunState, why: str) -> None:
         """Report that the run has gone back to an earlier update."""

@@ -44,7 +44,7 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
         [("train", "nll"), ("valid", "nll")],
     ),
     ("Perplexity", "log scale", [("train", "perplexity"), ("valid", "perplexity")]),
-    ("BLEU", "percent", [("valid", "bleu")]),
+    ("BLEU", "percent", [("valid", "bleu"), ("valid", "old_bleu")]),
     ("Learning rate", "", [("train", "learning_rate")]),
     ("Speed", "source and target tokens per second", [("train", "tokens_per_second")]),
     ("Gradient norm", "", [("train", "grad_norm")]),
@@ -57,8 +57,12 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
     kept = list(records)
     panels = []
     for title, explanation, shown in _CURVES:
-        series = tuple(Series(kind, _points(kept, kind, key)) for kind, key in shown)
-        if title != "BLEU" or series[0].points:
+        series = tuple(
+            Series("old" if key == "old_bleu" else kind, points)
+            for kind, key in shown
+            if (points := _points(kept, kind, key)) or "bleu" not in key
+        )
+        if series:
             log_scale = title == "Perplexity"
             panels.append(Panel(title, series, explanation, log_scale=log_scale))
     return draw_curves(panels, "Learning curves")

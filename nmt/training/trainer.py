@@ -163,7 +163,12 @@ class Trainer:
 
     def _is_finished(self) -> bool:
         out_of_patience = 0 < self.config.patience <= self.state.bad_validations
-        return out_of_patience or self.state.update >= self.config.max_updates
+        has_ended = out_of_patience or self._has_forgotten()
+        return has_ended or self.state.update >= self.config.max_updates
+
+    def _has_forgotten(self) -> bool:
+        """Whether BLEU of valid_old has fallen by more than the recipe allows."""
+        return 0 < self.config.stop_if_worse < self.state.lost_bleu
 
     # --- the start
 
@@ -254,6 +259,8 @@ class Trainer:
                 self.run.record(facts | rate)
                 for remark in self.remarks:
                     self.run.log(remark)
+        if self.config.valid_old and state.old_bleu is None and not self._is_finished():
+            self._measure_old()
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
@@ -324,11 +331,27 @@ class Trainer:
         self.valid = result.metrics()
         by_bleu = self.config.best_metric == "bleu"
         metric = -(result.bleu or 0.0) if by_bleu else result.loss
-        state = self.state.validated_as(metric, keep_best=self.config.keep_best)
+        if result.old_bleu is not None and self.state.old_bleu is not None:
+            lost = self.state.old_bleu - result.old_bleu
+            self.state = dataclasses.replace(self.state, lost_bleu=lost)
+        if self._has_forgotten():  # so these weights are not the best
+            state = dataclasses.replace(self.state, validated=self.state.update)
+        else:
+            state = self.state.validated_as(metric, keep_best=self.config.keep_best)
         if self.ranks.is_first:
             self.report.validated(state, result, time.monotonic() - started)
         self.state = state
         return True
+
+    def _measure_old(self) -> None:
+        """Measure the first BLEU of valid_old, from which the loss is counted."""
+        with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
+            bleu = self.validator.measure_old(self.model, self.stop)
+        if bleu is None:
+            self._stop()
+        self.state = dataclasses.replace(self.state, old_bleu=bleu)
+        if self.ranks.is_first:
+            self.report.measured_old(self.state)
 
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
@@ -404,8 +427,11 @@ class Trainer:
         self._log()
         self.saver.save_at_the_end(self.state, self._present_card())
         full = self.state.update >= self.config.max_updates
-        patience = f"no better result in {self.config.patience} validations"
-        reason = "max_updates" if full else patience
+        reason = f"no better result in {self.config.patience} validations"
+        if self._has_forgotten():
+            reason = f"BLEU of {self.config.valid_old} has fallen by {self.state.lost_bleu:.2f}"
+        elif full:
+            reason = "max_updates"
         if self.ranks.is_first:
             self.run.write_status("finished", self.state.update, reason)
             self.report.finished(self.state, reason)

@@ -1,4 +1,4 @@
-"""Validation: loss and perplexity on the valid pairs, and translations of the valid text.
+"""Validation: loss and perplexity on the valid pairs, and translations of the valid texts.
 
 Every rank does a share, and all of them get the metrics.
 """
@@ -14,10 +14,11 @@ import torch
 
 from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
+from nmt.data.corpus import Encoding, ParallelText, read_lines
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
-from nmt.errors import NMTError, Stopped
+from nmt.errors import DataError, NMTError, Stopped
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.runs.report import Sample, ValidationResult
@@ -44,6 +45,7 @@ class Validator:
         self._sources, self._references = (
             path.read_bytes().decode().split("\n")[:-1] for path in data.valid_text
         )
+        self._old = read_text(config.valid_old, data.info.langs) if config.valid_old else None
         self._shown = spread(config.sample_translations, len(self._sources))  # lines of samples
 
     def measure(
@@ -61,11 +63,29 @@ class Validator:
             if not math.isfinite(loss):
                 return ValidationResult(loss, nll, None, None)
             bleu, signature, samples = self._translations(model, check_stop)
+            old_bleu = self._old_bleu(model, check_stop)
         except Stopped:
             return None
         finally:
             model.train()
-        return ValidationResult(loss, nll, bleu, signature, samples)
+        return ValidationResult(loss, nll, bleu, signature, samples, old_bleu)
+
+    def measure_old(
+        self, model: TranslationModel, stop_requested: Callable[[], bool]
+    ) -> float | None:
+        """Return BLEU of valid_old; None if any rank was asked to stop before the end."""
+
+        def check_stop() -> None:
+            if stop_requested():
+                raise Stopped("in validation")
+
+        model.eval()
+        try:
+            return self._old_bleu(model, check_stop)
+        except Stopped:
+            return None
+        finally:
+            model.train()
 
     @torch.inference_mode()
     def _losses(
@@ -119,6 +139,13 @@ class Validator:
         result = score(texts, [self._references], metrics=("bleu",))["bleu"]
         return result.score, result.signature, samples
 
+    def _old_bleu(self, model: TranslationModel, check_stop: Callable[[], None]) -> float | None:
+        if self._old is None:
+            return None
+        sources, references = self._old
+        texts = self._translate(model, sources, check_stop)
+        return score(texts, [references], metrics=("bleu",))["bleu"].score
+
     def _translate(
         self, model: TranslationModel, sources: list[str], check_stop: Callable[[], None]
     ) -> list[str]:
@@ -156,9 +183,9 @@ class Validator:
         The translations are no longer than their sources, because an untrained model does not end
         them.
         """
-        lines = len(self._sources)
+        lines, old = len(self._sources), len(self._old[0]) if self._old else 0
         count = lines if self.config.validate_bleu else len(self._shown)
-        tried = [self._sources[line] for line in spread(min(count, _LINES_TRIED), lines)]
+        tried = [self._sources[n] for n in spread(min(count + old, _LINES_TRIED), lines)]
         parts = parts_by_length(self.data.valid, self.micro_batch_tokens)  # about equal
         model.eval()
         try:
@@ -171,10 +198,34 @@ class Validator:
                 translator = self._translator(model, SearchOptions(max_extra_tokens=0))
                 started = time.monotonic()
                 translator.translate(tried)
-                seconds += (time.monotonic() - started) * count / len(tried)
+                seconds += (time.monotonic() - started) * (count + old) / len(tried)
         finally:
             model.train()
         return seconds
+
+
+def read_text(prefix: str, langs: tuple[str, str]) -> tuple[list[str], list[str]]:
+    """Read the sources and references of a text in UTF-8, plain or compressed.
+
+    Raises:
+        DataError: if a file is missing or invalid, or the numbers of lines differ.
+    """
+    text, encoding = ParallelText.find(prefix, *langs), Encoding.find("utf-8")
+    sides: list[list[str]] = []
+    for path in (text.src, text.tgt):
+        sides.append([])
+        for number, line in enumerate(read_lines(path, encoding), start=1):
+            decoded = encoding.decode(line, number=number)
+            if decoded is None:
+                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
+            sides[-1].append(decoded)
+    src, tgt = sides
+    if len(src) != len(tgt) or not src:
+        raise DataError(
+            f"{text.src} has {len(src):,} lines and {text.tgt} {len(tgt):,}; valid_old needs as "
+            "many of both, at least one"
+        )
+    return src, tgt
 
 
 def spread(count: int, total: int) -> Sequence[int]:

@@ -1,0 +1,116 @@
+"""Tuning that watches what the model knew: --valid-old and stop_if_worse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Answer, Nmt
+from toy_training import metrics
+
+from nmt.models.model_file import read_card
+from nmt.scoring.metrics import score
+
+
+@pytest.fixture
+def tune(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> Callable[..., Answer]:
+    """Train the learnt model on pairs whose targets are not translations."""
+    text = [(data / f"valid.{lang}").read_text().splitlines(keepends=True) for lang in ("en", "de")]
+    for lang, lines in (("en", text[0]), ("de", text[1][3:] + text[1][:3])):
+        (tmp_path / f"wrong.{lang}").write_text("".join(lines))
+    texts = ("--train", tmp_path / "wrong", "--valid", tmp_path / "wrong", "--keep", "overlap")
+    pair = ("--src", "en", "--tgt", "de", "--vocab", learnt)
+    done = nmt("prepare", tmp_path / "wrong-data", *pair, *texts)
+    assert done.status == 0, done.stderr
+
+    def run(*more: str | Path) -> Answer:
+        fast = ("learning_rate=0.01", "warmup_updates=1", "validate_every=5", "schedule=constant")
+        sets = [word for value in fast for word in ("--set", value)]
+        words = ("--out", tmp_path / "tuned", "--init-from", learnt, "--precision", "fp32", *sets)
+        return nmt("train", tmp_path / "wrong-data", *words, "--batch-tokens", "200", *more)
+
+    return run
+
+
+def valid(run: Path) -> list[dict[str, Any]]:
+    return metrics(run, "valid")
+
+
+def test_a_run_that_forgets_is_stopped(
+    nmt: Nmt, data: Path, learnt: Path, tune: Callable[..., Answer], tmp_path: Path
+) -> None:
+    words = ("--valid-old", data / "valid", "--set", "stop_if_worse=5", "--max-updates", "500")
+    done = tune(*words)
+    assert done.status == 0, done.stderr
+    run = tmp_path / "tuned"
+    start, *others = valid(run)
+    translated = nmt("translate", learnt, "--input", data / "valid.en").stdout.splitlines()
+    references = (data / "valid.de").read_text().splitlines()
+    assert start["old_bleu"] == pytest.approx(score(translated, [references])["bleu"].score)
+    assert (start["update"], others[-1]["update"] % 5) == (0, 0)
+    lost = [start["old_bleu"] - one["old_bleu"] for one in others]
+    assert lost[-1] > 5 and all(one <= 5 for one in lost[:-1])
+    status = json.loads((run / "status.json").read_text())
+    assert status["status"] == "finished" and status["update"] == others[-1]["update"] < 500
+    assert f"BLEU of {data / 'valid'} has fallen by {lost[-1]:.2f}" in status["reason"]
+    # The weights that have forgotten are never the best.
+    best = run / "best.safetensors"
+    assert not best.exists() or read_card(best).update < status["update"]
+
+    # It does not go on by itself, but with a larger bound.
+    assert tune(*words).status == 0
+    assert len(valid(run)) == 1 + len(others)
+    words = (*words[:2], "--set", "stop_if_worse=100", "--max-updates", str(status["update"] + 5))
+    assert tune(*words).status == 0
+    assert [one["update"] for one in valid(run)[-2:]] == [status["update"], status["update"] + 5]
+
+
+def test_without_a_bound_the_old_text_is_only_measured(
+    data: Path, tune: Callable[..., Answer], tmp_path: Path
+) -> None:
+    done = tune("--valid-old", data / "valid", "--max-updates", "10")
+    assert done.status == 0, done.stderr
+    assert [sorted(one)[:2] for one in valid(tmp_path / "tuned")[:1]] == [["kind", "old_bleu"]]
+    assert ["old_bleu" in one for one in valid(tmp_path / "tuned")] == [True] * 3
+    assert "old BLEU" in done.stderr
+    assert ">old</tspan>" in (tmp_path / "tuned" / "curves.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "status", "error"),
+    [
+        ({"de": None}, 1, "old.de: no such file"),
+        ({"de": "x\n"}, 1, "has 2 lines and"),
+        ({"en": "", "de": ""}, 1, "0 lines"),
+    ],
+)
+def test_an_old_text_that_cannot_be_used_is_refused(
+    tune: Callable[..., Answer],
+    tmp_path: Path,
+    spoil: dict[str, str | None],
+    status: int,
+    error: str,
+) -> None:
+    for lang, content in ({"en": "a\nb\n", "de": "a\nb\n"} | spoil).items():
+        if content is not None:
+            (tmp_path / f"old.{lang}").write_text(content)
+    done = tune("--valid-old", tmp_path / "old", "--max-updates", "5")
+    assert done.status == status
+    assert error in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line(
+    tune: Callable[..., Answer], tmp_path: Path
+) -> None:
+    (tmp_path / "old.en").write_bytes(b"a\nb\n")
+    (tmp_path / "old.de").write_bytes(b"a\n\xfc\n")
+    done = tune("--valid-old", tmp_path / "old", "--max-updates", "5")
+    assert "old.de: line 2 is not valid UTF-8" in done.stderr
+
+
+def test_a_bound_needs_a_text(tune: Callable[..., Answer]) -> None:
+    assert "stop_if_worse needs valid_old" in tune("--set", "stop_if_worse=1").refusal(2)
