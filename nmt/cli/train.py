@@ -217,6 +217,7 @@ def _preset_layers(
     if init_from is None:
         raise UsageError("this run tunes a model; give the same --init-from as at its start")
     from nmt.data.folder import DataFolder
+    from nmt.data.pieces import PieceModel
     from nmt.models.model_file import find_model, read_card
 
     card, folder = read_card(find_model(init_from)), DataFolder.open(data)
@@ -224,7 +225,8 @@ def _preset_layers(
         (card.src_vocabulary, folder.src_vocabulary),
         (card.tgt_vocabulary, folder.tgt_vocabulary),
     ):
-        if (one.model, one.moses) != (other.model, other.moses):
+        models = [PieceModel.read(vocabulary.model) for vocabulary in (one, other)]
+        if one.moses != other.moses or not models[1].extends(models[0]):
             raise UsageError(
                 f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
                 f"{init_from}{_moses_options(card)}, or give --model"

@@ -8,7 +8,7 @@ own language, and the decoder reads the target language before the translation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nmt.data.languages import primary_language
@@ -30,6 +30,18 @@ class LanguageTokens:
     """Whose token begins a source: `src`, `tgt` or none."""
     tgt: str
     """Whose token the decoder reads before a translation: `tgt` or none."""
+
+    def with_language(self, lang: str) -> LanguageTokens:
+        """Return these tokens with one more, named as the others are.
+
+        Raises:
+            UsageError: if there is one already.
+        """
+        if lang in self.pieces:
+            raise UsageError(f"--new-language {lang}: the model knows it already; leave it out")
+        code, piece = next(iter(self.pieces.items()))
+        before, _, after = piece.partition(code)
+        return replace(self, pieces={**self.pieces, lang: f"{before}{lang}{after}"})
 
     def codes(self, lang: str) -> list[str]:
         """Return the model's own codes for a language, such as `deu_Latn` for `de`."""

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, READ_AS_UNK, STRANGE, UNK_ID
 from nmt.errors import DataError
 
 
@@ -113,6 +113,19 @@ class PieceModel:
         """The pieces that text is segmented into, by their text."""
         kinds = (Kind.NORMAL, Kind.USER_DEFINED, Kind.BYTE)
         return {piece.text: piece for piece in self.pieces if piece.kind in kinds}
+
+    def with_pieces(self, added: Sequence[Piece]) -> PieceModel:
+        """Return the model with more pieces at the end, but before those that are read as unk."""
+        texts = [piece.text for piece in self.pieces]
+        end = texts.index(READ_AS_UNK) if READ_AS_UNK in texts else len(texts)
+        pieces = (*self.pieces[:end], *added, *self.pieces[end:])
+        trainer = self.trainer + _key(_VOCAB_SIZE, _VARINT) + _varint(len(pieces))
+        return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
+
+    def extends(self, other: PieceModel) -> bool:
+        """Whether this is another model, perhaps with more pieces."""
+        known = set(other.pieces)
+        return tuple(piece for piece in self.pieces if piece in known) == other.pieces
 
     def renumbered(self) -> PieceModel:
         """Return a model that segments alike, with our special pieces first."""

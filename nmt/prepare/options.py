@@ -91,6 +91,14 @@ class PrepareOptions:
         metavar="MODEL",
         panel=_VOCABULARY,
     )
+    new_language: str | None = value(
+        None,
+        "Add this language to the vocabulary of a model of several languages, to tune it for one "
+        "more, such as gsw_Latn.",
+        metavar="LANG",
+        shown="none",
+        panel=_VOCABULARY,
+    )
     separate_vocab: bool = value(
         False, "Learn one vocabulary for each language instead of a joint one.", panel=_VOCABULARY
     )
@@ -233,7 +241,7 @@ def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iter
         seen.add(prefix)
 
 
-_NOT_RECORDED = {"train", "valid", "test", "weight", "tag", "vocab", "workers"}
+_NOT_RECORDED = {"train", "valid", "test", "weight", "tag", "vocab", "new_language", "workers"}
 """What other parts of `dataset.json` record, and what does not change the folder."""
 
 

@@ -30,6 +30,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
+from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
@@ -159,6 +160,12 @@ class _Inputs:
         languages: LanguageTokens | None,
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
+        if options.new_language is not None:
+            if languages is None:
+                raise UsageError(
+                    "--new-language is for --vocab with a model of several languages, such as NLLB"
+                )
+            languages = languages.with_language(options.new_language)
         if languages is not None:
             for side, lang in zip(("src", "tgt"), options.langs, strict=True):
                 languages.check(side, lang, f"--{side}", is_given=False)
@@ -175,12 +182,7 @@ class _Inputs:
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        for tag in sorted(set(options.tags.values())) if given else ():
-            if not given[0].has_symbol(tag):
-                raise UsageError(
-                    f"--tag {tag} is not in the vocabulary and would be split; learn the "
-                    f"vocabulary with --user_defined_symbols={tag}"
-                )
+        given = _with_new_pieces(given, options, languages)
         return cls(options, cleaning, tuple(given), languages, sources, decode)
 
     @property
@@ -249,6 +251,24 @@ class _Inputs:
             languages=self.languages,
             tags=tuple(text.tag for text in self.sources.train),
         )
+
+
+def _with_new_pieces(
+    given: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
+) -> list[Vocabulary]:
+    """Return the given vocabularies with the tags and the language that they lack, if any."""
+    added = [
+        Piece(tag, kind=Kind.USER_DEFINED)
+        for tag in sorted(set(options.tags.values()))
+        if given and not given[0].has_symbol(tag)
+    ]
+    if options.new_language is not None and languages is not None:
+        added.append(Piece(languages.pieces[options.new_language], kind=Kind.CONTROL))
+    if not added:
+        return list(given)
+    names = ", ".join(piece.text for piece in added)
+    console.notice(f"{names}: new in the vocabulary; train with --init-from to keep the rest")
+    return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
 
 
 def _joined(held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:

@@ -29,8 +29,9 @@ def tune(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> Callable[..., An
     def run(*more: str | Path) -> Answer:
         fast = ("learning_rate=0.01", "warmup_updates=1", "validate_every=5", "schedule=constant")
         sets = [word for value in fast for word in ("--set", value)]
-        words = ("--out", tmp_path / "tuned", "--init-from", learnt, "--precision", "fp32", *sets)
-        return nmt("train", tmp_path / "wrong-data", *words, "--batch-tokens", "200", *more)
+        words = ("--out", tmp_path / "tuned", "--init-from", learnt, "--precision", "fp32")
+        small = ("--batch-tokens", "200", *sets)
+        return nmt("train", tmp_path / "wrong-data", *words, *small, *more)
 
     return run
 

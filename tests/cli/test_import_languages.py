@@ -131,14 +131,22 @@ def test_an_export_reads_the_same_languages(
         assert theirs.stdout == ours.stdout
 
 
-def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
+def write_pairs(folder: Path, src: str, tgt: str) -> tuple[str | Path, ...]:
+    """Write small texts, and return the words of `prepare` that name them."""
     for name, lines in (("train", 60), ("valid", 8)):
-        for side, lang in (("source", "en"), ("target", "de")):
+        for side, lang in (("source", src), ("target", tgt)):
             content = "".join(f"{line}\n" for line in text(side, lines))
-            (tmp_path / f"{name}.{lang}").write_text(content, encoding="utf-8")
+            (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
+    texts = ("--train", folder / "train", "--valid", folder / "valid", "--keep", "overlap")
+    return ("--src", src, "--tgt", tgt, *texts)
+
+
+QUICKLY = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
+
+
+def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
     data, run = tmp_path / "data", tmp_path / "run"
-    texts = ("--train", tmp_path / "train", "--valid", tmp_path / "valid", "--keep", "overlap")
-    words = ("prepare", data, "--src", "en", "--tgt", "de", *texts, "--vocab", nllb)
+    words = ("prepare", data, *write_pairs(tmp_path, "en", "de"), "--vocab", nllb)
     assert nmt(*words).status == 0
     folder = DataFolder.open(data)
     vocabulary = folder.src_vocabulary
@@ -149,8 +157,7 @@ def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path)
     assert folder.valid.tgt(0)[0] == german
     assert "already prepared" in nmt(*words).stderr
 
-    quick = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
-    done = nmt("train", data, "--out", run, "--init-from", nllb, *quick)
+    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY)
     assert done.status == 0, done.stderr
     assert "translates" not in done.stderr
     card = read_card(run / "last.safetensors")
@@ -171,6 +178,44 @@ def test_data_of_a_language_that_the_model_lacks_is_refused(
     words = ("--train", tmp_path / "train", "--valid-lines", "2", "--vocab", nllb)
     line = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "fr", *words).refusal(2)
     assert "--tgt fr: the model knows deu_Latn" in line
+
+
+@pytest.mark.parametrize("kind", ["nllb", "opus"])
+def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    made = M2M100() if kind == "nllb" else MarianMT()
+    model = import_huggingface(nmt, made.write(tmp_path / kind))
+    new = "gsw_Latn" if kind == "nllb" else "gsw"
+    data, run = tmp_path / "data", tmp_path / "run"
+    given = ("--vocab", model, "--new-language", new)
+    done = nmt("prepare", data, *write_pairs(tmp_path, "en", new), *given)
+    assert done.status == 0 and "new in the vocabulary" in done.stderr
+    still = ("--set", "learning_rate=1e-12")
+    done = nmt("train", data, "--out", run, "--init-from", model, *QUICKLY, *still)
+    assert done.status == 0, done.stderr
+
+    before, after = read_card(model), read_card(run / "last.safetensors")
+    assert before.languages is not None and after.languages is not None
+    assert set(after.languages.pieces) - set(before.languages.pieces) == {new}
+    assert len(after.src_vocabulary) == len(before.src_vocabulary) + 1
+    # Other languages are translated as before.
+    for code in ("de", new):
+        words = ("--input", tmp_path / "valid.en", "--to", code, "--from", "en", *QUICK)
+        ours = nmt("translate", run, *words, "--beam-size", "1")
+        assert ours.status == 0, ours.stderr
+        if code == "de":
+            theirs = nmt("translate", model, *words, "--beam-size", "1")
+            assert ours.stdout == theirs.stdout
+    # A second time it is known.
+    again = ("--vocab", run, "--new-language", new)
+    done = nmt("prepare", tmp_path / "other", *write_pairs(tmp_path, "en", new), *again)
+    assert f"--new-language {new}: the model knows it already" in done.refusal(2)
+
+
+def test_a_new_language_needs_a_model_of_several(nmt: Nmt, tmp_path: Path, learnt: Path) -> None:
+    texts = write_pairs(tmp_path, "en", "gsw")
+    for vocab in ((), ("--vocab", learnt)):
+        words = ("prepare", tmp_path / "data", *texts, "--new-language", "gsw", *vocab)
+        assert "--new-language is for --vocab with a model of several" in nmt(*words).refusal(2)
 
 
 # -------------------------------------------------------------------------------- OPUS-MT

@@ -91,6 +91,39 @@ def test_a_line_may_begin_with_a_tag() -> None:
     assert tag in tagged.barred_ids
 
 
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_added_pieces_leave_the_others_as_they_are(model_type: str) -> None:
+    model = PieceModel.read(learn_pieces("source", model_type)).renumbered()
+    longer = model.with_pieces(
+        [Piece("<BT>", kind=Kind.USER_DEFINED), Piece(">>bar<<", kind=Kind.CONTROL)]
+    )
+    assert longer.extends(model) and model.extends(model)
+    assert not model.extends(longer)
+    vocabulary, before = Vocabulary(longer.write()), Vocabulary(model.write())
+    assert len(vocabulary) == len(before) + 2
+    assert vocabulary.encode(LINES) == before.encode(LINES)
+    assert vocabulary.encode([">>bar<<ab"]) == [[len(before) + 1, *before.encode(["ab"])[0]]]
+    assert len(before) in vocabulary.encode(["<BT> ab"])[0]
+
+
+def test_added_pieces_are_read_though_others_are_read_as_unk() -> None:
+    model = PieceModel.read(learn_pieces("source", "unigram"))
+    last = [text for text in model.own if len(text) > 2][:3]
+    order = [*(text for text in model.own if text not in last), READ_AS_UNK, *last]
+    ordered = model.reordered(order, {READ_AS_UNK})
+    longer = ordered.with_pieces([Piece("<BT>", kind=Kind.USER_DEFINED)])
+    assert longer.extends(ordered)
+    vocabulary = Vocabulary(longer.write())
+    (ids,) = vocabulary.encode(["<BT> ab"])
+    assert "<BT>" in vocabulary.tokens(ids) and max(ids) < vocabulary.known
+
+
+def test_a_model_with_another_score_is_another_model() -> None:
+    model = PieceModel.read(learn_pieces("source", "unigram"))
+    pieces = (*model.pieces[:-1], Piece(model.pieces[-1].text, model.pieces[-1].score - 1))
+    assert not PieceModel(pieces, model.trainer, model.rest).extends(model)
+
+
 @given(st.data())
 def test_any_bytes_are_a_model_or_refused(data: st.DataObject) -> None:
     model = bytearray(MODEL)

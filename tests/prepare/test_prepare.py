@@ -315,14 +315,18 @@ def test_a_given_vocabulary_without_bytes_is_warned_of(
     assert "spm.model has no byte fallback" in warning
 
 
-def test_a_tag_that_a_given_vocabulary_does_not_know_is_refused(job: Job, tmp_path: Path) -> None:
+def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = learnt(tmp_path / "spm.model", 275)
     tag = f"{job.options.train[0]}=<BT>"
     tagged = job.but(vocab=(model,), vocab_size=32_000, tag=(tag,))
-    with pytest.raises(UsageError, match=r"--tag <BT> is not in the vocabulary"):
-        tagged.prepare()
-    learnt(model, 276, symbols=["<BT>"])
-    assert pairs_in(tagged.prepare())[0][0] == "<BT> the red house 0"
+    folder = tagged.prepare()
+    assert "<BT>: new in the vocabulary; train with --init-from" in capsys.readouterr().err
+    assert pairs_in(folder)[0][0] == "<BT> the red house 0"
+    vocabulary = folder.src_vocabulary
+    assert len(vocabulary) == 276 and vocabulary.tokens([275]) == ["<BT>"]
+    assert vocabulary.tokens(vocabulary.encode(["<BT> a"])[0])[:2] == ["\u2581", "<BT>"]
 
 
 def test_weights_reach_the_stream_and_tags_the_text(job: Job, tmp_path: Path) -> None:
