@@ -140,6 +140,13 @@ class TrainingConfig:
         "Weights that training does not change: patterns for their names, separated by commas, "
         "such as encoder.*,src_embedding.*; a tied weight matches by any of its names.",
     )
+    lora_rank: int = value(
+        0,
+        "Train only a change of this rank for each matrix of the layers (LoRA), which takes far "
+        "less memory; 0: train the weights themselves. What is saved has the changes added.",
+        minimum=0,
+        below=1e4,
+    )
     log_every: int = value(
         100, "Updates between two lines of the log and of metrics.jsonl.", minimum=1, resumable=True
     )
@@ -203,6 +210,8 @@ class TrainingConfig:
             found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
+        if self.lora_rank and (self.freeze or self.compile == "true"):
+            found.append("lora_rank goes neither with freeze, as it freezes all, nor with compile")
         if self.stop_if_worse and not self.valid_old:
             found.append("stop_if_worse needs valid_old")
         return found

@@ -3,7 +3,7 @@
 - `first_weights` builds the model with random weights, or with a warm start from another model.
 - `warm_start` copies every parameter with the same name and shape. Rows of embeddings and of the
   output projection belong to pieces of a vocabulary, and are copied piece by piece.
-- `freeze` excludes parameters from training, for fine-tuning.
+- `choose_trained` excludes parameters from training, for fine-tuning.
 """
 
 from __future__ import annotations
@@ -26,6 +26,31 @@ from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
 from nmt.training.flat_weights import FlatWeights, sharing
+from nmt.training.low_rank import adapt
+
+
+def choose_trained(model: TranslationModel, config: TrainingConfig) -> list[str]:
+    """Freeze what the recipe does not train, and add what it trains instead.
+
+    Returns:
+        Lines for the log.
+
+    Raises:
+        UsageError: see `freeze` and `adapt`.
+    """
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if config.lora_rank:
+        matrices = adapt(model, config.lora_rank)
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        return [
+            f"all {count:,} parameters are frozen; changes of rank {config.lora_rank} of "
+            f"{len(matrices)} matrices have {trained:,} parameters"
+        ]
+    frozen = freeze(model, config.freeze)
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    if not frozen:
+        return []
+    return [f"{count - trained:,} of {count:,} parameters are frozen: {_first_few(frozen)}"]
 
 
 def freeze(model: TranslationModel, patterns: str) -> list[str]:
@@ -221,17 +246,13 @@ def first_weights(
     with ranks.together():
         if ranks.is_first and warm_from is not None:
             remarks += warm_start(model, card, warm_from)
+    chosen = choose_trained(model, config)
     for parameter in model.parameters():
         ranks.broadcast_(parameter.data)
-    frozen = freeze(model, config.freeze)
     weights = FlatWeights(
         model, dtype_of(config.precision), sharing(config, model, ranks), device=device
     )
-    if frozen:
-        trained, count = weights.trained_count, weights.count
-        remarks.append(
-            f"{count - trained:,} of {count:,} parameters are frozen: {_first_few(frozen)}"
-        )
+    remarks += chosen
     if weights.places:
         remarks.append(f"the optimiser is split over {ranks.world_size} processes")
     return model, weights, remarks

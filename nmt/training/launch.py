@@ -163,6 +163,8 @@ def set_up(
             claim()
     _check_same(recipe, data, device, ranks)
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
+    if recipe.training.lora_rank and not initial.path:
+        raise UsageError("lora_rank is for a model that is tuned; give --init-from")
     recipe = settle(recipe, data, run, ranks, device)
     with ranks.together():
         if ranks.is_first and run.exists:

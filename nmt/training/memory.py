@@ -32,7 +32,7 @@ from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
-from nmt.training.first_weights import freeze
+from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights, sharing
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
@@ -60,7 +60,7 @@ def memory_needs(
     forget_masks(torch.device("meta"))  # masks of an earlier call would not be counted
     with shapes_only():
         model = build_model(recipe.architecture, recipe.model, *vocabulary_sizes)
-        freeze(model, config.freeze)
+        choose_trained(model, config)
         # Nothing is sent between them here.
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=processes)
         weights = FlatWeights(model, dtype_of(config.precision), sharing(config, model, ranks))

@@ -32,6 +32,7 @@ from nmt.models.model_file import ModelCard, write_model
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import BEST, CHECKPOINT, STATE, STATES_KEPT, Best, RunState
 from nmt.runs.run_folder import RunFolder
+from nmt.training.low_rank import merged
 from nmt.training.optimizer import Optimizer
 
 
@@ -238,7 +239,7 @@ class Saver:
 
     def _write_model(self, path: Path, card: ModelCard) -> None:
         kept = self._copies[self._optimizer.kept_name]
-        write_model(path, card, self._optimizer.weights.named(kept))
+        write_model(path, card, merged(self._optimizer.weights.named(kept)))
 
     def _write_state(self, state: RunState) -> None:
         checkpoint.write_state(self._run, state, self._copies)

@@ -64,7 +64,8 @@ def settle(
     if precision == "auto":
         precision = ranks.gather(_precision(recipe, data, ranks, device))[0]
     if compiled == "auto":
-        compiled = "true" if all(ranks.gather(_pays_to_compile(device, precision))) else "false"
+        pays = not training.lora_rank and _pays_to_compile(device, precision)
+        compiled = "true" if all(ranks.gather(pays)) else "false"
     training = dataclasses.replace(
         recipe.training, threads=threads, matmul=matmul, precision=precision, compile=compiled
     )

@@ -33,6 +33,7 @@ class _Choice:
     input: bool = False
     weight: bool = False
     any_packed: bool = False
+    any_changed: bool = False
 
 
 _choice = _Choice()
@@ -40,8 +41,8 @@ _choice = _Choice()
 Product = Callable[[Tensor, Tensor | None], Tensor]
 """Maps x (..., i) and a bias (o,) to x weight^T + bias, with its own weight."""
 
-_PACKED = "packed_product"
-"""The attribute of weights that holds their `Product`."""
+_PACKED, _CHANGE = "packed_product", "change"
+"""The attributes of weights that hold their `Product`, and the factors of a change."""
 
 
 def use_library(name: str) -> None:
@@ -58,6 +59,12 @@ def use_packed(weight: Tensor, product: Product) -> None:
     """Compute all products with this weight by `product` from now on."""
     setattr(weight, _PACKED, product)
     _choice.any_packed = True
+
+
+def use_change(weight: Tensor, down: Tensor, up: Tensor) -> None:
+    """Multiply by weight (o, i) + up (o, r) down (r, i) instead of `weight` from now on."""
+    setattr(weight, _CHANGE, (down, up))
+    _choice.any_changed = True
 
 
 def _is_fp32_on_cpu(x: Tensor) -> bool:
@@ -87,6 +94,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         packed: Product | None = getattr(weight, _PACKED, None)
         if packed is not None:
             return packed(x, bias)
+    if _choice.any_changed:
+        change: tuple[Tensor, Tensor] | None = getattr(weight, _CHANGE, None)
+        if change is not None:
+            down, up = change
+            return _product(x, weight, bias) + _product(_product(x, down), up)
+    return _product(x, weight, bias)
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     some = _choice.forward or _choice.input or _choice.weight
     if not (some and _is_fp32_on_cpu(x)):
         return F.linear(x, weight, bias)
