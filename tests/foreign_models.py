@@ -10,6 +10,8 @@ import io
 import json
 import math
 import random
+import re
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -444,6 +446,41 @@ class MarianFile:
         return self._linear(at, "o", multi_head(query, key, value, mask))
 
 
+def to_binary(path: Path, quantised: str = "_W.?$|Wemb", number: int = 0x4101) -> Path:
+    """Write model.bin beside model.npz, and give model.npz the values that are left.
+
+    Args:
+        path: of model.npz.
+        quantised: a pattern for the names of int8 matrices.
+        number: of their type.
+    """
+    arrays, table, contents = dict(np.load(path)), [], []
+    for name, array in arrays.items():
+        shape, kind, content = (
+            array.shape,
+            0x101 if array.dtype == np.int8 else 0x404,
+            array.tobytes(),
+        )
+        if quantised and re.search(quantised, name):
+            factor = np.float32(127) / np.abs(array).max()
+            numbers = np.clip(np.rint(array * factor), -127, 127).astype(np.int8)
+            arrays[name] = numbers / factor
+            numbers = numbers if "Wemb" in name else numbers.T
+            kind, content = number, numbers.tobytes() + factor.tobytes()
+        content += bytes(-len(content) % 256)
+        table.append((name.encode() + b"\0", kind, shape, len(content)))
+        contents.append(content)
+    found = struct.pack("<2Q", 1, len(table))
+    found += b"".join(struct.pack("<4Q", len(n), k, len(s), size) for n, k, s, size in table)
+    found += b"".join(name for name, *_ in table)
+    found += b"".join(np.array(shape, np.int32).tobytes() for _, _, shape, _ in table)
+    padding = -(len(found) + 8) % 256
+    binary = path.with_suffix(".bin")
+    binary.write_bytes(found + struct.pack("<Q", padding) + bytes(padding) + b"".join(contents))
+    np.savez(path, **arrays)
+    return binary
+
+
 # ----------------------------------------------------------------------------------- imported
 
 KINDS = {
@@ -488,7 +525,7 @@ def import_huggingface(nmt: Nmt, folder: Path, *words: str) -> Path:
     return out
 
 
-def import_marian(nmt: Nmt, path: Path, *words: str) -> Path:
+def import_marian(nmt: Nmt, path: Path, *words: str | Path) -> Path:
     out = path.parent.with_suffix(".safetensors")
     done = nmt("import", "marian", path, out, *(words or ("--src", "en", "--tgt", "de")))
     assert (done.status, done.stdout) == (0, ""), done.stderr

@@ -16,6 +16,8 @@ EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
     "nmt import huggingface nllb-200-distilled-600M nllb.safetensors",
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
+    "nmt import marian model.ende.intgemm.alphas.bin en-de.safetensors --vocab vocab.ende.spm "
+    "--src en --tgt de",
 )
 
 _HUGGINGFACE, _MARIAN = "huggingface", "marian"
@@ -32,8 +34,8 @@ def import_(
             help="For huggingface, a folder with config.json, model.safetensors (or "
             "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT; "
             "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
-            "For marian, model.npz, beside which model.npz.decoder.yml names the vocabularies; or "
-            "any decoder.yml.",
+            "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
+            "vocabularies; or that decoder.yml.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The model file to write.")],
@@ -54,6 +56,16 @@ def import_(
             rich_help_panel=_HUGGINGFACE,
         ),
     ] = None,
+    vocab: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.spm",
+            help="SentencePiece model of both languages. Give it twice if source and target have "
+            "their own.",
+            show_default="as decoder.yml says",
+            rich_help_panel=_MARIAN,
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a model of another toolkit as a model file.
@@ -71,13 +83,15 @@ def import_(
     if form == _HUGGINGFACE:
         from nmt.interchange.huggingface import import_huggingface
 
+        if vocab:
+            raise UsageError("--vocab is for marian; a folder of huggingface has its vocabularies")
         card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
     else:
         from nmt.interchange.marian import import_marian
 
         if positions is not None:
             raise UsageError("--positions has no meaning for marian; leave it out")
-        card = import_marian(source, target, src_lang=src, tgt_lang=tgt)
+        card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab or ())
     pair = f"{card.src_lang} to {card.tgt_lang}" if card.tgt_lang else "no languages chosen"
     known = f", of {len(card.languages.pieces)} languages" if card.languages is not None else ""
     console.notice(f"{out}: {source}, {pair}{known}, with {len(card.tgt_vocabulary):,} pieces")

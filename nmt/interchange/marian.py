@@ -1,7 +1,7 @@
-"""Models of Marian: a file `model.npz`, and the SentencePiece models that it was trained with.
+"""Models of Marian: `model.npz` or `model.bin`, and the SentencePiece models of its training.
 
-`model.npz.decoder.yml`, which Marian writes beside it, names them. A model holds its options in the
-array `special:model.yml`.
+`model.npz.decoder.yml`, which Marian writes beside a model, names them. A model holds its options
+in the array `special:model.yml`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from nmt.interchange.foreign import (
     tags_of,
     write_imported,
 )
+from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard
 
@@ -100,13 +101,20 @@ _TABLES = {
 
 
 def import_marian(
-    path: Path, out: Path, *, src_lang: str | None, tgt_lang: str | None
+    path: Path,
+    out: Path,
+    *,
+    src_lang: str | None,
+    tgt_lang: str | None,
+    vocabularies: Sequence[Path] = (),
 ) -> ModelCard:
     """Write a model of Marian as a model file, and return its card.
 
     Args:
-        path: `model.npz`, or the `decoder.yml` that names it.
+        path: `model.npz` or `model.bin`, or the `decoder.yml` that names it.
         out: the model file.
+        vocabularies: a SentencePiece model for both sides, or one for each; if there is none, those
+            that `decoder.yml` names.
         src_lang: of the model, which does not know it.
         tgt_lang: likewise.
 
@@ -116,7 +124,9 @@ def import_marian(
     """
     if src_lang is None or tgt_lang is None:
         raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
-    model, pieces = _files(path)
+    if len(vocabularies) > 2:
+        raise UsageError("--vocab was given more than twice; give it once, or once for each side")
+    model, pieces = (path, [vocabularies[0], vocabularies[-1]]) if vocabularies else _files(path)
     weights = _Weights(model)
     config = _model_config(model, weights)
     src, tgt = _numberings(pieces, weights)
@@ -168,7 +178,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         return _parsed(path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         raise DataError(
-            f"{path}: no such file; Marian writes it beside a model to name its vocabularies"
+            f"{path}: no such file; it would name the vocabularies, so give them with --vocab"
         ) from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: damaged: not UTF-8") from None
@@ -310,7 +320,10 @@ class _Weights:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._arrays = np.load(path, allow_pickle=False)
+            if path.suffix == SUFFIX:
+                self._arrays: Any = BinaryArrays(path)
+            else:
+                self._arrays = np.load(path, allow_pickle=False)
             names = self._arrays.files
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None

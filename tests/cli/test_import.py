@@ -6,6 +6,8 @@ The models here have random weights. test_peers.py imports what the other toolki
 from __future__ import annotations
 
 import json
+import struct
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_line import QUICK, Answer, Nmt
 from foreign_models import (
     KINDS,
@@ -29,12 +32,17 @@ from foreign_models import (
     import_marian,
     log_probs,
     text,
+    to_binary,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import SearchOptions, Translator
 from nmt.data.vocabulary import BOS_ID
+from nmt.errors import DataError, UsageError
+from nmt.interchange.marian_binary import BinaryArrays
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model, model_checksum, write_model
@@ -445,6 +453,85 @@ def test_a_list_of_files_names_the_model_too(nmt: Nmt, tmp_path: Path) -> None:
     path = MarianModel().write(tmp_path / "marian")
     first = model_checksum(import_marian(nmt, path))
     assert model_checksum(import_marian(nmt, path.with_name("model.npz.decoder.yml"))) == first
+
+
+@pytest.mark.parametrize(
+    ("quantised", "number"), [("", 0), ("_W.?$|Wemb", 0x4101), ("_W.?$", 0x10001)]
+)
+@pytest.mark.parametrize("kind", ["ssru", "untied"])
+def test_a_binary_model_has_the_numbers_that_it_stands_for(
+    nmt: Nmt, tmp_path: Path, kind: str, quantised: str, number: int
+) -> None:
+    path = MARIAN[kind].write(tmp_path / "marian")
+    listing = path.with_name("model.npz.decoder.yml")
+    binary = to_binary(path, quantised, number)
+    names = yaml.safe_load(listing.read_text())["vocabs"]
+    vocabularies = [word for name in names for word in ("--vocab", path.with_name(name))]
+    languages = ("--src", "en", "--tgt", "de")
+    model = import_marian(nmt, binary, *languages, *vocabularies)
+    assert_same(model, LINES, MarianFile(path).log_probs)
+    if len(set(names)) == 1:
+        assert model_checksum(
+            import_marian(nmt, binary, *languages, *vocabularies[:2])
+        ) == model_checksum(model)
+
+
+def packed(folder: Path) -> None:
+    content = bytearray((folder / "model.bin").read_bytes())
+    (count,) = struct.unpack_from("<Q", content, 8)
+    for place in range(count):
+        at = 16 + 32 * place + 8
+        if struct.unpack_from("<Q", content, at)[0] == 0x4101:
+            struct.pack_into("<Q", content, at, 0x1801)
+    (folder / "model.bin").write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "status", "named"),
+    [
+        (packed, 2, "is packed for one kind of processor"),
+        (cut("model.bin"), 1, "model.bin: damaged"),
+        (lambda folder: (folder / "model.bin").unlink(), 1, "model.bin: no such file"),
+        (lambda folder: (folder / "model.bin").write_bytes(b""), 1, "model.bin: empty"),
+        (lambda folder: (folder / "model.bin").write_bytes(b"a" * 99), 1, "model.bin: damaged"),
+    ],
+)
+def test_a_damaged_binary_model_is_refused_in_one_line(
+    nmt: Nmt, tmp_path: Path, spoil: Callable[[Path], None], status: int, named: str
+) -> None:
+    path = to_binary(MarianModel().write(tmp_path / "marian"))
+    spoil(path.parent)
+    words = ("--src", "en", "--tgt", "de", "--vocab", path.with_name("vocab.spm"))
+    assert named in nmt("import", "marian", path, tmp_path / "out", *words).refusal(status)
+
+
+@given(st.data())
+def test_any_bytes_are_a_binary_model_or_refused(data: st.DataObject) -> None:
+    content = bytearray(SMALL_BINARY)
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(content[: data.draw(st.integers(0, len(content)))])
+        file.flush()
+        try:
+            arrays = BinaryArrays(Path(file.name))
+            for name in arrays.files:
+                arrays[name]
+        except (DataError, UsageError) as error:
+            assert str(error).startswith(file.name)
+
+
+# One array a with the numbers 1 and 2.
+SMALL_BINARY = (
+    struct.pack("<6Q", 1, 1, 2, 0x4101, 2, 6) + b"a\0" + struct.pack("<2i", 1, 2)
+    + struct.pack("<Q", 3) + bytes(3) + b"\1\2" + struct.pack("<f", 1.0)
+)  # fmt: skip
+
+
+def test_vocabularies_are_only_for_marian(nmt: Nmt, tmp_path: Path) -> None:
+    folder = MarianMT().write(tmp_path / "opus")
+    words = ("import", "huggingface", folder, tmp_path / "out", "--vocab", folder / "source.spm")
+    assert "--vocab is for marian" in nmt(*words).refusal(2)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from foreign_models import (
     learn_pieces,
     log_probs,
     text,
+    to_binary,
 )
 from pairs import batch_of
 from reference import Array
@@ -277,6 +278,44 @@ def test_an_import_is_what_marian_scores(
     given = ("--model", out / "model.npz", "--vocabs", *(out / name for name in listed))
     again = marian("score", *given, "--train-sets", *texts)
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
+
+
+def test_an_int8_file_means_what_marian_makes_of_it(nmt: Nmt, tmp_path: Path) -> None:
+    folder = tmp_path / "marian"
+    folder.mkdir()
+    for side in ("source", "target"):
+        (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
+    vocabularies = [folder / "joint.spm"] * 2
+    marian(
+        *(
+            "train",
+            "--type",
+            "transformer",
+            "--model",
+            folder / "model.npz",
+            "--tied-embeddings-all",
+        ),
+        *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
+        *("--vocabs", *vocabularies, "--dim-vocabs", "128", "128"),
+        # The library intgemm needs multiples of 64.
+        *("--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4"),
+        *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800", "--seed", "1"),
+        *("--learn-rate", "0.003", "--after", "300u"),
+    )
+    binary = to_binary(folder / "model.npz", "_W.?$", 0x10001)
+    lines = text("source", 20)
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = ("--input", tmp_path / "in", "--beam-size", "2", "--n-best", "--max-length-factor", "2")
+    found = marian("decode", "--models", binary, "--vocabs", *vocabularies, *words).splitlines()
+    listed = [line.split(" ||| ") for line in found if line]
+    pairs = [(lines[int(number)], target) for number, target, *_ in listed]
+    theirs = [float(score) for *_, score in listed]
+    given = ("--src", "en", "--tgt", "de", "--vocab", folder / "joint.spm")
+    ours = [scores.sum() for scores in log_probs(import_marian(nmt, binary, *given), pairs)]
+    # Marian rounds activations to int8, too, and may choose other subwords.
+    differences = np.abs(np.array(ours) - theirs)
+    assert len(ours) == 2 * len(lines)
+    assert np.median(differences) < 0.1 and np.std(theirs) > 1
 
 
 def test_greedy_translations_are_marian_s(

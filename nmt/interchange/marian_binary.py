@@ -1,0 +1,117 @@
+"""Marian's binary models: `model.bin`, with matrices in fp32 or int8, such as those of Firefox.
+
+A file holds a table of arrays, then their names, shapes and contents. An int8 matrix is stored
+transposed, except for embeddings, and the factor that it was multiplied by follows it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.errors import DataError, UsageError
+
+SUFFIX = ".bin"
+_VERSION = 1
+_HEADER = struct.Struct("<4Q")  # bytes of the name, type, dimensions, bytes of the content
+_NUMBER = struct.Struct("<Q")
+_PLAIN = {0x101: "<i1", 0x404: "<f4"}
+"""NumPy's types by Marian's numbers. It has others, whose layout is for one kind of processor."""
+_SCALED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
+"""The same of integers for the library intgemm: first as Firefox's Marian numbers them."""
+_TYPES = _PLAIN | _SCALED
+
+
+@dataclass(frozen=True)
+class _Array:
+    kind: int
+    shape: tuple[int, ...]
+    place: int
+    size: int
+    """Bytes."""
+
+
+class BinaryArrays:
+    """The arrays of a file, read one by one, as `numpy.load` has them."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the table.
+
+        Raises:
+            DataError: if the file is missing or damaged.
+        """
+        self._path = path
+        try:
+            self._content = np.memmap(path, np.uint8, "r")
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file") from None
+        except ValueError:
+            raise DataError(f"{path}: empty") from None
+        try:
+            self._table = self._read_table()
+        except (struct.error, ValueError, UnicodeDecodeError):
+            raise DataError(f"{path}: damaged, or not a model.bin of Marian") from None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._table)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Read an array; scaled ones in fp32."""
+        array = self._table[name]
+        content, shape = self._content[array.place : array.place + array.size], array.shape
+        if array.kind not in _TYPES:
+            raise UsageError(
+                f"{self._path}: {name} is packed for one kind of processor; convert the model with "
+                "marian-conv --gemm-type intgemm8 or float32"
+            )
+        kind, count = np.dtype(_TYPES[array.kind]), math.prod(shape)
+        if array.size < count * kind.itemsize + (4 if array.kind in _SCALED else 0):
+            raise DataError(f"{self._path}: damaged: {name} has fewer values than its shape says")
+        values = content[: count * kind.itemsize].view(kind)
+        if array.kind not in _SCALED:
+            return np.array(values.reshape(shape))
+        factor = content[count * kind.itemsize :][:4].view("<f4")[0]
+        if not factor > 0:
+            raise DataError(f"{self._path}: damaged: {name} was multiplied by {factor}")
+        numbers: NDArray[Any] = values.astype(np.float32) / factor
+        return numbers.reshape(shape) if "Wemb" in name else numbers.reshape(shape[::-1]).T
+
+    def _read_table(self) -> dict[str, _Array]:
+        """Return where each array stands.
+
+        Raises:
+            ValueError, struct.error: if the table is damaged.
+        """
+        place = 0
+
+        def take(size: int) -> bytes:
+            nonlocal place
+            if size > len(self._content) - place:
+                raise ValueError("cut short")
+            place += size
+            return self._content[place - size : place].tobytes()
+
+        (version,), (count,) = (_NUMBER.unpack(take(_NUMBER.size)) for _ in range(2))
+        if version != _VERSION:
+            raise ValueError("another version")
+        headers = list(_HEADER.iter_unpack(take(count * _HEADER.size)))
+        names = [take(size).rstrip(b"\0").decode() for size, _, _, _ in headers]
+        shapes = [np.frombuffer(take(4 * dims), "<i4") for _, _, dims, _ in headers]
+        take(_NUMBER.unpack(take(_NUMBER.size))[0])  # up to a multiple of 256
+        table = {}
+        for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
+            if (shape < 0).any():
+                raise ValueError("negative size")
+            table[name] = _Array(kind, tuple(map(int, shape)), place, size)
+            place += size
+        if place > len(self._content):
+            raise ValueError("cut short")
+        return table
