@@ -115,7 +115,12 @@ class ModelCard:
     def differences(self, other: ModelCard) -> list[str]:
         """Return the differences that prevent averaging the two models."""
         found = []
-        for name in ("architecture", "src_lang", "tgt_lang"):
+        names = ["architecture"]
+        if self.languages != other.languages:
+            found.append("other languages")
+        elif self.languages is None:  # else both translate any pair of theirs
+            names += ["src_lang", "tgt_lang"]
+        for name in names:
             if getattr(self, name) != getattr(other, name):
                 found.append(f"{name} {getattr(self, name)} and {getattr(other, name)}")
         if type(self.config) is type(other.config):

@@ -180,6 +180,32 @@ def test_data_of_a_language_that_the_model_lacks_is_refused(
     assert "--tgt fr: the model knows deu_Latn" in line
 
 
+def test_every_way_to_translate_reads_the_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:
+    data, run = tmp_path / "data", tmp_path / "run"
+    prepared = nmt("prepare", data, *write_pairs(tmp_path, "en", "de"), "--vocab", nllb)
+    assert prepared.status == 0, prepared.stderr
+    still = ("--set", "learning_rate=1e-12")
+    done = nmt("train", data, "--out", run, "--init-from", nllb, *QUICKLY, *still)
+    assert done.status == 0, done.stderr
+    lists = ("--frequent", "200", "--best", "200")
+    assert nmt("export", "shortlist", data, tmp_path / "lists", *lists).status == 0
+    pair = ("--from", "en", "--to", "de", *QUICK, "--beam-size", "1")
+    source = tmp_path / "valid.en"
+    plain = nmt("translate", nllb, "--input", source, *pair).stdout
+    # Lists with all tokens, a model beside its copy, and the likeliest of all tokens.
+    for more in (
+        ("--shortlist", tmp_path / "lists"),
+        ("--ensemble", run / "last.safetensors"),
+        ("--sample", "--top-k", "1"),
+        ("--split",),
+    ):
+        done = nmt("translate", nllb, "--input", source, *pair, *more)
+        assert (done.status, done.stdout) == (0, plain), done.stderr
+    other = ("--from", "en", "--to", "zho_Hans", *QUICK, "--beam-size", "1", "--precision", "int8")
+    done = nmt("translate", nllb, "--input", source, *other)
+    assert done.status == 0 and done.stdout != plain
+
+
 @pytest.mark.parametrize("kind", ["nllb", "opus"])
 def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: str) -> None:
     made = M2M100() if kind == "nllb" else MarianMT()

@@ -181,6 +181,33 @@ def test_a_model_that_was_trained_translates_alike_in_transformers(
     assert done.stdout.splitlines() == [theirs.translate(line, num_beams=1) for line in lines]
 
 
+def test_beams_are_as_good_as_those_of_transformers(
+    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
+) -> None:
+    # Ours stops when as many translations as the beam is wide have ended, theirs when none that is
+    # left can become better. So theirs may be better, seldom and by little.
+    assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
+    transformers = Transformers(tmp_path / "out")
+    lines = (data / "valid.en").read_text(encoding="utf-8").splitlines()[:40]
+    search = {"num_beams": 4, "length_penalty": 0.0, "early_stopping": "never"}
+    theirs = [transformers.translate(line, **search) for line in lines]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = ("--input", tmp_path / "in", *GREEDY, "--beam-size", "4", "--length-penalty", "0")
+    ours = nmt("translate", learnt, *words).stdout.splitlines()
+    assert_as_good(learnt, lines, ours, theirs)
+
+
+def assert_as_good(model: Path, lines: list[str], ours: list[str], theirs: list[str]) -> None:
+    """Most translations are the same, and together ours are nearly as probable."""
+    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
+    assert same >= 0.9 * len(lines)
+    sums = [
+        sum(found.sum() for found in log_probs(model, list(zip(lines, texts, strict=True))))
+        for texts in (ours, theirs)
+    ]
+    assert sums[0] >= sums[1] - 0.05 * len(lines)
+
+
 def test_the_tour_from_a_folder_to_a_tuned_model_in_transformers(nmt: Nmt, tmp_path: Path) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     model = import_huggingface(nmt, folder, "--positions", "huggingface")
