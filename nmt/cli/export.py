@@ -75,7 +75,8 @@ def export(
     complete. An earlier export of that name is replaced.
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
-    Transformer with sinusoidal positions. Marian takes a model that `nmt import marian` has made,
+    Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. Marian
+    takes a model that `nmt import marian` has made,
     tuned or not.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
@@ -116,7 +117,7 @@ def _export_huggingface(model: Path, out: Path) -> None:
     from nmt.interchange.huggingface_export import export_huggingface
 
     export_huggingface(model, out)
-    console.notice(f"{out}: {model} for transformers, as a MarianMTModel")
+    console.notice(f"{out}: {model} for transformers")
 
 
 def _export_marian(model: Path, out: Path) -> None:

@@ -47,7 +47,8 @@ SPECIAL = {
 """The first pieces of every vocabulary of ours, by id."""
 
 # Numbers of fields, from sentencepiece_model.proto.
-_PIECES, _TRAINER = 1, 2
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_CHARSMAP = 2
 _TEXT, _SCORE, _KIND = 1, 2, 3
 _MODEL_TYPE, _BPE = 3, 2
 _VOCAB_SIZE = 4
@@ -107,6 +108,15 @@ class PieceModel:
         """Whether lines are segmented by byte-pair encoding."""
         found = [raw for number, _, raw in _fields(self.trainer) if number == _MODEL_TYPE]
         return bool(found) and found[-1] == _key(_MODEL_TYPE, _VARINT) + _varint(_BPE)
+
+    @property
+    def charsmap(self) -> bytes:
+        """The compiled rules that normalise text; empty if there are none."""
+        for number, content, _ in _fields(self.rest):
+            if number == _NORMALIZER:
+                rules = [rule for kind, rule, _ in _fields(content) if kind == _CHARSMAP]
+                return rules[-1] if rules else b""
+        return b""
 
     @property
     def own(self) -> dict[str, Piece]:

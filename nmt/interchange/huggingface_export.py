@@ -1,4 +1,4 @@
-"""Export to Hugging Face's `MarianMTModel`: a folder that transformers opens.
+"""Export to Hugging Face: a folder that transformers opens, as a `MarianMTModel` or M2M100.
 
 It is what `huggingface` imports. Exporting and importing again gives the same tensors, bit for bit.
 """
@@ -27,7 +27,11 @@ from nmt.interchange.huggingface_files import (
     foreign_names,
     interleaved,
     residual_dimension,
+    sizes_of,
+    zero_biases,
 )
+from nmt.interchange.m2m100 import PIECES
+from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.positions import sinusoids_by_halves
@@ -55,35 +59,50 @@ def export_huggingface(path: Path, out: Path) -> None:
         out: a folder that does not exist, or an earlier export, which is replaced.
 
     Raises:
-        UsageError: if a `MarianMTModel` cannot be this model, naming the option in the way.
+        UsageError: if no model of transformers can be this one, naming the option in the way.
     """
     out = resolved(out)
     if out.exists():
         _check_replaceable(out)
     model, card = load_model(path)
+    # In these the decoder reads a language.
+    is_m2m100 = card.languages is not None and bool(card.languages.tgt)
+    kind = "M2M100ForConditionalGeneration" if is_m2m100 else "MarianMTModel"
     if not isinstance(model, Transformer):
-        raise UsageError(f"{path}: MarianMTModel cannot be of architecture {card.architecture}")
-    if found := _not_expressed(model, card):
-        raise UsageError(f"{path}: MarianMTModel cannot have {found}")
+        raise UsageError(f"{path}: {kind} cannot be of architecture {card.architecture}")
+    if found := (not_m2m100 if is_m2m100 else _not_expressed)(model, card):
+        raise UsageError(f"{path}: {kind} cannot have {found}")
     if model.config.norm_epsilon == _MARIAN_S_EPSILON:
         console.warning(
             f"{out}: transformers computes norms with 1e-5 instead of Marian's 1e-6; expect "
             "log-probabilities to differ in the third decimal"
         )
-    weights = _weights(model, card)
+    weights = (m2m100_weights if is_m2m100 else _weights)(model, card)
+    files = (m2m100_files if is_m2m100 else _files)(model, card)
+    files[CONFIG][EXPORTED] = model.config.positions
+    names = [PIECES] if is_m2m100 else [SRC_PIECES, TGT_PIECES]
     with atomic_folder(out) as folder:
         check_room(folder, sum(weight.nbytes for weight in weights.values()))
         save_file(weights, folder / WEIGHTS, {"format": "pt"})
         (folder / WEIGHTS).chmod(0o644)
-        (folder / SRC_PIECES).write_bytes(card.src_vocabulary.model)
-        (folder / TGT_PIECES).write_bytes(card.tgt_vocabulary.model)
-        _write_json(folder / IDS, _ids(card.src_vocabulary))
-        if not _is_shared(card):
-            _write_json(folder / TGT_IDS, _ids(card.tgt_vocabulary))
-        _write_json(folder / CONFIG, _config(model.config, card))
-        _write_json(folder / TOKENIZER, _tokenizer(card))
-        _write_json(folder / _GENERATION, _generation(model.config, card))
+        for name, vocabulary in zip(
+            names, (card.src_vocabulary, card.tgt_vocabulary), strict=False
+        ):
+            (folder / name).write_bytes(vocabulary.model)
+        for name, values in files.items():
+            _write_json(folder / name, values)
         write_text(folder / _README, _readme(card))
+
+
+def _files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
+    """Return the contents of the folder's JSON files."""
+    files = {
+        IDS: _ids(card.src_vocabulary),
+        CONFIG: _config(model.config, card),
+        TOKENIZER: _tokenizer(card),
+        _GENERATION: _generation(model.config, card),
+    }
+    return files if _is_shared(card) else {TGT_IDS: _ids(card.tgt_vocabulary)} | files
 
 
 def _is_shared(card: ModelCard) -> bool:
@@ -144,11 +163,7 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
         for side in ("encoder", "decoder"):
             positions = sinusoids_by_halves(_positions(card), config.d_model)
             weights[f"model.{side}.embed_positions.weight"] = positions
-    if not config.attention_bias:
-        for name in [name for name in weights if "_attn." in name]:
-            bias_name = name.removesuffix("weight") + "bias"
-            weights.setdefault(bias_name, torch.zeros(len(weights[name])))
-    return {name: weight.detach().contiguous() for name, weight in weights.items()}
+    return {name: weight.detach().contiguous() for name, weight in zero_biases(weights).items()}
 
 
 def _add(weights: dict[str, Tensor], names: list[str], weight: Tensor) -> None:
@@ -177,16 +192,7 @@ def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        EXPORTED: config.positions,
-        "activation_function": config.feed_forward,
-        "d_model": config.d_model,
-        "dropout": config.dropout,
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.d_ff,
+        **sizes_of(config),
         "max_position_embeddings": _positions(card),
         "scale_embedding": True,
         "static_position_embeddings": True,
@@ -239,13 +245,17 @@ def _generation(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
 
 def _readme(card: ModelCard) -> str:
     """Return a model card: languages, and scores where they are known."""
-    languages = f"- {card.src_lang}\n- {card.tgt_lang}"
+    codes = [lang for lang in (card.src_lang, card.tgt_lang) if lang]
+    if not codes and card.languages is not None:
+        codes = list(card.languages.pieces)
+    languages = "\n".join(f"- {code}" for code in codes)
+    pair = f" from {card.src_lang} to {card.tgt_lang}" if card.tgt_lang else ""
     scores = "".join(
         f"- {name} {value:.4g} on the valid text\n" for name, value in card.valid.items()
     )
     return (
         f"---\nlanguage:\n{languages}\npipeline_tag: translation\n---\n\n"
-        f"# Translation from {card.src_lang} to {card.tgt_lang}\n\n"
+        f"# Translation{pair}\n\n"
         f"A Transformer exported by `nmt`, after {card.update:,} updates.\n\n{scores}"
     )
 

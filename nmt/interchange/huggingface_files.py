@@ -162,6 +162,22 @@ class Config:
         return found
 
 
+def sizes_of(config: TransformerConfig) -> dict[str, Any]:
+    """Return the sizes of a model as values of config.json."""
+    sides = {
+        "attention_heads": config.num_heads,
+        "ffn_dim": config.d_ff,
+    }
+    return {
+        "activation_function": config.feed_forward,
+        "d_model": config.d_model,
+        "dropout": config.dropout,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        **{f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()},
+    }
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
@@ -217,10 +233,8 @@ class Weights:
         Raises:
             DataError: if the folder lacks it.
         """
-        if ours.startswith(("encoder_norm", "decoder_norm")):
-            side, _, kind = ours.partition("_norm")
-            found: Sequence[str] = [f"model.{side}.layer_norm{kind}"]
-        elif ours in _TABLES:
+        found: Sequence[str]
+        if ours in _TABLES:
             found = [name for name in _TABLES[ours] if name in self._names][:1] or _TABLES[ours][:1]
         else:
             found = foreign_names(ours)
@@ -259,8 +273,22 @@ def residual_dimension(ours: str) -> int | None:
     return 0 if kind in _ADDS else None
 
 
+def zero_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights with zeros for the biases of attention that a model of ours may lack."""
+    stems = [name.removesuffix("weight") for name in weights if "_attn." in name]
+    zeros = {
+        f"{stem}bias": torch.zeros(len(weights[f"{stem}weight"]))
+        for stem in stems
+        if not stem.endswith("bias")
+    }
+    return zeros | weights
+
+
 def foreign_names(ours: str) -> list[str]:
-    """Return the names of a layer's weight in Hugging Face's file."""
+    """Return the names of a layer's weight, or of a last norm, in Hugging Face's file."""
+    if ours.startswith(("encoder_norm", "decoder_norm")):
+        side, _, kind = ours.partition("_norm")
+        return [f"model.{side}.layer_norm{kind}"]
     side, layer, kind = ours.split(".", 2)
     suffixes = {"W": "weight", "b": "bias"}
     return [

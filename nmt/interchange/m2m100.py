@@ -22,10 +22,10 @@ from nmt.interchange.huggingface_files import Config, Found, Weights, numbered, 
 from nmt.model_config import TransformerConfig
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
-_ALL_IDS, _TOKENS = "tokenizer.json", "special_tokens_map.json"
+ALL_IDS, _TOKENS = "tokenizer.json", "special_tokens_map.json"
 
 _ONLY: dict[str, object] = {"scale_embedding": True, "tie_word_embeddings": True}
-_FIRST_POSITION = 2  # after those that fairseq keeps for padding
+FIRST_POSITION = 2  # after those that fairseq keeps for padding
 _LANGUAGE = re.compile(r"__(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
 
 # fmt: off
@@ -73,7 +73,7 @@ def read_m2m100(folder: Path, given: Config, weights: Weights) -> Found:
     kind = TransformerConfig(
         pre_norm=True,
         positions="sinusoidal_halves",
-        first_position=_FIRST_POSITION,
+        first_position=FIRST_POSITION,
         output_bias=bool(both.barred),
         tie_embeddings="all",
     )
@@ -87,7 +87,7 @@ def _pieces_by_id(folder: Path) -> dict[int, str]:
     if path.exists():
         ids = read_json(path)
         return numbered(path, ids | _numbers_after(len(ids), _languages(folder)))
-    path = folder / _ALL_IDS
+    path = folder / ALL_IDS
     values = read_json(path)
     try:
         ids = values["model"]["vocab"] | {

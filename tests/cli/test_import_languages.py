@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text
 
 from nmt import SearchOptions, Translator
 from nmt.data.folder import DataFolder
-from nmt.models.model_file import load_model, read_card
+from nmt.model_config import TransformerConfig
+from nmt.models.model_file import load_model, model_checksum, read_card, write_model
 from nmt.search.engine import Source
 from nmt.translate.torch_engine import TorchEngine
 
@@ -142,6 +144,28 @@ def write_pairs(folder: Path, src: str, tgt: str) -> tuple[str | Path, ...]:
 
 
 QUICKLY = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")
+
+
+@pytest.mark.parametrize("kind", ["nllb", "m2m100"])
+def test_what_is_exported_and_imported_again_has_the_same_bits(
+    nmt: Nmt, tmp_path: Path, kind: str
+) -> None:
+    model = import_huggingface(nmt, M2M100(kind).write(tmp_path / "many"))
+    done = nmt("export", "huggingface", model, tmp_path / "again")
+    assert (done.status, done.stdout) == (0, ""), done.stderr
+    again = import_huggingface(nmt, tmp_path / "again")
+    assert model_checksum(again) == model_checksum(model)
+
+
+def test_only_models_of_several_languages_are_exported_as_such(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
+    _, card = load_model(model)
+    assert isinstance(card.config, TransformerConfig)
+    other = replace(card, config=replace(card.config, first_position=0))
+    weights = dict(other.build().named_parameters())
+    write_model(tmp_path / "other", other, {n: w.detach() for n, w in weights.items()})
+    line = nmt("export", "huggingface", tmp_path / "other", tmp_path / "out").refusal(2)
+    assert "M2M100ForConditionalGeneration cannot have first_position=0" in line
 
 
 def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""Export to Hugging Face's `M2M100ForConditionalGeneration`: what came from M2M100 or NLLB.
+
+transformers opens the folder with its `NllbTokenizer`. Importing it again gives the same tensors,
+bit for bit.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.data.pieces import SPECIAL, PieceModel
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed
+from nmt.interchange.huggingface_files import (
+    CONFIG,
+    TOKENIZER,
+    foreign_names,
+    sizes_of,
+    zero_biases,
+)
+from nmt.interchange.m2m100 import ALL_IDS, FIRST_POSITION
+from nmt.models.model_file import ModelCard
+from nmt.models.transformer import Transformer
+
+_FIRST = (BOS_ID, PAD_ID, EOS_ID, UNK_ID)
+"""Our ids of the first four pieces there."""
+
+_EXPRESSED: dict[str, tuple[object, ...] | None] = {
+    **ANY_SIZE,
+    "pre_norm": (True,),
+    "feed_forward": ("relu", "swish", "gelu"),
+    "positions": ("sinusoidal_halves",),
+    "first_position": (FIRST_POSITION,),
+    "first_input": ("eos",),
+    "norm_epsilon": (0.0, 1e-5),
+    "tie_embeddings": ("all",),
+}
+"""See `not_expressed`."""
+
+
+def not_m2m100(model: Transformer, card: ModelCard) -> str | None:
+    """Return what an `M2M100ForConditionalGeneration` cannot express, if anything."""
+    if found := not_expressed(model.config, _EXPRESSED):
+        return found
+    pieces = PieceModel.read(card.src_vocabulary.model)
+    if not pieces.is_bpe or card.src_vocabulary.model != card.tgt_vocabulary.model:
+        return "a vocabulary other than one of byte-pair encoding for both sides"
+    if model.output_bias is not None and model.output_bias[: card.src_vocabulary.known].any():
+        return "an output_bias that is not zero"
+    return None
+
+
+def m2m100_weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
+    """Return the weights by Hugging Face's names; tied ones once."""
+    order = torch.tensor(_order(card))
+    weights = {"model.shared.weight": model.tgt_embedding.weight.detach()[order]}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if name not in EMBEDDINGS and name != OUTPUT_BIAS:
+            names = foreign_names(name)
+            weights.update(zip(names, weight.detach().chunk(len(names)), strict=True))
+    return {name: one.contiguous() for name, one in zero_biases(weights).items()}
+
+
+def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
+    """Return the contents of the folder's JSON files."""
+    assert card.languages is not None
+    special = {f"{name}_token_id": id_ for id_, name in enumerate(("bos", "pad", "eos"))}
+    special["decoder_start_token_id"] = special["eos_token_id"]
+    config = {
+        "architectures": ["M2M100ForConditionalGeneration"],
+        "model_type": "m2m_100",
+        **sizes_of(model.config),
+        "max_position_embeddings": card.max_src_tokens + 1,
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "vocab_size": len(_order(card)),
+        "is_encoder_decoder": True,
+        **special,
+    }
+    known = {"src_lang": card.src_lang, "tgt_lang": card.tgt_lang}
+    tokenizer = {
+        "tokenizer_class": "NllbTokenizer",
+        **{key: next(iter(card.languages.codes(lang)), None) for key, lang in known.items()},
+        "model_max_length": card.max_src_tokens + 1,
+        "extra_special_tokens": list(card.languages.pieces.values()),
+    }
+    generation = {"max_length": card.max_src_tokens + 1, "num_beams": 4, **special}
+    return {
+        CONFIG: config,
+        TOKENIZER: tokenizer,
+        "generation_config.json": generation,
+        ALL_IDS: _tokenizer(card),
+    }
+
+
+def _order(card: ModelCard) -> list[int]:
+    """Return our id of each row there."""
+    return [*_FIRST, *range(len(_FIRST), card.src_vocabulary.known)]
+
+
+def _tokenizer(card: ModelCard) -> dict[str, Any]:
+    """Return `tokenizer.json`: byte-pair encoding as lists of pieces and merges."""
+    pieces = PieceModel.read(card.src_vocabulary.model)
+    names = card.src_vocabulary.tokens(_order(card))
+    ids = {name: id_ for id_, name in enumerate(names)}
+    own = {name: pieces.own[name].score for name in names if name in pieces.own}
+    special = [name for name in names if name not in own]
+    # A piece is merged from any two pieces, those of the highest score first.
+    merges = [
+        (-score, at, name[:at], name[at:])
+        for name, score in own.items()
+        for at in range(1, len(name))
+        if name[:at] in own and name[at:] in own
+    ]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    charsmap = base64.b64encode(pieces.charsmap).decode()
+    replaced = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
+    spaces = {
+        "type": "Metaspace",
+        "replacement": "\u2581",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": ids[name], "content": name, **flags, "special": True} for name in special
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": [*mapped, replaced]},
+        "pre_tokenizer": spaces,
+        "decoder": spaces,
+        "model": {
+            "type": "BPE",
+            "unk_token": SPECIAL[UNK_ID].text,
+            "fuse_unk": True,
+            "byte_fallback": False,
+            "vocab": {name: ids[name] for name in (*names[: len(_FIRST)], *own)},
+            "merges": [[left, right] for *_, left, right in sorted(merges)],
+        },
+    }
