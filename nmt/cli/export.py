@@ -76,8 +76,7 @@ def export(
 
     A folder of huggingface opens in transformers as a `MarianMTModel`, which can be any post-norm
     Transformer with sinusoidal positions. Models that came from M2M100 or NLLB open as such. Marian
-    takes a model that `nmt import marian` has made,
-    tuned or not.
+    takes a model that `nmt import marian` has made, tuned or not.
 
     A shortlist limits the tokens of a translation to the most frequent ones, and to probable
     translations of the source's tokens, learnt from the training pairs. `nmt translate --shortlist`
