@@ -158,7 +158,7 @@ class TrainingConfig:
     )
     valid_old: str = value(
         "",
-        "Prefix of a second valid text, named as those of `nmt prepare`, such as one of the domain "
+        "Prefix of a second valid text in the languages of the data, such as one of the domain "
         "that a tuned model must not forget. Its BLEU is measured at the start and in each "
         "validation.",
         resumable=True,
@@ -211,7 +211,7 @@ class TrainingConfig:
         if self.best_metric == "bleu" and not self.validate_bleu:
             found.append("best_metric 'bleu' needs validate_bleu = true")
         if self.lora_rank and (self.freeze or self.compile == "true"):
-            found.append("lora_rank goes neither with freeze, as it freezes all, nor with compile")
+            found.append("lora_rank cannot be combined with freeze or compile; leave them out")
         if self.stop_if_worse and not self.valid_old:
             found.append("stop_if_worse needs valid_old")
         return found

@@ -92,6 +92,6 @@ def import_(
         if positions is not None:
             raise UsageError("--positions has no meaning for marian; leave it out")
         card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab or ())
-    pair = f"{card.src_lang} to {card.tgt_lang}" if card.tgt_lang else "no languages chosen"
+    pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
     known = f", of {len(card.languages.pieces)} languages" if card.languages is not None else ""
     console.notice(f"{out}: {source}, {pair}{known}, with {len(card.tgt_vocabulary):,} pieces")

@@ -54,6 +54,8 @@ def prepare(
     given, languages = list[Vocabulary](), None
     for path in options.vocab:
         vocabularies, languages = read_vocabularies(path)
+        if languages is not None and len(options.vocab) > 1:
+            raise UsageError(f"--vocab {path} is a model of several languages; give it alone")
         given += vocabularies
     if len(given) > 2:
         raise UsageError("--vocab gives more than two vocabularies; give one model only")

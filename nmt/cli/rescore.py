@@ -255,4 +255,6 @@ def _signature(models: Sequence[Path], translator: Translator, precision: str) -
         "precision": precision,
         "version": f"nmt-{__version__}",
     }
+    if translator.tgt_vocabulary.first or translator.src_vocabulary.first:
+        choices["languages"] = "-".join(translator.languages)
     return "|".join(f"{key}:{value}" for key, value in choices.items())

@@ -127,6 +127,30 @@ def _read(
     yield from text.feed(b"", final=True)
 
 
+def read_pairs(prefix: str, src_lang: str, tgt_lang: str) -> tuple[list[str], list[str]]:
+    """Read the sources and targets of a small text in UTF-8, plain or compressed.
+
+    Raises:
+        DataError: if a file is missing or invalid, or the numbers of lines differ.
+    """
+    text, encoding = ParallelText.find(prefix, src_lang, tgt_lang), Encoding.find("utf-8")
+    sides: list[list[str]] = []
+    for path in (text.src, text.tgt):
+        sides.append([])
+        for number, line in enumerate(read_lines(path, encoding), start=1):
+            decoded = encoding.decode(line, number=number)
+            if decoded is None:
+                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
+            sides[-1].append(decoded)
+    src, tgt = sides
+    if len(src) != len(tgt) or not src:
+        raise DataError(
+            f"{text.src} has {len(src):,} lines and {text.tgt} {len(tgt):,}; there must be as many "
+            "of both, at least one"
+        )
+    return src, tgt
+
+
 def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of a stream of bytes, without `\\n` or `\\r\\n` at their ends."""
     unfinished: list[bytes] = []  # parts of a line that continues in the next chunk

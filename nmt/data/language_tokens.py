@@ -7,6 +7,7 @@ own language, and the decoder reads the target language before the translation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,21 @@ from nmt.errors import UsageError
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
+_SCRIPT = re.compile(r"[-_]([A-Z][a-z]{3})\b")
 _SHOWN = 6  # languages of a message
+
+
+SIDES, OPTIONS = ("src", "tgt"), ("--from", "--to")
+
+
+def check_only(own: str, given: str | None, option: str) -> None:
+    """Check that a language which is given is the only one that the model knows.
+
+    Raises:
+        UsageError: if it is not.
+    """
+    if given is not None and primary_language(given) != primary_language(own):
+        raise UsageError(f"{option} {given}: the model knows only {own}")
 
 
 @dataclass(frozen=True)
@@ -47,8 +62,12 @@ class LanguageTokens:
         """Return the model's own codes for a language, such as `deu_Latn` for `de`."""
         if lang in self.pieces or not lang:
             return [lang] * (lang in self.pieces)
-        primary = primary_language(lang)
-        return [one for one in self.pieces if primary_language(one) == primary]
+        primary, script = primary_language(lang), _SCRIPT.search(lang)
+        alike = [one for one in self.pieces if primary_language(one) == primary]
+        if script is None:
+            return alike
+        scripts = {one: _SCRIPT.search(one) for one in alike}
+        return [one for one, own in scripts.items() if own is None or own[1] == script[1]]
 
     def has_choice(self, side: str) -> bool:
         """Whether the model can be told the language of a side, `src` or `tgt`."""
@@ -68,17 +87,36 @@ class LanguageTokens:
             return
         if codes:
             raise UsageError(f"{option} {lang}: the model has {' and '.join(codes)}; choose one")
-        names = sorted(self.pieces)
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        known = f"the model knows {', '.join(names[:_SHOWN])}{more}"
+        alike = sorted(one for one in self.pieces if one[:1] == lang[:1])
+        names = alike or sorted(self.pieces)[:_SHOWN]
+        others = len(self.pieces) - len(names)
+        known = f"the model knows {', '.join(names)}" + f" and {others} more" * (others > 0)
         raise UsageError(f"{option} {lang}: {known}" if lang else f"{option} is missing: {known}")
+
+    def choose(self, own: tuple[str, str], given: tuple[str | None, str | None]) -> tuple[str, str]:
+        """Return the languages of a translation.
+
+        Args:
+            own: those of the model, which may be "".
+            given: by --from and --to.
+
+        Raises:
+            UsageError: see `check`, and if a language that is given has no choice.
+        """
+        chosen = []
+        for side, one, lang, option in zip(SIDES, own, given, OPTIONS, strict=True):
+            if not self.has_choice(side):
+                check_only(one, lang, option)
+            self.check(side, lang or one, option, is_given=lang is not None)
+            chosen.append(lang or one)
+        return chosen[0], chosen[1]
 
     def begin(
         self, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str]
     ) -> tuple[Vocabulary, Vocabulary]:
         """Return the vocabularies of source and target with the tokens of a pair of languages.
 
-        A language that is not known for certain has none.
+        A language that fits several tokens, or none, has no token.
 
         Raises:
             DataError: if a vocabulary lacks the token.

@@ -190,7 +190,8 @@ def read_info(folder: Path) -> DatasetInfo:
         info = build_value(DatasetInfo, content, "")
         for name, kind in _NEEDED.items():
             _typed(kind, info.settings.get(name), f"settings.{name}")
-        info.languages  # noqa: B018  checks it
+        if LANGUAGES in info.settings:
+            build_value(LanguageTokens, info.settings[LANGUAGES], f"settings.{LANGUAGES}")
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     return info

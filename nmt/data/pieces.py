@@ -133,9 +133,10 @@ class PieceModel:
         return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
 
     def extends(self, other: PieceModel) -> bool:
-        """Whether this is another model, perhaps with more pieces."""
+        """Whether this is the other model, perhaps with more pieces."""
         known = set(other.pieces)
-        return tuple(piece for piece in self.pieces if piece in known) == other.pieces
+        same = tuple(piece for piece in self.pieces if piece in known) == other.pieces
+        return same and self.rest == other.rest and self.trainer.startswith(other.trainer)
 
     def renumbered(self) -> PieceModel:
         """Return a model that segments alike, with our special pieces first."""

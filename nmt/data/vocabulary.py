@@ -28,7 +28,7 @@ this private character."""
 READ_AS_UNK = "<read as unk>"
 """A control piece; those after it are segmented, but stand for unk."""
 
-_TAG = re.compile(r">>.*?<<")
+TAG = re.compile(r">>.*?<<")
 
 # A translated line must stay one line, and NUL ends strings in other programs.
 _LINE_BREAKERS = "\n\r\0"
@@ -87,7 +87,7 @@ class Vocabulary:
         self._tags = {
             piece: id_
             for id_, piece in enumerate(self._tokens)
-            if _TAG.fullmatch(piece) and processor.is_control(id_)
+            if TAG.fullmatch(piece) and processor.is_control(id_)
         }
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
@@ -158,7 +158,7 @@ class Vocabulary:
 
     def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
         """Return the id of a line's tag, or else the language token, and the line's text."""
-        found = _TAG.match(line) if self._tags else None
+        found = TAG.match(line) if self._tags else None
         if found is None:
             return self.first, line
         return (self._tags.get(found[0], UNK_ID),), line[found.end() :]
@@ -182,6 +182,10 @@ class Vocabulary:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id in SentencePiece's form, with `▁` for a space."""
         return [self._tokens[i] for i in ids]
+
+    def has_piece(self, text: str) -> bool:
+        """Whether there is a piece of any kind with this text."""
+        return text in self._tokens
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""

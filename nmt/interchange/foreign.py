@@ -8,7 +8,6 @@ model file keeps its form.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
-from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, UNK_ID, Vocabulary
+from nmt.data.vocabulary import BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
 from nmt.errors import DataError
 from nmt.model_config import TransformerConfig
 from nmt.models.base import BARRED
@@ -29,7 +28,6 @@ from nmt.models.registry import parameters_by_names, shapes_only
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
-TAG = re.compile(r">>.+<<")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Models of Hugging Face: `MarianMTModel`, such as OPUS-MT's, and what all imports share.
+"""Models of Hugging Face: `MarianMTModel`, such as OPUS-MT's, or M2M100, which `m2m100` reads.
 
 A folder of MarianMT holds `config.json`, `model.safetensors`, the SentencePiece models `source.spm`
 and `target.spm`, and `vocab.json`, which numbers the pieces of both. Neither transformers nor its
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.pieces import SPECIAL, PieceModel
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.foreign import (
     OUTPUT_BIAS,
-    TAG,
     Numbering,
     number,
     read_pieces,
@@ -27,7 +26,7 @@ from nmt.interchange.huggingface_files import (
     CONFIG,
     TOKENIZER,
     Config,
-    Found,
+    ForeignModel,
     Weights,
     interleaved,
     numbered,
@@ -134,21 +133,23 @@ def _max_src_tokens(folder: Path, given: Config) -> int:
     return max(1, (min(length, limit) if type(length) is int else limit) - 1)
 
 
-def _read_marian_mt(folder: Path, given: Config, weights: Weights, positions: str | None) -> Found:
+def _read_marian_mt(
+    folder: Path, given: Config, weights: Weights, positions: str | None
+) -> ForeignModel:
     """Read all but the weights of a `MarianMTModel`."""
     given.check(_ONLY)
     if positions is None:
         positions = "huggingface" if given.values.get(EXPORTED) == "sinusoidal" else "marian"
     src, tgt = _numberings(folder, given)
     is_theirs = positions == "huggingface"
-    kind = TransformerConfig(
+    base = TransformerConfig(
         output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
         positions="sinusoidal" if is_theirs else "sinusoidal_halves",
         tie_embeddings=_tie(given.values),
     )
-    config = given.transformer(weights, kind)
+    config = given.transformer(weights, base)
     order = interleaved(config.d_model) if is_theirs else None
-    return Found(config, src, tgt, tags_of(src.vocabularies[0]), order)
+    return ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]), order)
 
 
 def _is_joint(values: Mapping[str, Any]) -> bool:

@@ -71,7 +71,7 @@ _MOST_IDS = 1 << 24
 
 
 @dataclass(frozen=True)
-class Found:
+class ForeignModel:
     """What a folder holds, besides its weights."""
 
     config: TransformerConfig
@@ -127,8 +127,8 @@ class Config:
                     f"{wanted!r}"
                 )
 
-    def transformer(self, weights: Weights, kind: TransformerConfig) -> TransformerConfig:
-        """Return the configuration of our Transformer; kind: has what is not in config.json.
+    def transformer(self, weights: Weights, base: TransformerConfig) -> TransformerConfig:
+        """Return the configuration of our Transformer; base: has what is not in config.json.
 
         Raises:
             UsageError: if it cannot be this model.
@@ -147,7 +147,7 @@ class Config:
             )
         dropout = self.values.get("dropout", 0.1)
         found = replace(
-            kind,
+            base,
             num_encoder_layers=self.number("encoder_layers"),
             num_decoder_layers=self.number("decoder_layers"),
             d_model=self.number("d_model"),
@@ -201,7 +201,7 @@ def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
     """Return the piece of each id; path: where the ids stand.
 
     Raises:
-        DataError: if they are no ids.
+        DataError: if they are not ids.
     """
     texts = dict[int, str]()
     for text, id_ in ids.items():

@@ -18,7 +18,7 @@ from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
 from nmt.interchange.foreign import number, read_pieces
-from nmt.interchange.huggingface_files import Config, Found, Weights, numbered, read_json
+from nmt.interchange.huggingface_files import Config, ForeignModel, Weights, numbered, read_json
 from nmt.model_config import TransformerConfig
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
@@ -42,7 +42,7 @@ LANGUAGES = (
 """Of M2M100, by their ids. Newer folders do not list them."""
 
 
-def read_m2m100(folder: Path, given: Config, weights: Weights) -> Found:
+def read_m2m100(folder: Path, given: Config, weights: Weights) -> ForeignModel:
     """Read all but the weights of M2M100 or NLLB.
 
     Raises:
@@ -60,25 +60,25 @@ def read_m2m100(folder: Path, given: Config, weights: Weights) -> Found:
     given.check(_ONLY | {f"{name}_token_id": special[id_] for name, id_ in marks.items()})
     last_row = len(weights.of("tgt_embedding.weight", None)) - 1
     texts.setdefault(last_row, f"<row {last_row}>")  # all rows have a share in the softmax
+    model = read_pieces(folder / PIECES)
     languages = {
         found["m2m100"] or found["nllb"]: text
         for text in texts.values()
-        if (found := _LANGUAGE.fullmatch(text))
+        if text not in model.own and (found := _LANGUAGE.fullmatch(text))
     }
     if not languages:
         raise DataError(f"{folder}: has no tokens of languages, such as __en__ or eng_Latn")
-    model = read_pieces(folder / PIECES)
     unused = set(texts.values()) - model.own.keys() - {piece.text for piece in SPECIAL.values()}
     both = number([model], texts, special, controls=unused)
-    kind = TransformerConfig(
+    base = TransformerConfig(
         pre_norm=True,
         positions="sinusoidal_halves",
         first_position=FIRST_POSITION,
         output_bias=bool(both.barred),
         tie_embeddings="all",
     )
-    config = given.transformer(weights, kind)
-    return Found(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
+    config = given.transformer(weights, base)
+    return ForeignModel(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
 
 
 def _pieces_by_id(folder: Path) -> dict[int, str]:

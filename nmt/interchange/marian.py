@@ -126,7 +126,7 @@ def import_marian(
         raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
     if len(vocabularies) > 2:
         raise UsageError("--vocab was given more than twice; give it once, or once for each side")
-    model, pieces = (path, [vocabularies[0], vocabularies[-1]]) if vocabularies else _files(path)
+    model, pieces = _files(path, vocabularies)
     weights = _Weights(model)
     config = _model_config(model, weights)
     src, tgt = _numberings(pieces, weights)
@@ -147,15 +147,20 @@ def import_marian(
     return card
 
 
-def _files(path: Path) -> tuple[Path, list[Path]]:
-    """Return the files of the model and of its two vocabularies."""
+def _files(path: Path, given: Sequence[Path]) -> tuple[Path, list[Path]]:
+    """Return the files of the model and of its two vocabularies; given: those of the user."""
+    pieces = [given[0], given[-1]] if given else []
+    if pieces and path.suffix != ".yml":
+        return path, pieces
     listing = path if path.suffix == ".yml" else path.with_name(path.name + LISTING)
     values = _read_yaml(listing)
     folder = listing.parent if values.get("relative-paths") else Path()
     models = _listed(listing, values, "models", 1)
-    vocabularies = _listed(listing, values, "vocabs", 2)
     model = folder / models[0] if path == listing else path
-    return model, [_beside(folder / name, listing) for name in vocabularies]
+    if not pieces:
+        names = _listed(listing, values, "vocabs", 2)
+        pieces = [_beside(folder / name, listing) for name in names]
+    return model, pieces
 
 
 def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> list[str]:

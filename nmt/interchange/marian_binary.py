@@ -21,7 +21,7 @@ SUFFIX = ".bin"
 _VERSION = 1
 _HEADER = struct.Struct("<4Q")  # bytes of the name, type, dimensions, bytes of the content
 _NUMBER = struct.Struct("<Q")
-_PLAIN = {0x101: "<i1", 0x404: "<f4"}
+_PLAIN = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4"}
 """NumPy's types by Marian's numbers. It has others, whose layout is for one kind of processor."""
 _SCALED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
 """The same of integers for the library intgemm: first as Firefox's Marian numbers them."""
@@ -64,20 +64,21 @@ class BinaryArrays:
         return list(self._table)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Read an array; scaled ones in fp32."""
+        """Read an array; all but bytes in fp32."""
         array = self._table[name]
         content, shape = self._content[array.place : array.place + array.size], array.shape
         if array.kind not in _TYPES:
             raise UsageError(
-                f"{self._path}: {name} is packed for one kind of processor; convert the model with "
-                "marian-conv --gemm-type intgemm8 or float32"
+                f"{self._path}: {name} has the type {array.kind:#x}, perhaps for one kind of "
+                "processor; convert the model with marian-conv --gemm-type intgemm8 or float32"
             )
         kind, count = np.dtype(_TYPES[array.kind]), math.prod(shape)
         if array.size < count * kind.itemsize + (4 if array.kind in _SCALED else 0):
             raise DataError(f"{self._path}: damaged: {name} has fewer values than its shape says")
         values = content[: count * kind.itemsize].view(kind)
         if array.kind not in _SCALED:
-            return np.array(values.reshape(shape))
+            wide = np.float32 if kind.kind == "f" else kind
+            return values.reshape(shape).astype(wide)
         factor = content[count * kind.itemsize :][:4].view("<f4")[0]
         if not factor > 0:
             raise DataError(f"{self._path}: damaged: {name} was multiplied by {factor}")

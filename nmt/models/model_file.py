@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.config import model_config_from
-from nmt.data.language_tokens import LanguageTokens
-from nmt.data.languages import primary_language
+from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
 from nmt.data.manifest import build_value
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import DataError, NMTError, UsageError
+from nmt.errors import DataError, NMTError
 from nmt.model_config import ModelConfig
 from nmt.models.tensor_file import TensorFile, write_tensors
 
@@ -62,35 +61,17 @@ class ModelCard:
     valid: dict[str, float]  # validation scores of these weights, if any
     languages: LanguageTokens | None = None  # of a model of several languages
 
-    def for_pair(
-        self,
-        src_lang: str | None = None,
-        tgt_lang: str | None = None,
-        options: tuple[str, str] = ("--from", "--to"),
-    ) -> ModelCard:
-        """Return the card for a pair of languages, whose tokens begin lines.
-
-        Args:
-            src_lang: None: the card's own.
-            tgt_lang: likewise.
-            options: those that say the languages, for messages.
+    def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
+        """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
 
         Raises:
             UsageError: if the model does not know a language, or needs one that is not given.
         """
-        tokens, chosen = self.languages, []
-        given = zip((src_lang, tgt_lang), (self.src_lang, self.tgt_lang), options, strict=True)
-        for side, (lang, own, option) in zip(("src", "tgt"), given, strict=True):
-            chosen.append(lang or own)
-            if tokens is None or not tokens.has_choice(side):
-                if lang and primary_language(lang) != primary_language(own):
-                    raise UsageError(f"{option} {lang}: the model knows only {own}")
-            else:
-                tokens.check(side, chosen[-1], option, is_given=lang is not None)
-        if tokens is None:
+        own, given = (self.src_lang, self.tgt_lang), (src_lang, tgt_lang)
+        langs = _choose(self.languages, own, given)
+        if self.languages is None:
             return self
-        langs = (chosen[0], chosen[1])
-        vocabularies = tokens.begin((self.src_vocabulary, self.tgt_vocabulary), langs)
+        vocabularies = self.languages.begin((self.src_vocabulary, self.tgt_vocabulary), langs)
         return dataclasses.replace(
             self,
             src_lang=langs[0],
@@ -200,6 +181,27 @@ def _read_card(file: TensorFile) -> ModelCard:
         languages=languages,
         **header,
     )
+
+
+def _choose(
+    tokens: LanguageTokens | None, own: tuple[str, str], given: tuple[str | None, str | None]
+) -> tuple[str, str]:
+    if tokens is not None:
+        return tokens.choose(own, given)
+    for one, lang, option in zip(own, given, OPTIONS, strict=True):
+        check_only(one, lang, option)
+    return own
+
+
+def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> None:
+    """Check --from and --to by the header of a model file, which takes no time.
+
+    Raises:
+        UsageError: see `ModelCard.for_pair`.
+    """
+    header = _open(path).header
+    own = str(header.get("src_lang", "")), str(header.get("tgt_lang", ""))
+    _choose(_read_languages(path, header.get("languages")), own, (src_lang, tgt_lang))
 
 
 def _read_languages(path: Path, value: Any) -> LanguageTokens | None:

@@ -31,7 +31,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
 from nmt.prepare.characters import known_scripts
@@ -165,10 +165,20 @@ class _Inputs:
                 raise UsageError(
                     "--new-language is for --vocab with a model of several languages, such as NLLB"
                 )
+            if options.new_language not in options.langs:
+                raise UsageError(
+                    f"--new-language {options.new_language}: must be the language of --src or --tgt"
+                )
             languages = languages.with_language(options.new_language)
         if languages is not None:
             for side, lang in zip(("src", "tgt"), options.langs, strict=True):
                 languages.check(side, lang, f"--{side}", is_given=False)
+                codes = languages.codes(lang)
+                if languages.has_choice(side) and len(codes) > 1:
+                    console.warning(
+                        f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
+                        "unless you choose one of them"
+                    )
         if given is None:
             given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
@@ -258,12 +268,18 @@ def _with_new_pieces(
 ) -> list[Vocabulary]:
     """Return the given vocabularies with the tags and the language that they lack, if any."""
     added = [
-        Piece(tag, kind=Kind.USER_DEFINED)
+        Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
         if given and not given[0].has_symbol(tag)
     ]
     if options.new_language is not None and languages is not None:
         added.append(Piece(languages.pieces[options.new_language], kind=Kind.CONTROL))
+    for piece in added:
+        if any(vocabulary.has_piece(piece.text) for vocabulary in given):
+            raise UsageError(
+                f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
+                "another tag"
+            )
     if not added:
         return list(given)
     names = ", ".join(piece.text for piece in added)

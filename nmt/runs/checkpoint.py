@@ -72,7 +72,8 @@ class RunState:
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
     learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
-    old_bleu: float | None = None  # of the recipe's valid_old, when it was first measured
+    old_text: str = ""  # the recipe's valid_old that the next two are of
+    old_bleu: float = 0.0  # when it was first measured
     lost_bleu: float = 0.0  # by how much it has fallen since
 
     @property

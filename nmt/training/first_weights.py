@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import console
 from nmt.config import Recipe, TrainingConfig
@@ -103,11 +103,14 @@ _SIDES = {
 
 
 @torch.no_grad()
-def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str]:
+def warm_start(
+    model: TranslationModel, card: ModelCard, path: Path
+) -> tuple[list[str], set[nn.Parameter]]:
     """Copy the matching weights of another model, at `path`, into a model in fp32.
 
     Returns:
-        Lines for the log that list copied and other weights.
+        Lines for the log that list copied and other weights, and the parameters that stay random,
+        at least in part.
 
     Raises:
         NMTError: if there is no such model, or it is damaged.
@@ -118,6 +121,7 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
     given = dict(other.named_parameters(remove_duplicate=False))
     parameters = parameters_by_names(model)
     pieces, missing, reshaped = list[str](), list[str](), list[str]()
+    random = set[nn.Parameter]()
     used: set[Tensor] = set()
     for names, parameter in parameters:
         known = [name for name in names if name in given]
@@ -125,8 +129,11 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
         fitting = [name for name in known if _fits(name, given[name], parameter)]
         if not fitting:
             (reshaped if known else missing).append(names[0])
+            random.add(parameter)
         elif _side(names[0]):
             found = _copy_rows(fitting, given, other_card, parameter, card)
+            if found < len(parameter):
+                random.add(parameter)
             share = f"{found:,} of {len(parameter):,} pieces found ({found / len(parameter):.1%})"
             pieces.append(f"{names[0]}: {share}")
         else:
@@ -147,12 +154,13 @@ def warm_start(model: TranslationModel, card: ModelCard, path: Path) -> list[str
         "of another shape in that model, stay random": reshaped,
         "only in that model, not used": [n for n, w in other.named_parameters() if w not in used],
     }
-    return [
+    lines = [
         f"initial weights from {source} (update {other_card.update:,}): {taken} of {count} weights "
         "taken",
         *pieces,
         *(f"{what}: {_first_few(names)}" for what, names in left.items() if names),
     ]
+    return lines, random
 
 
 def _first_few(names: Sequence[str]) -> str:
@@ -242,11 +250,19 @@ def first_weights(
     """
     torch.manual_seed(config.seed)
     model = card.build()  # on the CPU, so that a GPU never holds it twice
-    remarks: list[str] = []
+    remarks, random = list[str](), set[nn.Parameter]()
     with ranks.together():
         if ranks.is_first and warm_from is not None:
-            remarks += warm_start(model, card, warm_from)
+            lines, random = warm_start(model, card, warm_from)
+            remarks += lines
     chosen = choose_trained(model, config)
+    with ranks.together():
+        for name, parameter in model.named_parameters():
+            if parameter in random and not parameter.requires_grad:
+                raise UsageError(
+                    f"{name} is frozen, but {warm_from} does not have all of it; the rest would "
+                    "stay random, so train it, without lora_rank or freeze"
+                )
     for parameter in model.parameters():
         ranks.broadcast_(parameter.data)
     weights = FlatWeights(

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from nmt.config import Recipe
+from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
@@ -23,7 +24,6 @@ from nmt.training.saving import Need
 from nmt.training.settle import settle
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
-from nmt.training.validation import read_text
 from nmt.training.verify import verify
 
 
@@ -196,7 +196,7 @@ def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: R
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if recipe.training.valid_old:
-        read_text(recipe.training.valid_old, data.info.langs)
+        read_pairs(recipe.training.valid_old, *data.info.langs)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(
             f"{data.path} has separate vocabularies, which cannot share one embedding; "

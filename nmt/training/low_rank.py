@@ -40,7 +40,7 @@ def adapt(model: TranslationModel, rank: int) -> list[str]:
         The names of these matrices.
 
     Raises:
-        UsageError: if the model is no Transformer.
+        UsageError: if the model is not a Transformer.
     """
     if not isinstance(model, Transformer):
         raise UsageError("lora_rank is for Transformers; set it to 0")

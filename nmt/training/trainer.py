@@ -168,7 +168,8 @@ class Trainer:
 
     def _has_forgotten(self) -> bool:
         """Whether BLEU of valid_old has fallen by more than the recipe allows."""
-        return 0 < self.config.stop_if_worse < self.state.lost_bleu
+        is_of_this = self.state.old_text == self.config.valid_old
+        return is_of_this and 0 < self.config.stop_if_worse < self.state.lost_bleu
 
     # --- the start
 
@@ -259,7 +260,8 @@ class Trainer:
                 self.run.record(facts | rate)
                 for remark in self.remarks:
                     self.run.log(remark)
-        if self.config.valid_old and state.old_bleu is None and not self._is_finished():
+        is_new = self.config.valid_old not in ("", state.old_text)
+        if is_new and not self._is_finished():
             self._measure_old()
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
@@ -331,7 +333,7 @@ class Trainer:
         self.valid = result.metrics()
         by_bleu = self.config.best_metric == "bleu"
         metric = -(result.bleu or 0.0) if by_bleu else result.loss
-        if result.old_bleu is not None and self.state.old_bleu is not None:
+        if result.old_bleu is not None:
             lost = self.state.old_bleu - result.old_bleu
             self.state = dataclasses.replace(self.state, lost_bleu=lost)
         if self._has_forgotten():  # so these weights are not the best
@@ -349,7 +351,9 @@ class Trainer:
             bleu = self.validator.measure_old(self.model, self.stop)
         if bleu is None:
             self._stop()
-        self.state = dataclasses.replace(self.state, old_bleu=bleu)
+        self.state = dataclasses.replace(
+            self.state, old_text=self.config.valid_old, old_bleu=bleu, lost_bleu=0.0
+        )
         if self.ranks.is_first:
             self.report.measured_old(self.state)
 
@@ -399,7 +403,13 @@ class Trainer:
                 "warmup_updates or set clip_norm, and start in a new folder"
             )
         factor = _FACTOR_AFTER_DIVERGING
-        self._go_on_from(dataclasses.replace(sound, learning_rate_factor=factor))
+        sound_again = dataclasses.replace(
+            sound,
+            learning_rate_factor=factor,
+            old_text=self.state.old_text,
+            old_bleu=self.state.old_bleu,
+        )
+        self._go_on_from(sound_again)
         self.saver.resume_from(sound)
         self._save(whole=True)  # or a run that is killed now would forget the factor
         if self.ranks.is_first:
@@ -430,6 +440,8 @@ class Trainer:
         reason = f"no better result in {self.config.patience} validations"
         if self._has_forgotten():
             reason = f"BLEU of {self.config.valid_old} has fallen by {self.state.lost_bleu:.2f}"
+            if not self.state.best:
+                reason += ", before any validation within the bound; validate more often"
         elif full:
             reason = "max_updates"
         if self.ranks.is_first:

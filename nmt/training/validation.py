@@ -14,11 +14,11 @@ import torch
 
 from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
-from nmt.data.corpus import Encoding, ParallelText, read_lines
+from nmt.data.corpus import read_pairs
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
-from nmt.errors import DataError, NMTError, Stopped
+from nmt.errors import NMTError, Stopped
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.runs.report import Sample, ValidationResult
@@ -45,7 +45,7 @@ class Validator:
         self._sources, self._references = (
             path.read_bytes().decode().split("\n")[:-1] for path in data.valid_text
         )
-        self._old = read_text(config.valid_old, data.info.langs) if config.valid_old else None
+        self._old = read_pairs(config.valid_old, *data.info.langs) if config.valid_old else None
         self._shown = spread(config.sample_translations, len(self._sources))  # lines of samples
 
     def measure(
@@ -202,30 +202,6 @@ class Validator:
         finally:
             model.train()
         return seconds
-
-
-def read_text(prefix: str, langs: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """Read the sources and references of a text in UTF-8, plain or compressed.
-
-    Raises:
-        DataError: if a file is missing or invalid, or the numbers of lines differ.
-    """
-    text, encoding = ParallelText.find(prefix, *langs), Encoding.find("utf-8")
-    sides: list[list[str]] = []
-    for path in (text.src, text.tgt):
-        sides.append([])
-        for number, line in enumerate(read_lines(path, encoding), start=1):
-            decoded = encoding.decode(line, number=number)
-            if decoded is None:
-                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
-            sides[-1].append(decoded)
-    src, tgt = sides
-    if len(src) != len(tgt) or not src:
-        raise DataError(
-            f"{text.src} has {len(src):,} lines and {text.tgt} {len(tgt):,}; valid_old needs as "
-            "many of both, at least one"
-        )
-    return src, tgt
 
 
 def spread(count: int, total: int) -> Sequence[int]:

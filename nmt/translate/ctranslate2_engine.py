@@ -153,16 +153,16 @@ class CTranslate2Engine(Engine):
         self, hypotheses: Sequence[Sequence[str]], scores: Sequence[float], longest: int
     ) -> list[Hypothesis]:
         found = []
-        pairs = zip(hypotheses, scores, strict=True)
-        for tokens, score in islice(pairs, self.options.n_best):
+        for tokens, score in zip(hypotheses, scores, strict=True):
             if math.isnan(score):
                 continue
             ids = tuple(self._tgt_ids[token] for token in tokens[len(self._first) :])
             length = len(ids) + (len(ids) < longest)  # cut off ones have no eos
-            penalty = self.options.penalty(length)
-            log_prob = score * (penalty if self.options.beam_size > 1 else 1.0)
-            found.append(Hypothesis(ids, log_prob, log_prob / penalty))
-        return found
+            # CTranslate2 counts the prefix, too.
+            divisor = self.options.penalty(length + len(self._first))
+            log_prob = score * (divisor if self.options.beam_size > 1 else 1.0)
+            found.append(Hypothesis(ids, log_prob, log_prob / self.options.penalty(length)))
+        return sorted(found, key=lambda one: -one.score)[: self.options.n_best]
 
 
 def _batches(
@@ -227,7 +227,8 @@ def load(
     ctranslate2 = _ctranslate2()
     (folder,) = setup.models
     export, card = Export.open(folder), read_card(folder / CARD)
-    longest = setup.options.longest(card.max_src_tokens)
+    card = card.for_pair(setup.src_lang, setup.tgt_lang)
+    longest = setup.options.longest(card.max_src_tokens) + len(card.tgt_vocabulary.first)
     if longest >= export.positions:
         raise UsageError(
             f"{folder}: has positions for {export.positions} tokens, but a translation may have "
@@ -247,7 +248,6 @@ def load(
         raise UsageError(f"{folder}: {error}; export it with another --quantization") from None
     except RuntimeError as error:
         raise DataError(f"{folder}: CTranslate2 cannot load it: {error}") from None
-    card = card.for_pair(setup.src_lang, setup.tgt_lang)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     form = setup.options.length_penalty_form or "power"
     options = replace(setup.options, length_penalty_form=form).into(card.tgt_vocabulary)

@@ -120,8 +120,8 @@ class Scorer:
     ) -> Translation:
         if log_probs is None:
             return _failed(text, OUT_OF_MEMORY)
-        given = len(self._tgt_vocabulary.first)  # language tokens are no part of the translation
-        ids, log_probs = ids[given:], log_probs[given:]
+        first = len(self._tgt_vocabulary.first)  # language tokens are not part of the translation
+        ids, log_probs = ids[first:], log_probs[first:]
         log_prob = sum(log_probs)
         if not math.isfinite(log_prob):
             return _failed(text, NOT_A_NUMBER)

@@ -9,8 +9,8 @@ from typing import Any
 
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
-from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
-from nmt.models.model_file import model_checksum
+from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
+from nmt.models.model_file import check_languages, find_model, model_checksum
 from nmt.search.options import SearchOptions
 
 
@@ -40,6 +40,8 @@ class Setup:
             self.refuse_export("has no alignments")
         for model in self.models:
             _checksum(model)
+            card = model / CARD if is_export(model) else find_model(model)
+            check_languages(card, self.src_lang, self.tgt_lang)
         if self.shortlist is not None and not self.shortlist.is_file():
             raise DataError(f"{self.shortlist}: no such file")
 

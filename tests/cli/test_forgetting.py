@@ -80,6 +80,20 @@ def test_without_a_bound_the_old_text_is_only_measured(
     assert ">old</tspan>" in (tmp_path / "tuned" / "curves.svg").read_text()
 
 
+def test_another_old_text_is_measured_anew(
+    data: Path, tune: Callable[..., Answer], tmp_path: Path
+) -> None:
+    words = ("--valid-old", data / "valid", "--set", "stop_if_worse=5")
+    assert tune(*words, "--max-updates", "500").status == 0
+    ended = valid(tmp_path / "tuned")[-1]["update"]
+    # The wrong pairs, which the model has learnt since.
+    other = ("--valid-old", tmp_path / "wrong", "--set", "stop_if_worse=5")
+    done = tune(*other, "--max-updates", str(ended + 5))
+    assert done.status == 0, done.stderr
+    assert f"update {ended} {tmp_path / 'wrong'}: old BLEU" in done.stderr
+    assert valid(tmp_path / "tuned")[-1]["update"] == ended + 5
+
+
 @pytest.mark.parametrize(
     ("spoil", "status", "error"),
     [

@@ -476,6 +476,15 @@ def test_a_binary_model_has_the_numbers_that_it_stands_for(
         ) == model_checksum(model)
 
 
+def test_a_list_gives_way_to_the_vocabularies_of_the_user(nmt: Nmt, tmp_path: Path) -> None:
+    path = MarianModel().write(tmp_path / "marian")
+    first = model_checksum(import_marian(nmt, path))
+    listing, moved = path.with_name("model.npz.decoder.yml"), path.with_name("moved.spm")
+    path.with_name("vocab.spm").rename(moved)
+    words = ("--src", "en", "--tgt", "de", "--vocab", moved)
+    assert model_checksum(import_marian(nmt, listing, *words)) == first
+
+
 def packed(folder: Path) -> None:
     content = bytearray((folder / "model.bin").read_bytes())
     (count,) = struct.unpack_from("<Q", content, 8)
@@ -489,7 +498,7 @@ def packed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "status", "named"),
     [
-        (packed, 2, "is packed for one kind of processor"),
+        (packed, 2, "has the type 0x1801"),
         (cut("model.bin"), 1, "model.bin: damaged"),
         (lambda folder: (folder / "model.bin").unlink(), 1, "model.bin: no such file"),
         (lambda folder: (folder / "model.bin").write_bytes(b""), 1, "model.bin: empty"),

@@ -15,6 +15,7 @@ from foreign_models import LINES, TAGS, MarianMT, import_huggingface, text
 
 from nmt import SearchOptions, Translator
 from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import LanguageTokens
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import load_model, model_checksum, read_card, write_model
 from nmt.search.engine import Source
@@ -166,6 +167,71 @@ def test_only_models_of_several_languages_are_exported_as_such(nmt: Nmt, tmp_pat
     write_model(tmp_path / "other", other, {n: w.detach() for n, w in weights.items()})
     line = nmt("export", "huggingface", tmp_path / "other", tmp_path / "out").refusal(2)
     assert "M2M100ForConditionalGeneration cannot have first_position=0" in line
+
+
+def test_scores_of_an_export_are_those_of_its_tokens(
+    nmt: Nmt, nllb: Path, source: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    exact = ("--quantization", "float32")
+    assert nmt("export", "ctranslate2", nllb, tmp_path / "fast", *exact).status == 0
+    pair = ("--from", "en", "--to", "de", *QUICK, "--scores", "--length-penalty-form", "power")
+    found = {}
+    for alpha in ("0", "1"):
+        # Translations of two tokens, with eos of three, whatever the penalty.
+        words = ("--length-penalty", alpha, "--min-tokens", "2", "--max-tokens", "2")
+        done = nmt("translate", tmp_path / "fast", "--input", source, *pair, *words)
+        assert done.status == 0, done.stderr
+        found[alpha] = [line.split("\t") for line in done.stdout.splitlines()]
+    for (plain, text_), (normalised, other) in zip(found["0"], found["1"], strict=True):
+        assert text_ == other
+        assert float(plain) / 2 == pytest.approx(float(normalised), abs=1e-4)  # cut, without eos
+
+
+def test_the_signature_of_perplexity_names_the_languages(
+    nmt: Nmt, nllb: Path, source: Path
+) -> None:
+    done = nmt("rescore", nllb, source, "--source", source, "--from", "en", "--to", "de")
+    assert "languages:en-de" in done.stdout, done.stderr
+
+
+def test_a_new_tag_is_read_as_a_tag(nmt: Nmt, tmp_path: Path) -> None:
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    words = (*write_pairs(tmp_path, "en", "de"), "--vocab", model)
+    tagged = ("--tag", f"{tmp_path / 'train'}=>>xyz<<")
+    assert nmt("prepare", tmp_path / "data", *words, *tagged).status == 0
+    folder = DataFolder.open(tmp_path / "data")
+    first = {int(folder.train.src(index)[0]) for index in range(len(folder.train))}
+    assert folder.src_vocabulary.tokens(sorted(first)) == [">>xyz<<"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--tag", "TRAIN=deu_Latn"), "deu_Latn is a piece of the vocabulary already"),
+        (("--new-language", "gsw_Latn"), "--new-language gsw_Latn: must be the language of --src"),
+        (("--vocab", "MODEL"), "is a model of several languages; give it alone"),
+    ],
+)
+def test_what_a_vocabulary_cannot_get_is_refused(
+    nmt: Nmt, nllb: Path, tmp_path: Path, words: tuple[str, ...], error: str
+) -> None:
+    given = [w.replace("TRAIN", str(tmp_path / "train")).replace("MODEL", str(nllb)) for w in words]
+    texts = write_pairs(tmp_path, "en", "de")
+    done = nmt("prepare", tmp_path / "data", *texts, "--vocab", nllb, *given)
+    assert done.status == 2 and error in done.stderr.splitlines()[-1]
+
+
+def test_a_target_that_fits_several_tags_is_warned_of(nmt: Nmt, tmp_path: Path) -> None:
+    tags = LanguageTokens({"cmn_Hans": ">>fra<<", "cmn_Hant": ">>deu_Latn<<"}, "tgt", "")
+    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
+    built, card = load_model(model)
+    weights = {name: weight.detach() for name, weight in built.named_parameters()}
+    write_model(tmp_path / "zh.safetensors", replace(card, languages=tags), weights)
+    words = ("--vocab", tmp_path / "zh.safetensors", "--keep", "script")
+    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path, "en", "zh"), *words)
+    assert done.status == 0
+    assert "--tgt zh: the model has cmn_Hans and cmn_Hant; lines get no tag" in done.stderr
 
 
 def test_a_tuned_model_keeps_its_languages(nmt: Nmt, nllb: Path, tmp_path: Path) -> None:

@@ -120,14 +120,28 @@ def test_gradient_and_optimiser_are_small() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--set", "freeze=encoder.*"), "lora_rank goes neither with freeze"),
-        (("--set", "compile=true"), "nor with compile"),
+        (("--set", "freeze=encoder.*"), "lora_rank cannot be combined with freeze"),
+        (("--set", "compile=true"), "cannot be combined with freeze or compile"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, words: tuple[str, ...], error: str
 ) -> None:
     assert error in tune(nmt, data, tmp_path / "run", learnt, *words).refusal(2)
+
+
+@pytest.mark.parametrize("value", ["lora_rank=2", "freeze=*embedding*"])
+def test_what_is_new_is_not_frozen(
+    nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, value: str
+) -> None:
+    text = ("--train", data / "valid", "--valid", data / "valid", "--keep", "overlap")
+    tagged = ("--vocab", learnt, "--tag", f"{data / 'valid'}=<BT>")
+    done = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "de", *text, *tagged)
+    assert done.status == 0, done.stderr
+    words = ("train", tmp_path / "data", "--out", tmp_path / "run", "--init-from", learnt)
+    done = nmt(*words, "--set", value, "--precision", "fp32")
+    assert done.status == 2
+    assert "does not have all of it; the rest would stay random" in done.stderr.splitlines()[-1]
 
 
 def test_there_must_be_a_model_to_tune(nmt: Nmt, data: Path, tmp_path: Path) -> None:

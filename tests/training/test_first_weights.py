@@ -153,7 +153,7 @@ def test_the_report_tells_what_was_taken_and_what_differs(
     new_card = make("src tgt", num_decoder_layers=2)
     found = len(set(pieces(card)) & set(pieces(new_card)))
     assert 260 < found < 330  # or there would be nothing to tell apart
-    first, *lines = warm_start(build(new_card, seed=2), new_card, tmp_path / "m")
+    (first, *lines), _ = warm_start(build(new_card, seed=2), new_card, tmp_path / "m")
     assert re.fullmatch(rf"initial weights from {tmp_path}/m \(update 7\): \d+ of \d+ .*", first)
     for line, expected in zip(
         lines,
