@@ -41,7 +41,8 @@ class Setup:
         for model in self.models:
             _checksum(model)
             card = model / CARD if is_export(model) else find_model(model)
-            check_languages(card, self.src_lang, self.tgt_lang)
+            if card.is_file():  # else loading says what is missing
+                check_languages(card, self.src_lang, self.tgt_lang)
         if self.shortlist is not None and not self.shortlist.is_file():
             raise DataError(f"{self.shortlist}: no such file")
 
