@@ -93,5 +93,6 @@ def import_(
             raise UsageError("--positions has no meaning for marian; leave it out")
         card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab or ())
     pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
-    known = f", of {len(card.languages.pieces)} languages" if card.languages is not None else ""
-    console.notice(f"{out}: {source}, {pair}{known}, with {len(card.tgt_vocabulary):,} pieces")
+    count = len(card.languages.pieces) if card.languages is not None else 0
+    known = f", with a choice of {count} languages" if count else ""
+    console.notice(f"{out}: {source}, {pair}{known}, {len(card.tgt_vocabulary):,} pieces")

@@ -186,6 +186,18 @@ def translate_lines(nmt: Nmt, tmp_path: Path) -> Callable[[Path, list[str]], lis
 # ------------------------------------------------------------------------------ and back
 
 
+def test_an_export_has_a_model_card(nmt: Nmt, learnt: Path, tmp_path: Path) -> None:
+    assert nmt("export", "huggingface", learnt, tmp_path / "out").status == 0
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    _, card = load_model(learnt)
+    for known in (
+        "language:\n- en\n- de\n",
+        f"after {card.update:,} updates on the data with the fingerprint {card.data[:12]}",
+        f"- bleu {card.valid['bleu']:.4g} on the valid text",
+    ):
+        assert known in readme
+
+
 def stored(path: Path) -> dict[str, Tensor]:
     """All tensors of a model file: weights, and vocabularies as bytes."""
     found: dict[str, Tensor] = load_file(path)

@@ -6,6 +6,7 @@ They need the extra `peers`. test_import.py has the same by formulas.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -330,42 +331,64 @@ def test_an_import_is_what_marian_scores(
     np.testing.assert_allclose(sums, list(map(float, again.split())), rtol=2e-6, atol=6e-5)
 
 
-def test_an_int8_file_means_what_marian_makes_of_it(nmt: Nmt, tmp_path: Path) -> None:
-    folder = tmp_path / "marian"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def well_trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model that Marian has trained until it ends its sentences, and its vocabulary."""
+    folder = tmp_path_factory.mktemp("well_trained")
     for side in ("source", "target"):
         (folder / side).write_text("\n".join(text(side, 2_000)) + "\n", encoding="utf-8")
-    vocabularies = [folder / "joint.spm"] * 2
+    vocabulary = folder / "joint.spm"
     marian(
-        *(
-            "train",
-            "--type",
-            "transformer",
-            "--model",
-            folder / "model.npz",
-            "--tied-embeddings-all",
-        ),
+        *("train", "--type", "transformer", "--model", folder / "model.npz"),
         *("--train-sets", folder / "source", folder / "target", "--tempdir", folder),
-        *("--vocabs", *vocabularies, "--dim-vocabs", "128", "128"),
+        *("--vocabs", vocabulary, vocabulary, "--dim-vocabs", "128", "128"),
         # The library intgemm needs multiples of 64.
         *("--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4"),
         *("--enc-depth", "2", "--dec-depth", "2", "--mini-batch-words", "800", "--seed", "1"),
-        *("--learn-rate", "0.003", "--after", "300u"),
+        *("--tied-embeddings-all", "--learn-rate", "0.003", "--after", "300u"),
     )
-    binary = to_binary(folder / "model.npz", "_W.?$", 0x10001)
+    return folder / "model.npz", vocabulary
+
+
+def decoded(model: Path, vocabulary: Path, lines: list[str], folder: Path) -> list[list[str]]:
+    """Marian's two best translations of each line: number, text, and scores last."""
+    (folder / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = ("--input", folder / "in", "--beam-size", "4", "--n-best", "--max-length-factor", "2")
+    given = ("--models", model, "--vocabs", vocabulary, vocabulary)
+    return [line.split(" ||| ") for line in marian("decode", *given, *words).splitlines() if line]
+
+
+def test_an_int8_file_means_what_marian_makes_of_it(
+    nmt: Nmt, tmp_path: Path, well_trained: tuple[Path, Path]
+) -> None:
+    path, vocabulary = well_trained
+    shutil.copy(path, tmp_path / "model.npz")
+    binary = to_binary(tmp_path / "model.npz", "_W.?$", 0x10001)
     lines = text("source", 20)
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    words = ("--input", tmp_path / "in", "--beam-size", "2", "--n-best", "--max-length-factor", "2")
-    found = marian("decode", "--models", binary, "--vocabs", *vocabularies, *words).splitlines()
-    listed = [line.split(" ||| ") for line in found if line]
+    listed = decoded(binary, vocabulary, lines, tmp_path)
     pairs = [(lines[int(number)], target) for number, target, *_ in listed]
     theirs = [float(score) for *_, score in listed]
-    given = ("--src", "en", "--tgt", "de", "--vocab", folder / "joint.spm")
+    given = ("--src", "en", "--tgt", "de", "--vocab", vocabulary)
     ours = [scores.sum() for scores in log_probs(import_marian(nmt, binary, *given), pairs)]
     # Marian rounds activations to int8, too, and may choose other subwords.
     differences = np.abs(np.array(ours) - theirs)
-    assert len(ours) == 2 * len(lines)
+    assert len(ours) == 4 * len(lines)
     assert np.median(differences) < 0.1 and np.std(theirs) > 1
+
+
+def test_beams_are_as_good_as_marian_s(
+    nmt: Nmt, tmp_path: Path, well_trained: tuple[Path, Path]
+) -> None:
+    # Marian's beam shrinks with each translation that has ended, and ours stays as wide.
+    path, vocabulary = well_trained
+    lines = text("source", 40)
+    listed = decoded(path, vocabulary, lines, tmp_path)
+    theirs = [target for _, target, *_ in listed[::4]]
+    model = import_marian(nmt, path)
+    words = ("--input", tmp_path / "in", *GREEDY, "--beam-size", "4", "--length-penalty", "0")
+    ours = nmt("translate", model, *words).stdout.splitlines()
+    assert len(theirs) == len(ours)
+    assert_as_good(model, lines, ours, theirs)
 
 
 def test_greedy_translations_are_marian_s(
