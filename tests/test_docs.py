@@ -23,6 +23,9 @@ from typing import Any
 
 import pytest
 import typer
+from foreign_m2m100 import M2M100
+from foreign_models import MarianModel, MarianMT, to_binary
+from foreign_models import text as made_up
 from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
@@ -45,8 +48,9 @@ KEYS = {field.name for config in CONFIGS for field in dataclasses.fields(config)
 SHORT = f"""
 nmt() {{
   case $1 in
-    train) set -- "$@" --model transformer_tiny --max-updates 6 --precision fp32 \\
-      --batch-tokens 200 --set save_every=2 --set validate_every=2 --set keep_best=2 ;;
+    train) set -- "$@" --max-updates 6 --precision fp32 \\
+      --batch-tokens 200 --set save_every=2 --set validate_every=2 --set keep_best=2
+      case $* in *--init-from*) ;; *) set -- "$@" --model transformer_tiny ;; esac ;;
     prepare) case $* in *--vocab-size\\ 37000*) set -- "$@" --vocab-size 345 ;; esac ;;
   esac
   {shlex.quote(sys.executable)} -m nmt "$@"
@@ -197,7 +201,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the data, models and texts that the chapters' commands are about."""
     folder = tmp_path_factory.mktemp("manual")
     prepare_toy(folder)
-    corpora = ("europarl", "paracrawl", "backtranslated", "news", "news-valid", "test")
+    corpora = ("europarl", "paracrawl", "backtranslated", "news", "news-valid", "test", "old-valid")
     for seed, name in enumerate(corpora):
         write_text(folder, name, pairs(40, seed=seed))
     for name in ("newstest2013", "newstest2014"):
@@ -208,6 +212,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "all.tsv").write_text("".join(f"-\t{line}\n" for line in lines))
     (folder / "archive.en.gz").write_bytes(gzip.compress((folder / "news.en").read_bytes()))
     shutil.copy(folder / "news.en", folder / "paragraphs.en")
+    MarianMT().write(folder / "opus-mt-en-de")
+    M2M100().write(folder / "nllb-200-distilled-600M")
+    firefox = MarianModel(ssru=True).write(folder / "firefox").parent
+    to_binary(firefox / "model.npz").rename(folder / "model.ende.intgemm.alphas.bin")
+    shutil.copy(firefox / "vocab.spm", folder / "vocab.ende.spm")
+    for name, count in (("mine", 80), ("valid", 10)):
+        for side, langs in (("source", ("en", "eng_Latn")), ("target", ("de", "gsw_Latn"))):
+            for lang in langs:
+                if not (folder / f"{name}.{lang}").exists():
+                    content = "".join(f"{line}\n" for line in made_up(side, count))
+                    (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
     (folder / "incoming").mkdir()
     shutil.copy(folder / "news.en", folder / "incoming")
     run_script(

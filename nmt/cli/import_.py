@@ -16,8 +16,6 @@ EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
     "nmt import huggingface nllb-200-distilled-600M nllb.safetensors",
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
-    "nmt import marian model.ende.intgemm.alphas.bin en-de.safetensors --vocab vocab.ende.spm "
-    "--src en --tgt de",
 )
 
 _HUGGINGFACE, _MARIAN = "huggingface", "marian"
