@@ -19,7 +19,6 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabul
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_folder, check_room, resolved, write_text
 from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, not_expressed
-from nmt.interchange.huggingface import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
 from nmt.interchange.huggingface_files import (
     CONFIG,
     TOKENIZER,
@@ -32,6 +31,7 @@ from nmt.interchange.huggingface_files import (
 )
 from nmt.interchange.m2m100 import PIECES
 from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100
+from nmt.interchange.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, load_model
 from nmt.models.positions import sinusoids_by_halves
