@@ -21,7 +21,7 @@ from toy_training import settings_of
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
 from nmt.data.stream import Update
-from nmt.training import launch, stop
+from nmt.training import settle, stop
 from nmt.training.update import Outcome, UpdateRunner
 
 
@@ -50,7 +50,7 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if os.environ["RANK"] == rank:
         if fault == "early":
-            patch.setattr(launch, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         elif fault == "nan":
             patch.setattr(UpdateRunner, "run", poison)
         else:
