@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from foreign_models import HEADS, INNER, LAYERS, WIDTH, Array, MarianMTFolder, learn_pieces
+from foreign_models import (
+    HEADS,
+    INNER,
+    LAYERS,
+    WIDTH,
+    Array,
+    MarianMTFolder,
+    learn_pieces,
+    products,
+)
 from numpy.typing import NDArray
 from reference import sinusoids_by_halves
 from safetensors.numpy import load_file, save_file
@@ -89,13 +98,7 @@ class M2M100:
             norms = [f"model.{side}.layer_norm"]
             for layer in range(LAYERS):
                 at = f"model.{side}.layers.{layer}"
-                shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
-                for kind in kinds:
-                    for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                        shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
-                for name, shape in shapes.items():
-                    weights[f"{at}.{name}.weight"] = matrix(*shape)
-                    weights[f"{at}.{name}.bias"] = matrix(shape[0])
+                weights |= products(at, kinds, matrix)
                 norms += [f"{at}.{kind}_attn_layer_norm" for kind in kinds]
                 norms.append(f"{at}.final_layer_norm")
             for name in norms:

@@ -145,17 +145,26 @@ class MarianMT:
         for side, kinds in (("encoder", ["self"]), ("decoder", ["self", "encoder"])):
             for layer in range(LAYERS):
                 at = f"model.{side}.layers.{layer}"
-                shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
-                for kind in kinds:
-                    for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                        shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
-                for name, shape in shapes.items():
-                    weights[f"{at}.{name}.weight"] = matrix(*shape)
-                    weights[f"{at}.{name}.bias"] = matrix(shape[0])
+                weights |= products(at, kinds, matrix)
                 for name in [*(f"{kind}_attn_layer_norm" for kind in kinds), "final_layer_norm"]:
                     weights[f"{at}.{name}.weight"] = 1 + matrix(WIDTH)
                     weights[f"{at}.{name}.bias"] = matrix(WIDTH)
         return weights
+
+
+def products(
+    at: str, kinds: Sequence[str], matrix: Callable[..., NDArray[np.float32]]
+) -> dict[str, NDArray[np.float32]]:
+    """Return the matrices of a layer of Hugging Face's, with their biases."""
+    shapes = {"fc1": (INNER, WIDTH), "fc2": (WIDTH, INNER)}
+    for kind in kinds:
+        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            shapes[f"{kind}_attn.{part}"] = (WIDTH, WIDTH)
+    weights = {}
+    for name, shape in shapes.items():
+        weights[f"{at}.{name}.weight"] = matrix(*shape)
+        weights[f"{at}.{name}.bias"] = matrix(shape[0])
+    return weights
 
 
 class MarianMTFolder:

@@ -129,10 +129,11 @@ class Vocabulary:
         Raises:
             DataError: if it has no such control piece.
         """
-        if piece not in self._tokens or not self._processor.is_control(self._tokens.index(piece)):
+        id_ = self._tokens.index(piece) if piece in self._tokens else UNK_ID
+        if not self._processor.is_control(id_):
             raise DataError(f"damaged: the vocabulary has no language token {piece!r}")
         found = copy.copy(self)
-        found.first = (self._tokens.index(piece),)
+        found.first = (id_,)
         return found
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:

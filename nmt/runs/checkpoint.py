@@ -76,6 +76,14 @@ class RunState:
     old_bleu: float = 0.0  # when it was first measured
     lost_bleu: float = 0.0  # by how much it has fallen since
 
+    def measured_old(self, text: str, bleu: float | None) -> RunState:
+        """Return the state after BLEU of an old valid text was measured; None: there is none."""
+        if bleu is None:
+            return self
+        if text != self.old_text:
+            return replace(self, old_text=text, old_bleu=bleu, lost_bleu=0.0)
+        return replace(self, lost_bleu=self.old_bleu - bleu)
+
     @property
     def best_updates(self) -> list[int]:
         """The updates of the best models, best first."""

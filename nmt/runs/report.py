@@ -226,14 +226,6 @@ class Report:
         self._show(state)
         self._draw_curves()
 
-    def measured_old(self, state: RunState) -> None:
-        """Report the first BLEU of valid_old."""
-        record = {"kind": "valid", "update": state.update, "old_bleu": state.old_bleu}
-        self._record(record)
-        self.run.log(f"update {state.update:,} {self.config.valid_old}: {_metrics(record, _VALID)}")
-        self._valid.append(record)
-        self._show(state)
-
     def went_back(self, state: RunState, why: str) -> None:
         """Report that the run has gone back to an earlier update."""
         self.run.warn(why)

@@ -142,7 +142,10 @@ class Trainer:
         if update and update % config.log_every == 0:
             self._log()
         best = False
-        if update and update % config.validate_every == 0 and self.state.validated != update:
+        is_due = update > 0 and update % config.validate_every == 0
+        # Forgetting counts from the first weights, so they are validated, too.
+        is_first = update == 0 and config.valid_old != self.state.old_text
+        if is_first or (is_due and self.state.validated != update):
             with self.window.paused():
                 is_whole = self._validate()
             if not is_whole:
@@ -152,7 +155,7 @@ class Trainer:
         checkpoint = update > 0 and update % config.save_every == 0 and is_new
         if best or checkpoint or save:
             with self.window.paused():
-                self._save(best=best, checkpoint=checkpoint, whole=save)
+                self._save(best=best, checkpoint=checkpoint, whole=save or is_first)
 
     def _save(self, *, best: bool = False, checkpoint: bool = False, whole: bool = False) -> None:
         """Save the model as a best one or a checkpoint, and the training state."""
@@ -260,9 +263,6 @@ class Trainer:
                 self.run.record(facts | rate)
                 for remark in self.remarks:
                     self.run.log(remark)
-        is_new = self.config.valid_old not in ("", state.old_text)
-        if is_new and not self._is_finished():
-            self._measure_old()
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
@@ -333,9 +333,7 @@ class Trainer:
         self.valid = result.metrics()
         by_bleu = self.config.best_metric == "bleu"
         metric = -(result.bleu or 0.0) if by_bleu else result.loss
-        if result.old_bleu is not None:
-            lost = self.state.old_bleu - result.old_bleu
-            self.state = dataclasses.replace(self.state, lost_bleu=lost)
+        self.state = self.state.measured_old(self.config.valid_old, result.old_bleu)
         if self._has_forgotten():  # so these weights are not the best
             state = dataclasses.replace(self.state, validated=self.state.update)
         else:
@@ -344,18 +342,6 @@ class Trainer:
             self.report.validated(state, result, time.monotonic() - started)
         self.state = state
         return True
-
-    def _measure_old(self) -> None:
-        """Measure the first BLEU of valid_old, from which the loss is counted."""
-        with self.weights.replaced_by(self.optimizer.kept_weights), self.runner.eager():
-            bleu = self.validator.measure_old(self.model, self.stop)
-        if bleu is None:
-            self._stop()
-        self.state = dataclasses.replace(
-            self.state, old_text=self.config.valid_old, old_bleu=bleu, lost_bleu=0.0
-        )
-        if self.ranks.is_first:
-            self.report.measured_old(self.state)
 
     def _present_card(self) -> ModelCard:
         return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
@@ -440,8 +426,6 @@ class Trainer:
         reason = f"no better result in {self.config.patience} validations"
         if self._has_forgotten():
             reason = f"BLEU of {self.config.valid_old} has fallen by {self.state.lost_bleu:.2f}"
-            if not self.state.best:
-                reason += ", before any validation within the bound; validate more often"
         elif full:
             reason = "max_updates"
         if self.ranks.is_first:

@@ -70,23 +70,6 @@ class Validator:
             model.train()
         return ValidationResult(loss, nll, bleu, signature, samples, old_bleu)
 
-    def measure_old(
-        self, model: TranslationModel, stop_requested: Callable[[], bool]
-    ) -> float | None:
-        """Return BLEU of valid_old; None if any rank was asked to stop before the end."""
-
-        def check_stop() -> None:
-            if stop_requested():
-                raise Stopped("in validation")
-
-        model.eval()
-        try:
-            return self._old_bleu(model, check_stop)
-        except Stopped:
-            return None
-        finally:
-            model.train()
-
     @torch.inference_mode()
     def _losses(
         self, model: TranslationModel, check_stop: Callable[[], None]

@@ -185,7 +185,7 @@ class TorchEngine(Engine):
             state = self.model.begin(packed.to(self.device))
             # The last of the first tokens is read by the search.
             for token in (BOS_ID, *self.options.first_ids)[:-1]:
-                self.model.step([state], torch.full((len(group),), token))
+                self.model.step([state], torch.full((len(group),), token))  # (B,)
             yield Group(numbers, group, state, cost=longest, shortlist=self._batch_shortlist(group))
 
     def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:

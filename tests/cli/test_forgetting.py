@@ -58,8 +58,7 @@ def test_a_run_that_forgets_is_stopped(
     assert status["status"] == "finished" and status["update"] == others[-1]["update"] < 500
     assert f"BLEU of {data / 'valid'} has fallen by {lost[-1]:.2f}" in status["reason"]
     # The weights that have forgotten are never the best.
-    best = run / "best.safetensors"
-    assert not best.exists() or read_card(best).update < status["update"]
+    assert read_card(run / "best.safetensors").update < status["update"]
 
     # It does not go on by itself, but with a larger bound.
     assert tune(*words).status == 0
@@ -74,7 +73,7 @@ def test_without_a_bound_the_old_text_is_only_measured(
 ) -> None:
     done = tune("--valid-old", data / "valid", "--max-updates", "10")
     assert done.status == 0, done.stderr
-    assert [sorted(one)[:2] for one in valid(tmp_path / "tuned")[:1]] == [["kind", "old_bleu"]]
+    assert [one["update"] for one in valid(tmp_path / "tuned")] == [0, 5, 10]
     assert ["old_bleu" in one for one in valid(tmp_path / "tuned")] == [True] * 3
     assert "old BLEU" in done.stderr
     assert ">old</tspan>" in (tmp_path / "tuned" / "curves.svg").read_text()
@@ -88,10 +87,9 @@ def test_another_old_text_is_measured_anew(
     ended = valid(tmp_path / "tuned")[-1]["update"]
     # The wrong pairs, which the model has learnt since.
     other = ("--valid-old", tmp_path / "wrong", "--set", "stop_if_worse=5")
-    done = tune(*other, "--max-updates", str(ended + 5))
+    done = tune(*other, "--max-updates", str(ended + 10))
     assert done.status == 0, done.stderr
-    assert f"update {ended} {tmp_path / 'wrong'}: old BLEU" in done.stderr
-    assert valid(tmp_path / "tuned")[-1]["update"] == ended + 5
+    assert valid(tmp_path / "tuned")[-1]["update"] == ended + 10
 
 
 @pytest.mark.parametrize(
