@@ -40,6 +40,7 @@ DOORS = {
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
+    "pyarrow": "nmt/prepare/readers/arrow.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",

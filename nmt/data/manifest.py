@@ -10,7 +10,7 @@ import dataclasses
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,6 +73,10 @@ class CorpusRecord:
     """How often an epoch visits each of its pairs."""
     tag: str
     """The tag put before each of its source lines."""
+    columns: tuple[str, ...] = ()
+    """Of a table: those of source and target."""
+    min_scores: Mapping[str, float] = field(default_factory=dict)
+    """The least score by column of a table; pairs with a smaller one were dropped."""
 
 
 @dataclass(frozen=True)

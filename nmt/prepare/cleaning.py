@@ -33,6 +33,10 @@ def valid(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.are_drawn
 
 
+def missing(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.are_missing
+
+
 def encoding(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.src.is_bad | pairs.tgt.is_bad
 
@@ -40,6 +44,10 @@ def encoding(pairs: Pairs, _: Cleaning) -> Mask:
 def empty(pairs: Pairs | TokenCounts, _: Cleaning) -> Mask:
     found: Mask = pairs.shorter == 0
     return found
+
+
+def score(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.score_low
 
 
 def control(pairs: Pairs, _: Cleaning) -> Mask:
@@ -94,8 +102,10 @@ class Rule:
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
 _RULES = (
     Rule("valid", "the pair was drawn for valid (--valid-lines)", valid, always=True),
+    Rule("missing", "a row of a table lacks a side", missing, always=True),
     Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
     Rule("empty", "a side is blank, or has no tokens", empty, empty, always=True),
+    Rule("score", "a score is below --min-score, or is not a number", score),
     Rule("control", "a side contains control characters (other than tab) or U+FFFD", control),
     Rule("identical", "both sides are equal", identical),
     Rule(

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from nmt.data.corpus import ParallelText
 from nmt.data.languages import primary_language
 from nmt.prepare.text import TextSide
 
@@ -47,16 +46,21 @@ _FREQUENT_WORDS = {
 }
 
 
-def faults(text: ParallelText, src: TextSide, tgt: TextSide, langs: tuple[str, str]) -> list[str]:
-    """Return a warning for each fault found in some consecutive pairs of a text."""
-    sides = ((text.src, src, langs[0]), (text.tgt, tgt, langs[1]))
+def faults(
+    names: tuple[str, str], src: TextSide, tgt: TextSide, langs: tuple[str, str]
+) -> list[str]:
+    """Return a warning for each fault found in some consecutive pairs of a text.
+
+    names: what to call the source and the target.
+    """
+    sides = ((names[0], src, langs[0]), (names[1], tgt, langs[1]))
     found = [
         f"{path} seems to be split into subwords already (many of its words contain {mark}); "
         "give `nmt prepare` plain text"
         for path, side, _ in sides
         for mark in _subword_marks(side)
     ]
-    both = f"{text.src} and {text.tgt}"
+    both = " and ".join(names)
     looks = [_other_language(side, lang) for _, side, lang in sides]
     own = [_language(lang) for lang in langs]
     are_foreign = [_is_foreign(side) for _, side, _ in sides]

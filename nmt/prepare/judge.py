@@ -31,6 +31,8 @@ class Pairs:
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
     are_drawn: Mask  # (pairs,) for valid
+    are_missing: Mask  # (pairs,) whether a side is missing
+    score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
 
     @cached_property
     def shorter(self) -> Counts:
@@ -72,16 +74,23 @@ class Cleaner:
     cleaning: Cleaning
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
+    min_scores: tuple[tuple[float, ...], ...]
+    """For each training text, the least score of each column of scores."""
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
 
     def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
-        are_drawn = np.zeros(block.lines, np.bool_)
+        numbers = np.array(
+            block.numbers or range(block.number, block.number + block.lines), np.int64
+        )
+        are_drawn = score_low = np.zeros(block.lines, np.bool_)
         if self.drawn:
-            numbers = block.numbers or range(block.number, block.number + block.lines)
-            are_drawn = np.isin(list(numbers), self.drawn[block.corpus])
-        pairs = Pairs(src, tgt, self.held_out, are_drawn)
+            are_drawn = np.isin(numbers, self.drawn[block.corpus])
+        for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
+            score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
+        are_missing = np.isin(numbers, list(block.missing))
+        pairs = Pairs(src, tgt, self.held_out, are_drawn, are_missing, score_low)
         return _verdicts(
             block.lines,
             (

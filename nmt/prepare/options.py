@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _LARGEST_WEIGHT = 1000
+_TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
+
+STDIN = "-"
+"""Stands for TSV on stdin instead of a file's name."""
+TABLE_FOLDERS = (".parquet", ".arrow")
+"""Suffixes of the files that a folder may be made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +46,16 @@ class PrepareOptions:
     train: tuple[str, ...] = value(
         ...,
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
-        "You can repeat it.",
-        metavar="PREFIX",
+        "Or a file: .tsv, .parquet or .arrow with columns, such as crawl.tsv:en,de, a folder of "
+        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. You can repeat it.",
+        metavar="PREFIX|FILE",
         panel=_TEXT,
     )
     valid: str | None = value(
-        None, "Text to validate on. Cleaning leaves it as it is.", metavar="PREFIX", panel=_TEXT
+        None,
+        "Text to validate on. Cleaning leaves it as it is.",
+        metavar="PREFIX|FILE",
+        panel=_TEXT,
     )
     valid_lines: int = value(
         0,
@@ -56,14 +67,14 @@ class PrepareOptions:
     test: tuple[str, ...] = value(
         (),
         "A test set. Cleaning leaves it as it is. You can repeat it.",
-        metavar="PREFIX",
+        metavar="PREFIX|FILE",
         panel=_TEXT,
     )
     weight: tuple[str, ...] = value(
         (),
         "How often an epoch visits each pair of this training text. For example, 3 repeats it "
         "three times, and 0.5 takes a different half in each epoch.",
-        metavar="PREFIX=NUMBER",
+        metavar="TEXT=NUMBER",
         shown="1",
         panel=_TEXT,
     )
@@ -71,7 +82,15 @@ class PrepareOptions:
         (),
         "Put a tag such as <2de> or <BT> before each source line of this text. To use it later, "
         "type it before the line that you translate.",
-        metavar="PREFIX=TAG",
+        metavar="TEXT=TAG",
+        panel=_TEXT,
+    )
+    min_score: tuple[str, ...] = value(
+        (),
+        "Drop pairs whose number in this column of a table is smaller. Scores of bicleaner, LASER "
+        "or COMET are read this way, as in crawl.tsv:score:0.5. You can repeat it.",
+        metavar="FILE:COLUMN:NUMBER",
+        shown="none",
         panel=_TEXT,
     )
     encoding: str = value(
@@ -165,9 +184,19 @@ class PrepareOptions:
             Encoding.find(self.encoding)
         except UsageError as error:
             problems.append(str(error))
+        if sum(file_and_columns(text)[0] == STDIN for text in self.train) > 1:
+            problems.append("--train -: stdin can be read only once")
         texts = (*self.train, *filter(None, [self.valid]), *self.test)
         problems += _unclear("--weight", self.weight, self.train)
         problems += _unclear("--tag", self.tag, texts)
+        files = [file_and_columns(text)[0] for text in self.train]
+        for text in self.min_score:
+            file, column, least = _score_parts(text)
+            if not column or not math.isfinite(_number(least, default=math.nan)):
+                problems.append(f"--min-score {text}: must be FILE:COLUMN:NUMBER")
+            elif file not in files:
+                guess = did_you_mean(file, files)
+                problems.append(f"--min-score {text}: {file} is not among --train{guess}")
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
@@ -205,43 +234,70 @@ class PrepareOptions:
 
     @property
     def weights(self) -> dict[str, float]:
-        """How often an epoch visits each pair, by prefix of train, if not once."""
+        """How often an epoch visits each pair, by prefix or file of train, if not once."""
         return {prefix: float(number) for prefix, number in map(_parts, self.weight)}
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tag put before each source line, by prefix."""
+        """The tag put before each source line, by prefix or file."""
         return dict(map(_parts, self.tag))
+
+    def min_scores(self, file: str) -> dict[str, float]:
+        """Return the least score by column of a file."""
+        parts = map(_score_parts, self.min_score)
+        return {column: float(least) for name, column, least in parts if name == file}
+
+
+def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
+    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
+    name, colon, columns = prefix.rpartition(":")
+    if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
+        return prefix, ()
+    return name, tuple(columns.split(","))
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """Split PREFIX=VALUE at the last equals sign, since a prefix may hold others."""
+    """Split TEXT=VALUE at the last equals sign, since a prefix may hold others.
+
+    A file is named without its columns.
+    """
     prefix, _, value = text.rpartition("=")
-    return prefix, value
+    return file_and_columns(prefix)[0], value
 
 
-def _number(text: str) -> float:
+def _score_parts(text: str) -> tuple[str, str, str]:
+    """Split FILE:COLUMN:NUMBER."""
+    rest, _, least = text.rpartition(":")
+    file, _, column = rest.rpartition(":")
+    return file_and_columns(file)[0], column, least
+
+
+def _number(text: str, *, default: float = 0.0) -> float:
     try:
         return float(text)
     except ValueError:
-        return 0.0
+        return default
 
 
 def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iterator[str]:
-    """Yield which of the PREFIX=VALUE of an option name no text, or one that has a value."""
+    """Yield which of the TEXT=VALUE of an option name no text, or one that has a value."""
     seen = set()
+    prefixes = [file_and_columns(prefix)[0] for prefix in prefixes]
     for text in given:
         prefix, _ = _parts(text)
         if "=" not in text:
-            yield f"{option} {text}: must be PREFIX=VALUE"
+            yield f"{option} {text}: must be TEXT=VALUE"
         elif prefix in seen:
             yield f"{option} {text}: {prefix} has one already; give only one"
         elif prefix not in prefixes:
-            yield f"{option} {text}: no text has this prefix{did_you_mean(prefix, prefixes)}"
+            yield f"{option} {text}: no text has this name{did_you_mean(prefix, prefixes)}"
         seen.add(prefix)
 
 
-_NOT_RECORDED = {"train", "valid", "test", "weight", "tag", "vocab", "new_language", "workers"}
+_NOT_RECORDED = {
+    *("train", "valid", "test", "weight", "tag", "min_score"),
+    *("vocab", "new_language", "workers"),
+}
 """What other parts of `dataset.json` record, and what does not change the folder."""
 
 

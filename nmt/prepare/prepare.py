@@ -13,6 +13,7 @@ in one rename. A run that was killed resumes after its last complete shard.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import faults
 from nmt.prepare.judge import CODES, KEPT, Cleaner
 from nmt.prepare.options import PrepareOptions, used_settings
+from nmt.prepare.readers.reader import record_file
+from nmt.prepare.readers.tsv import stdin_kept
 from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
 from nmt.prepare.resume import (
     Progress,
@@ -55,7 +58,7 @@ from nmt.prepare.resume import (
     write_progress,
 )
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
-from nmt.prepare.sources import Sources, record_file
+from nmt.prepare.sources import Sources
 from nmt.prepare.splits import HeldOutText, TrainSplit
 from nmt.prepare.text import Block, BlockDecoder, Rows
 from nmt.workers import map_in_order
@@ -85,20 +88,21 @@ def prepare(
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    inputs = _Inputs.read(options, cleaning, given, languages)
-    if there is not None:
-        check_same(there, inputs.settings, inputs.sources, inputs.given)
-        console.notice(f"{out} is already prepared from the same text and options")
-        return there
+    with stdin_kept(options.train, folder.parent) as stdin:
+        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+        if there is not None:
+            check_same(there, inputs.settings, inputs.sources, inputs.given)
+            console.notice(f"{out} is already prepared from the same text and options")
+            return there
 
-    check_space(folder, _space_needed(inputs.sources))
-    inputs.warn_of_faults()
-    inputs = inputs.with_valid()
-    held_out = inputs.check_held_out()
-    with building_folder(folder) as partial:
-        builder = _Builder(partial, inputs, inputs.cleaner(held_out))
-        builder.build(builder.take_up(), held_out)
-        DataFolder.open(partial)
+        check_space(folder, _space_needed(inputs.sources))
+        inputs.warn_of_faults()
+        inputs = inputs.with_valid()
+        held_out = inputs.check_held_out()
+        with building_folder(folder) as partial:
+            builder = _Builder(partial, inputs, inputs.cleaner(held_out))
+            builder.build(builder.take_up(), held_out)
+            DataFolder.open(partial)
     return DataFolder.open(folder)
 
 
@@ -115,27 +119,27 @@ def dry_run(
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    inputs = _Inputs.read(options, cleaning, given, languages)
-    inputs.warn_of_faults()
-    inputs = inputs.with_valid()
-    cleaner = inputs.cleaner(inputs.check_held_out())
-    judge: Callable[[Block], EncodedBlock | CleanSample]
-    if inputs.given:
-        judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
-    else:
-        judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
-        console.notice(
-            "without --vocab, too_short is not counted, and too_long only if it is certain"
-        )
-    rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
-    encoding = inputs.decode.encoding
-    blocks = sample_blocks(inputs.sources.train, encoding, size=pairs, seed=options.seed)
-    judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
-    judged = map_in_order(judge, blocks, workers=options.processes)
-    for block, result in judged:
-        rejects[block.corpus].add(block, result.verdicts, encoding)
-    warn_of_many(rejects)
-    return rejects
+    with stdin_kept(options.train, Path(tempfile.gettempdir())) as stdin:
+        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+        inputs.warn_of_faults()
+        inputs = inputs.with_valid()
+        cleaner = inputs.cleaner(inputs.check_held_out())
+        judge: Callable[[Block], EncodedBlock | CleanSample]
+        if inputs.given:
+            judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
+        else:
+            judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
+            console.notice(
+                "without --vocab, too_short is not counted, and too_long only if it is certain"
+            )
+        rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
+        blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
+        judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
+        judged = map_in_order(judge, blocks, workers=options.processes)
+        for block, result in judged:
+            rejects[block.corpus].add(block, result.verdicts)
+        warn_of_many(rejects)
+        return rejects
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ class _Inputs:
         cleaning: Cleaning,
         given: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
+        stdin: Path | None,
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
         if options.new_language is not None:
@@ -184,8 +189,7 @@ class _Inputs:
         if not all(vocabulary.covers_all_text for vocabulary in given):
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
-        decode = BlockDecoder(Encoding.find(options.encoding), options.langs)
-        sources = Sources.survey(options, decode.encoding)
+        sources = Sources.survey(options, Encoding.find(options.encoding), stdin)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
         if not any(round(text.lines * text.weight) for text in sources.train):
@@ -193,6 +197,7 @@ class _Inputs:
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
         given = _with_new_pieces(given, options, languages)
+        decode = BlockDecoder(options.langs)
         return cls(options, cleaning, tuple(given), languages, sources, decode)
 
     @property
@@ -212,14 +217,14 @@ class _Inputs:
         """Warn of faults in the first pairs of each text, and of equal files."""
         held_out = self.sources.held_out
         for text in (*self.sources.train, *held_out):
-            for block in islice(text.read(self.decode.encoding), 1):
-                for fault in faults(text.text, *self.decode(block), self.decode.langs):
+            for block in islice(text.read(), 1):
+                for fault in faults(text.reader.sides, *self.decode(block), self.decode.langs):
                     console.warning(fault)
         for text in self.sources.train:
             for other in held_out:
                 if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
                     console.warning(
-                        f"--train {text.text.prefix} is the same text as {other.text.prefix}; "
+                        f"--train {text.prefix} is the same text as {other.prefix}; "
                         "do not train on valid or test"
                     )
 
@@ -230,7 +235,11 @@ class _Inputs:
         valid, drawn = draw_pairs(
             self.sources.train,
             self.decode,
-            Cleaner(cleaning=self.cleaning, held_out=_joined(self.check_held_out())),
+            Cleaner(
+                cleaning=self.cleaning,
+                held_out=_joined(self.check_held_out()),
+                min_scores=self.min_scores,
+            ),
             size=self.options.valid_lines,
             seed=self.options.seed,
             workers=self.options.processes,
@@ -249,7 +258,17 @@ class _Inputs:
                     f"--{side} {lang}: the script of this language is unknown, so the rule "
                     "`script` skips this side"
                 )
-        return Cleaner(cleaning=self.cleaning, held_out=_joined(held_out), drawn=self.drawn)
+        return Cleaner(
+            cleaning=self.cleaning,
+            held_out=_joined(held_out),
+            drawn=self.drawn,
+            min_scores=self.min_scores,
+        )
+
+    @property
+    def min_scores(self) -> tuple[tuple[float, ...], ...]:
+        """The least score of each column of scores, for each training text."""
+        return tuple(tuple(text.min_scores.values()) for text in self.sources.train)
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return the function that workers apply to training text, for these vocabularies."""
@@ -389,7 +408,6 @@ class _Builder:
     def _sample(self) -> Iterator[tuple[str, str]]:
         blocks = sample_blocks(
             self.inputs.sources.train,
-            self.inputs.decode.encoding,
             size=self.inputs.options.sample_size,
             seed=self.inputs.options.seed,
             by_weight=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.corpus import Encoding
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import KEPT, RULE_OF, Verdicts
 from nmt.prepare.sources import SourceText
@@ -35,8 +35,9 @@ class CorpusRejects:
 
     prefix: str
     src: str
-    """Name of the source file."""
+    """What messages call the source: the name of its file, without folder."""
     tgt: str
+    unit: str = "line"
     lines: int = 0
     """Lines that have been judged."""
     rejected: dict[str, int] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class CorpusRejects:
     @classmethod
     def of(cls, source: SourceText) -> CorpusRejects:
         """Return the empty report of a text."""
-        text = source.text
-        return cls(text.prefix, text.src.name, text.tgt.name)
+        src, tgt = (Path(side).name for side in source.reader.sides)
+        return cls(source.prefix, src, tgt, source.reader.unit)
 
     @property
     def kept(self) -> int:
@@ -59,7 +60,7 @@ class CorpusRejects:
         """Rejected pairs by rule, in the order of the rules, without rules that rejected none."""
         return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
 
-    def add(self, block: Block, verdicts: Verdicts, encoding: Encoding) -> None:
+    def add(self, block: Block, verdicts: Verdicts) -> None:
         """Count the pairs of a block."""
         self.lines += block.lines
         for code in np.unique(verdicts[verdicts != KEPT]).tolist():
@@ -69,7 +70,7 @@ class CorpusRejects:
             examples = self.examples.setdefault(rule, [])
             for row in rows[: EXAMPLES_PER_RULE - len(examples)].tolist():
                 src, tgt = (
-                    _shorten(show_line(raw, row, encoding)) for raw in (block.src, block.tgt)
+                    _shorten(show_line(raw, row, block.encoding)) for raw in (block.src, block.tgt)
                 )
                 examples.append(Example(block.line_number(row), src, tgt))
 
@@ -106,8 +107,9 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
             share = 100 * count / corpus.lines
             parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}\n")
             for example in corpus.examples[rule]:
-                parts.append(f"    {corpus.src} line {example.line:,}: {printable(example.src)}\n")
-                parts.append(f"    {corpus.tgt} line {example.line:,}: {printable(example.tgt)}\n")
+                for name, line in ((corpus.src, example.src), (corpus.tgt, example.tgt)):
+                    where = f"{name} {corpus.unit} {example.line:,}"
+                    parts.append(f"    {where}: {printable(line)}\n")
         parts.append("\n")
     return "".join(parts)
 

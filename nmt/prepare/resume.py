@@ -49,8 +49,9 @@ from nmt.files import (
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import Hashes
 from nmt.prepare.options import PrepareOptions
+from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import CorpusRejects
-from nmt.prepare.sources import Sources, SourceText, record_file
+from nmt.prepare.sources import Sources, SourceText
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""
@@ -139,7 +140,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
         new = [tuple(file.sha256 for file in text.records) for text in texts]
         if old != new:
             was = _spell([corpus.prefix for corpus in split.corpora])
-            now = _spell([text.text.prefix for text in texts])
+            now = _spell([text.prefix for text in texts])
             differences.append(
                 f"the text of {split.name} was {was} and is {now}"
                 if was != now
@@ -147,11 +148,15 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             )
             continue
         differences += [
-            f"the {what} of {corpus.prefix} was {_spell(getattr(corpus, what))} and is "
-            f"{_spell(getattr(text, what))}"
+            f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
             for corpus, text in zip(split.corpora, texts, strict=True)
-            for what in ("weight", "tag")
-            if getattr(corpus, what) != getattr(text, what)
+            for what, was, now in (
+                ("weight", corpus.weight, text.weight),
+                ("tag", corpus.tag, text.tag),
+                ("columns", list(corpus.columns), list(text.reader.columns)),
+                ("--min-score", _listed(corpus.min_scores), _listed(text.min_scores)),
+            )
+            if was != now
         ]
     return differences
 
@@ -166,12 +171,16 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
     return []
 
 
+def _listed(scores: Mapping[str, float]) -> list[str]:
+    return [f"{column}:{least:g}" for column, least in scores.items()]
+
+
 def _spell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list):
         value = ", ".join(value)
-    return "none" if value in (None, "") else str(value)
+    return "none" if value in (None, "", []) else str(value)
 
 
 @contextlib.contextmanager
@@ -299,7 +308,7 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
-        "train": [[text.text.prefix, *_source(text)] for text in sources.train],
+        "train": [[text.prefix, *_source(text)] for text in sources.train],
         "valid": _source(sources.valid) if sources.valid else None,
         "tests": {name: _source(text) for name, text in sources.tests.items()},
         "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
@@ -344,4 +353,4 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
 
 def _source(text: SourceText) -> list[object]:
     files = [[file.name, file.sha256] for file in text.records]
-    return [files, text.weight, text.tag]
+    return [files, text.weight, text.tag, text.reader.columns]

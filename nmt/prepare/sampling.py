@@ -7,20 +7,21 @@ them. `draw_pairs` draws a validation set (`--valid-lines`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-from nmt.data.corpus import Encoding, ParallelText
+from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
 from nmt.prepare.cleaning import too_long
 from nmt.prepare.judge import CODES, KEPT, Cleaner, TokenCounts, Verdicts
-from nmt.prepare.sources import DrawnLines, FileSurvey, SourceText
+from nmt.prepare.readers.reader import Advance, Survey
+from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, BlockDecoder, Rows
 from nmt.workers import map_in_order
 
@@ -31,7 +32,6 @@ _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary'
 
 def sample_blocks(
     texts: Sequence[SourceText],
-    encoding: Encoding,
     *,
     size: int,
     seed: int,
@@ -50,7 +50,7 @@ def sample_blocks(
     chosen = np.sort(epoch.pairs_of(chosen, 0))
     first = 0  # index of the block's first line among all lines
     for corpus, text in enumerate(texts):
-        for block in text.read(encoding, corpus=corpus):
+        for block in text.read(corpus=corpus):
             begin, end = np.searchsorted(chosen, [first, first + block.lines])
             rows = chosen[begin:end] - first
             if np.array_equal(rows, np.arange(block.lines)):
@@ -114,7 +114,7 @@ def draw_pairs(
     candidates = 2 * size
     while True:
         found: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
-        blocks = sample_blocks(texts, decode.encoding, size=candidates, seed=seed + _OTHER_DRAW)
+        blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
         clean = SampleCleaner(decode, cleaner, moses=(None, None))
         for block, sample in map_in_order(clean, blocks, workers=workers):
             rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
@@ -137,19 +137,39 @@ def draw_pairs(
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return _as_source(src, tgt, tags, decode), tuple(numbers)
+    return _as_source(src, tgt, tags, decode.langs), tuple(numbers)
+
+
+@dataclass(frozen=True)
+class _DrawnText:
+    """Pairs that were drawn, as a text without a file."""
+
+    block: Block
+    sides: tuple[str, str]
+    encoding: Encoding
+    prefix = "drawn from train"
+    unit = "line"
+    files = ()
+    columns = ()
+
+    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:  # noqa: ARG002
+        """Yield the only block."""
+        yield self.block
+
+    def surveys(self) -> list[Callable[[Advance], Survey]]:
+        return [partial(self._survey, side) for side in (0, 1)]
+
+    def _survey(self, side: int, _: Advance) -> Survey:
+        raw = (self.block.src, self.block.tgt)[side]
+        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
+        return Survey(record, self.block.lines, len(raw), ())
 
 
 def _as_source(
-    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], decode: BlockDecoder
+    src: Sequence[str], tgt: Sequence[str], tags: tuple[str, ...], langs: tuple[str, str]
 ) -> SourceText:
-    encoding = decode.encoding.line_codec
-    names = [f"valid.{lang}" for lang in decode.langs]
-    raw = [b"".join(f"{line}\n".encode(encoding) for line in lines) for lines in (src, tgt)]
-    records = [
-        FileRecord(name, len(content), hashlib.sha256(content).hexdigest())
-        for name, content in zip(names, raw, strict=True)
-    ]
-    surveys = [FileSurvey(record, len(src), record.size, (), (0, 0)) for record in records]
-    text = ParallelText("drawn from train", Path(names[0]), Path(names[1]))
-    return SourceText(text, surveys[0], surveys[1], drawn=DrawnLines(raw[0], raw[1], tags))
+    one, other = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
+    encoding = Encoding.find("utf-8")
+    block = Block(0, 1, len(src), one, other, encoding, tags=tags)
+    drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
+    return SourceText(drawn, tuple(survey(int) for survey in drawn.surveys()), ())

@@ -2,110 +2,86 @@
 
 from __future__ import annotations
 
-import codecs
-import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt import console
-from nmt.data.corpus import Encoding, ParallelText, read_chunks, read_lines
+from nmt.data.corpus import Encoding
 from nmt.data.manifest import CorpusRecord, FileRecord
 from nmt.errors import DataError
-from nmt.files import sha256_file
-from nmt.prepare.options import PrepareOptions
-from nmt.prepare.text import Block, read_blocks
+from nmt.prepare.options import PrepareOptions, file_and_columns
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reader import Reader, Survey, stamps
+from nmt.prepare.text import Block
 
-# A larger share of bad lines means another encoding, not a few accidents.
-_MAX_BAD_SHARE = 0.1
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
 
 @dataclass(frozen=True)
-class FileSurvey:
-    """A text file that has been read once."""
-
-    record: FileRecord
-    lines: int
-    text_bytes: int
-    """Size of the text, uncompressed."""
-    warnings: tuple[str, ...]
-    """What is odd about its encoding."""
-    stamp: tuple[int, int]
-    """Size and modification time, to notice changes while we read."""
-
-
-@dataclass(frozen=True)
-class DrawnLines:
-    """Lines that were drawn from other texts and have no file of their own."""
-
-    src: bytes
-    tgt: bytes
-    tags: tuple[str, ...]
-    """The tag of each line, from the text that it was drawn from."""
-
-
-@dataclass(frozen=True)
 class SourceText:
-    """A parallel text whose two sides have the same number of lines."""
+    """A parallel text that has been read once."""
 
-    text: ParallelText
-    src: FileSurvey
-    tgt: FileSurvey
+    reader: Reader
+    surveys: tuple[Survey, ...]
+    """Of each side, or of both together."""
+    stamps: tuple[tuple[int, int], ...]
+    """Of its files, when it was read."""
     weight: float = 1.0
     """How often an epoch visits each of its pairs."""
     tag: str = ""
     """The tag put before each of its source lines."""
-    drawn: DrawnLines | None = None
-    """All of its lines, if it has no file."""
+    min_scores: Mapping[str, float] = field(default_factory=dict)
+    """The least score by column; pairs with a smaller one are dropped."""
+
+    @property
+    def prefix(self) -> str:
+        return self.reader.prefix
 
     @property
     def lines(self) -> int:
-        return self.src.lines
+        return self.surveys[0].lines
 
     @property
     def text_bytes(self) -> int:
-        return self.src.text_bytes + self.tgt.text_bytes
+        return sum(survey.text_bytes for survey in self.surveys)
 
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
-        return self.src.record, self.tgt.record
+        """The files of the source and of the target, which may be the same."""
+        return self.surveys[0].record, self.surveys[-1].record
 
     def record(self, *, lines: int, rejected: Mapping[str, int]) -> CorpusRecord:
         """Return the record of the text, of which so many lines were read."""
+        src, tgt = self.records
         return CorpusRecord(
-            prefix=self.text.prefix,
-            src=self.src.record,
-            tgt=self.tgt.record,
+            prefix=self.prefix,
+            src=src,
+            tgt=tgt,
             lines=lines,
             kept=lines - sum(rejected.values()),
             rejected=rejected,
             weight=self.weight,
             tag=self.tag,
+            columns=self.reader.columns,
+            min_scores=self.min_scores,
         )
 
     def tags(self, block: Block) -> Sequence[str]:
         """Return the tag of each source line of a block that was read."""
-        return self.drawn.tags if self.drawn is not None else [self.tag] * block.lines
+        return block.tags or [self.tag] * block.lines
 
-    def read(self, encoding: Encoding, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+    def read(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if a file has changed."""
-        if self.drawn is not None:
-            yield Block(corpus, 1, self.lines, self.drawn.src, self.drawn.tgt)
-            return
         lines = start - 1
-        for block in read_blocks(self.text, encoding, corpus=corpus, start=start):
+        for block in self.reader.blocks(corpus=corpus, start=start):
             lines += block.lines
             yield block
-        if lines != self.lines or (_stamp(self.text.src), _stamp(self.text.tgt)) != (
-            self.src.stamp,
-            self.tgt.stamp,
-        ):
-            raise DataError(
-                f"{self.text.src} or {self.text.tgt} changed while it was read; run again"
-            )
+        if lines != self.lines or stamps(self.reader.files) != self.stamps:
+            src, tgt = self.reader.sides
+            raise DataError(f"{src} or {tgt} changed while it was read; run again")
 
 
 @dataclass(frozen=True)
@@ -123,8 +99,15 @@ class Sources:
         return (*((self.valid,) if self.valid else ()), *self.tests.values())
 
     @classmethod
-    def survey(cls, options: PrepareOptions, encoding: Encoding) -> Sources:
-        """Find the files of all prefixes and read each of them once.
+    def survey(
+        cls, options: PrepareOptions, encoding: Encoding, stdin: Path | None = None
+    ) -> Sources:
+        """Find the files of all texts and read each of them once.
+
+        Args:
+            options: that name the texts.
+            encoding: of text files.
+            stdin: the copy of stdin, if that is a training text.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
@@ -132,38 +115,45 @@ class Sources:
         """
         names: dict[str, str] = {}
         for prefix in options.test:  # a/test and b/test become test-test and test-test+2
-            name = f"test-{Path(prefix).name}"
+            name = f"test-{Path(file_and_columns(prefix)[0]).name}"
             same = sum(known.rpartition("+")[0] == name or known == name for known in names)
             names[f"{name}+{same + 1}" if same else name] = prefix
         valids = (options.valid,) if options.valid is not None else ()
-        prefixes = (*options.train, *valids, *names.values())
-        texts = [ParallelText.find(prefix, *options.langs) for prefix in prefixes]
-        paths = [path for text in texts for path in (text.src, text.tgt)]
-        surveys = _survey_all(paths, encoding, threads=options.processes)
+        n = len(options.train)
+        prefixes = [*options.train, *valids, *names.values()]
+        files = [file_and_columns(prefix)[0] for prefix in prefixes]
+        min_scores = [options.min_scores(file) if at < n else {} for at, file in enumerate(files)]
+        readers = [
+            find_reader(
+                prefix,
+                options.langs,
+                encoding,
+                scores=tuple(least),
+                stdin=stdin if at < n else None,
+            )
+            for at, (prefix, least) in enumerate(zip(prefixes, min_scores, strict=True))
+        ]
+        surveys = _survey_all(readers, threads=options.processes)
         weights, tags = options.weights, options.tags
         sources = [
-            replace(
-                _pair_up(text, src, tgt),
-                weight=weights.get(text.prefix, 1.0),
-                tag=tags.get(text.prefix, ""),
+            SourceText(
+                reader,
+                survey,
+                stamps(reader.files),
+                weight=weights.get(file, 1.0) if at < n else 1.0,
+                tag=tags.get(file, ""),
+                min_scores=min_scores[at],
             )
-            for text, src, tgt in zip(texts, surveys[::2], surveys[1::2], strict=True)
+            for at, (reader, survey, file) in enumerate(zip(readers, surveys, files, strict=True))
         ]
-        for survey in surveys:
-            for warning in survey.warnings:
-                console.warning(warning)
-        n = len(options.train)
+        for source in sources:
+            _check(source)
         tests = dict(zip(names, sources[n + len(valids) :], strict=True))
         return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
 
 
-def record_file(path: Path) -> FileRecord:
-    """Return the name, size and SHA-256 of a file."""
-    return FileRecord(path.name, path.stat().st_size, sha256_file(path))
-
-
-def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> list[FileSurvey]:
-    total = sum(path.stat().st_size for path in paths)
+def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey, ...]]:
+    total = sum(path.stat().st_size for reader in readers for path in reader.files)
     interrupted = threading.Event()
     with (
         console.Progress("Reading", total=total, unit="B") as bar,
@@ -176,87 +166,26 @@ def _survey_all(paths: Sequence[Path], encoding: Encoding, *, threads: int) -> l
             bar.update(size)
 
         try:
-            return list(pool.map(lambda path: _survey(path, encoding, advance), paths))
+            under_way = [
+                [pool.submit(survey, advance) for survey in reader.surveys()] for reader in readers
+            ]
+            return [tuple(one.result() for one in found) for found in under_way]
         finally:
             interrupted.set()  # else the pool would wait for threads with gigabytes still to read
 
 
-def _survey(path: Path, encoding: Encoding, advance: Callable[[int], object]) -> FileSurvey:
-    stamp = _stamp(path)
-    sha256, size, told = hashlib.sha256(), 0, 0
-    lines = text_bytes = 0
-    last = b""
-    own, utf8 = _Validity(encoding.line_codec), _Validity("utf-8")
-
-    def watch(content: bytes) -> None:
-        nonlocal size
-        sha256.update(content)
-        size += len(content)
-
-    for chunk in read_chunks(path, encoding, watch=watch):
-        lines += chunk.count(b"\n")
-        text_bytes += len(chunk)
-        last = chunk[-1:] or last
-        own.look_at(chunk)
-        if encoding.name != "utf-8":
-            utf8.look_at(chunk)
-        advance(size - told)
-        told = size
-    lines += last not in (b"", b"\n")  # a last line without a line feed counts
-    if lines > _MOST_LINES:
-        raise DataError(f"{path}: {lines:,} lines are more than {_MOST_LINES:,}; split the file")
-    warnings = []
-    if not own.ends_well():
-        bad = _bad_lines(path, encoding)
-        warnings.append(
-            f"{path} line {bad[0]:,} is not valid {encoding.name} ({len(bad):,} of {lines:,} lines "
-            "are not)"
-        )
-        if len(bad) > _MAX_BAD_SHARE * lines:
-            raise DataError(f"{warnings[0]}; pass --encoding, for example --encoding windows-1252")
-    if encoding.by_line and utf8.ends_well() and utf8.beyond_ascii:
-        warnings.append(f"{path} is valid UTF-8 but is read as {encoding.name}; check --encoding")
-    record = FileRecord(path.name, size, sha256.hexdigest())
-    return FileSurvey(record, lines, text_bytes, tuple(warnings), stamp)
-
-
-class _Validity:
-    """Checks whether a stream of bytes is valid in an encoding, without splitting lines."""
-
-    def __init__(self, name: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(name)()
-        self._valid = True
-        self.beyond_ascii = False
-
-    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
-        if self._valid:
-            try:
-                text = self._decoder.decode(chunk, final)
-            except UnicodeError:
-                self._valid = False
-            else:
-                self.beyond_ascii = self.beyond_ascii or not text.isascii()
-
-    def ends_well(self) -> bool:
-        self.look_at(b"", final=True)
-        return self._valid
-
-
-def _bad_lines(path: Path, encoding: Encoding) -> list[int]:
-    """Return the numbers of the lines that are not valid text."""
-    lines = enumerate(read_lines(path, encoding), start=1)
-    return [number for number, line in lines if encoding.decode(line, number=number) is None]
-
-
-def _pair_up(text: ParallelText, src: FileSurvey, tgt: FileSurvey) -> SourceText:
-    if src.lines != tgt.lines:
+def _check(source: SourceText) -> None:
+    first, last = source.surveys[0], source.surveys[-1]
+    src, tgt = source.reader.sides
+    if first.lines != last.lines:
         raise DataError(
-            f"{text.src} has {src.lines:,} lines and {text.tgt} has {tgt.lines:,}; both sides of "
+            f"{src} has {first.lines:,} lines and {tgt} has {last.lines:,}; both sides of "
             "a parallel text need one line for each pair"
         )
-    return SourceText(text, src, tgt)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    if first.lines > _MOST_LINES:
+        raise DataError(
+            f"{source.prefix}: {first.lines:,} lines are more than {_MOST_LINES:,}; split the file"
+        )
+    for survey in source.surveys:
+        for warning in survey.warnings:
+            console.warning(warning)

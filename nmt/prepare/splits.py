@@ -27,8 +27,9 @@ from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
 from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
+from nmt.prepare.readers.reader import record_file
 from nmt.prepare.resume import Progress, read_hashes, write_hashes, write_progress
-from nmt.prepare.sources import SourceText, record_file
+from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
 from nmt.workers import map_in_order
 
@@ -95,15 +96,18 @@ class HeldOutText:
         """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         for block, src, tgt in _read(source, decode):
-            for path, side, found in zip(
-                (source.text.src, source.text.tgt), (src, tgt), keys, strict=True
-            ):
-                name = decode.encoding.name
-                _refuse(path, block, side.is_bad, f"is not valid {name}", "fix it")
-                _refuse(path, block, side.visible == 0, "is blank", "remove the pair")
+            if block.missing:
+                raise DataError(
+                    f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
+                    "and test is kept, so remove it"
+                )
+            for where, side, found in zip(_places(source), (src, tgt), keys, strict=True):
+                name = block.encoding.name
+                _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
+                _refuse(where, block, side.visible == 0, "is blank", "remove the pair")
                 found.append(OverlapKeys.of(side))
         if not source.lines:
-            raise DataError(f"{source.text.src} and {source.text.tgt} are empty")
+            raise DataError(" and ".join(source.reader.sides) + " are empty")
         return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
 
     def write(self, folder: Path, name: str, encoder: BlockEncoder) -> SplitRecord:
@@ -115,10 +119,8 @@ class HeldOutText:
             for block, src, tgt in _read(self.source, encoder.decode):
                 src_lines = list(map(tagged, src.lines, self.source.tags(block)))
                 rows = encoder.encode(src_lines, tgt.lines)
-                for path, side in zip(
-                    (self.source.text.src, self.source.text.tgt), rows, strict=True
-                ):
-                    _refuse(path, block, side.lengths == 0, "has no tokens", "remove the pair")
+                for where, side in zip(_places(self.source), rows, strict=True):
+                    _refuse(where, block, side.lengths == 0, "has no tokens", "remove the pair")
                 builder.extend(*rows, np.arange(block.number, block.number + block.lines))
                 for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
@@ -128,15 +130,21 @@ class HeldOutText:
 
 
 def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:
-    for block in source.read(decode.encoding):
+    for block in source.read():
         yield block, *decode(block)
 
 
-def _refuse(path: Path, block: Block, bad: Mask, what: str, advice: str) -> None:
+def _places(source: SourceText) -> tuple[str, str]:
+    """Return what messages call a line of the source and of the target, without its number."""
+    src, tgt = source.reader.sides
+    return f"{src} {source.reader.unit}", f"{tgt} {source.reader.unit}"
+
+
+def _refuse(where: str, block: Block, bad: Mask, what: str, advice: str) -> None:
     if bad.any():
         number = block.number + int(np.argmax(bad))
         raise DataError(
-            f"{path} line {number:,} {what}; every line of valid and test is kept, so {advice}"
+            f"{where} {number:,} {what}; every line of valid and test is kept, so {advice}"
         )
 
 
@@ -203,11 +211,10 @@ class TrainSplit:
         return split_record(self._folder, "train", self._progress.shards, corpora)
 
     def _blocks(self) -> Iterator[Block]:
-        encoding = self._encoder.decode.encoding
         for corpus, text in enumerate(self._texts):
             if corpus >= self._progress.corpus:
                 start = self._progress.line if corpus == self._progress.corpus else 1
-                yield from text.read(encoding, corpus=corpus, start=start)
+                yield from text.read(corpus=corpus, start=start)
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
         if not self._builder.has_room_for(result.src, result.tgt):
@@ -220,7 +227,7 @@ class TrainSplit:
             result.verdicts[rows[~is_new]] = CODES["duplicate"]
             self._new_hashes.append(result.hashes[is_new])
             rows, src, tgt = rows[is_new], src.select(is_new), tgt.select(is_new)
-        self.rejects[block.corpus].add(block, result.verdicts, self._encoder.decode.encoding)
+        self.rejects[block.corpus].add(block, result.verdicts)
         self._builder.extend(src, tgt, block.number + rows)
         self._seconds += result.seconds
         if len(self._builder) >= self._shard_pairs:
@@ -233,9 +240,9 @@ class TrainSplit:
             return
         self._shifted.add(block.corpus)
         if block.number > 1:  # `warn_of_faults` has checked the first lines
-            text = self._texts[block.corpus].text
+            reader = self._texts[block.corpus].reader
             console.warning(
-                f"{text.src} and {text.tgt}, lines {block.number:,} to "
+                f"{' and '.join(reader.sides)}, {reader.unit}s {block.number:,} to "
                 f"{block.number + block.lines - 1:,}: {told_shift(shift)}"
             )
 

@@ -1,31 +1,22 @@
 """Parallel text in blocks: read as bytes, decoded to lines in the workers.
 
-A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes. Reading
-looks for line feeds in large chunks of the file, which is far faster than a Python loop over lines.
-A `TextSide` is one side of a decoded block. It classifies all of its characters in one lookup.
+A `Block` is a worker's unit of work: the same few thousand lines of both sides, as bytes. A
+`TextSide` is one side of a decoded block. It classifies all of its characters in one lookup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.data.corpus import Encoding, ParallelText, read_chunks
-from nmt.errors import DataError
+from nmt.data.corpus import Encoding
 from nmt.prepare.characters import CONTROL, FOREIGN, SIGN, SPACE, Classes, classes_for
 
-BLOCK_LINES = 4096
-# Lines of several megabytes occur, and 4,096 of them would not fit into memory.
-BLOCK_BYTES = 1 << 24
-LONGEST_LINE = 1 << 26
-
-_LINE_FEED = ord("\n")
+LINE_FEED = ord("\n")
 
 Rows = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
@@ -44,8 +35,15 @@ class Block:
     src: bytes
     """The source lines as in the file; in UTF-8 if the encoding is not by line."""
     tgt: bytes
+    encoding: Encoding
     numbers: tuple[int, ...] = ()
     """Line numbers, if the lines are not consecutive."""
+    missing: frozenset[int] = frozenset()
+    """Line numbers of pairs that lack a side. Their lines are blank."""
+    scores: tuple[tuple[float, ...], ...] = ()
+    """Of each pair, by column that scores are read from. NaN if it is not a number."""
+    tags: tuple[str, ...] = ()
+    """Of each source line, if they differ in a text."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""
@@ -58,88 +56,24 @@ class Block:
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
-        return Block(self.corpus, numbers[0], len(rows), src, tgt, numbers)
+        scores = tuple(tuple(column[row] for row in rows.tolist()) for column in self.scores)
+        return replace(
+            self,
+            number=numbers[0],
+            lines=len(rows),
+            src=src,
+            tgt=tgt,
+            numbers=numbers,
+            scores=scores,
+        )
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
     if not raw.endswith(b"\n"):  # else the last line would run into its own repetition
         raw += b"\n"
-    ends = np.flatnonzero(np.frombuffer(raw, np.uint8) == _LINE_FEED) + 1
+    ends = np.flatnonzero(np.frombuffer(raw, np.uint8) == LINE_FEED) + 1
     bounds = np.concatenate([[0], ends])
     return b"".join([raw[bounds[row] : bounds[row + 1]] for row in rows])
-
-
-def read_blocks(
-    text: ParallelText, encoding: Encoding, *, corpus: int = 0, start: int = 1
-) -> Iterator[Block]:
-    """Yield the lines from `start` on; DataError if one side ends before the other.
-
-    The ends of blocks depend only on the bytes of the text and on `start`.
-    """
-    sides = [_Side(text.src, encoding), _Side(text.tgt, encoding)]
-    number = 1
-    while lines := min(side.ready() for side in sides):
-        if number < start:
-            lines = min(lines, start - number)
-        src, tgt = (side.take(lines) for side in sides)
-        if number >= start:
-            yield Block(corpus, number, lines, src, tgt)
-        number += lines
-    if any(side.ready() for side in sides):
-        shorter = text.tgt if sides[0].ready() else text.src
-        raise DataError(
-            f"{shorter} ends after line {number - 1:,}, but its other side does not; both sides of "
-            "a parallel text need one line for each pair"
-        )
-
-
-class _Side:
-    """The lines of one file, taken from the front."""
-
-    def __init__(self, path: Path, encoding: Encoding) -> None:
-        self._path = path
-        self._chunks = read_chunks(path, encoding)
-        self._buffer = b""
-        self._at = 0  # start of the first line that is not taken
-        self._ends: Rows = np.zeros(0, np.int64)  # end of each whole line that is not taken
-        self._exhausted = False
-
-    def ready(self) -> int:
-        """Return how many lines can be taken at once: 0 only at the end of the file."""
-        while not self._exhausted and not self._is_full():
-            self._refill()
-        within = int(np.searchsorted(self._ends, self._at + BLOCK_BYTES, side="right"))
-        return min(len(self._ends), BLOCK_LINES, max(1, within))
-
-    def take(self, lines: int) -> bytes:
-        """Return the next lines as bytes."""
-        start, self._at = self._at, int(self._ends[lines - 1])
-        self._ends = self._ends[lines:]
-        return self._buffer[start : self._at]
-
-    def _is_full(self) -> bool:
-        held = len(self._buffer) - self._at
-        return len(self._ends) >= BLOCK_LINES or (held > BLOCK_BYTES and len(self._ends) > 0)
-
-    def _refill(self) -> None:
-        left = self._buffer[self._at :]
-        self._ends = self._ends - self._at
-        self._at = 0
-        chunk = next(self._chunks, b"")
-        if chunk:
-            found = np.flatnonzero(np.frombuffer(chunk, np.uint8) == _LINE_FEED)
-            self._ends = np.concatenate([self._ends, found + (len(left) + 1)])
-        else:
-            self._exhausted = True
-            if left and (not len(self._ends) or self._ends[-1] < len(left)):
-                self._ends = np.append(self._ends, len(left))  # the last line has no line feed
-        self._buffer = left + chunk
-        unfinished = len(self._buffer) - (int(self._ends[-1]) if len(self._ends) else 0)
-        if unfinished > LONGEST_LINE:
-            raise DataError(
-                f"{self._path} has a line of more than {LONGEST_LINE >> 20} MiB; use text with one "
-                "sentence per line"
-            )
 
 
 @dataclass(frozen=True)
@@ -218,16 +152,15 @@ class TextSide:
 
 @dataclass(frozen=True)
 class BlockDecoder:
-    """Turns blocks into text, in the encoding and the languages of the corpus."""
+    """Turns blocks into text, in the languages of the corpus."""
 
-    encoding: Encoding
     langs: tuple[str, str]
 
     def __call__(self, block: Block) -> tuple[TextSide, TextSide]:
         """Return the source and the target side of a block."""
         src, tgt = (
             decode_side(
-                raw, self.encoding, classes_for(lang), number=block.number, lines=block.lines
+                raw, block.encoding, classes_for(lang), number=block.number, lines=block.lines
             )
             for raw, lang in zip((block.src, block.tgt), self.langs, strict=True)
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prepare_job import Job, pairs, write
 
-from nmt.prepare import text as blocks
+from nmt.prepare.readers import reader
 
 
 @pytest.fixture
@@ -24,4 +24,4 @@ def job(tmp_path: Path) -> Job:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 5 lines."""
-    monkeypatch.setattr(blocks, "BLOCK_LINES", 5)
+    monkeypatch.setattr(reader, "BLOCK_LINES", 5)

@@ -33,7 +33,8 @@ def keys_of(*lines: str) -> OverlapKeys:
 def cleaner(**values: object) -> Cleaner:
     cleaning = Cleaning(max_length=4, **values)  # type: ignore[arg-type]
     src = keys_of(HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW)
-    return Cleaner(cleaning=cleaning, held_out=(src, keys_of(HELD_OUT_TGT, "Kurz.")))
+    held_out = (src, keys_of(HELD_OUT_TGT, "Kurz."))
+    return Cleaner(cleaning=cleaning, held_out=held_out, min_scores=((),))
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -46,8 +47,8 @@ def judge(
     """Return the verdict on a pair that stands between two good ones."""
     raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
     one, two = langs.split()
-    block = Block(0, 5, 3, b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n")
-    verdicts = (by or cleaner()).judge_text(block, *BlockDecoder(UTF8, (one, two))(block))
+    block = Block(0, 5, 3, b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n", UTF8)
+    verdicts = (by or cleaner()).judge_text(block, *BlockDecoder((one, two))(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
@@ -193,4 +194,4 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
         "--keep empty: this rule cannot be switched off: a side is blank, or has no tokens",
         "--max-length -1: must be --min-length or more",
     ]
-    Cleaning(keep=tuple(set(RULES) - {"valid", "encoding", "empty"}))
+    Cleaning(keep=tuple(set(RULES) - {"valid", "missing", "encoding", "empty"}))

@@ -12,10 +12,11 @@ import pytest
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.prepare.characters import classes_for
 from nmt.prepare.faults import faults
-from nmt.prepare.text import BlockDecoder, TextSide, decode_side, read_blocks
+from nmt.prepare.readers.line_files import MosesFiles
+from nmt.prepare.text import BlockDecoder, TextSide, decode_side
 
 UTF8 = Encoding.find("utf-8")
-TEXT = ParallelText("t", Path("t.en"), Path("t.de"))
+NAMES = ("t.en", "t.de")
 
 WORDS = {
     "en": "the house of a man and the river in which you have to be with it is red",
@@ -72,7 +73,7 @@ def test_text_that_is_not_what_it_is_called_is_warned_of(
     src: list[str], tgt: list[str], langs: str, message: str | None
 ) -> None:
     one, two = langs.split()
-    found = faults(TEXT, side(src, one), side(tgt, two), (one, two))
+    found = faults(NAMES, side(src, one), side(tgt, two), (one, two))
     assert len(found) == (message is not None)
     assert not message or found[0].startswith(message)
 
@@ -93,12 +94,12 @@ def test_text_that_is_not_what_it_is_called_is_warned_of(
 def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     real_text: Callable[[str], Path], corpus: str, name: str, src: str, tgt: str
 ) -> None:
-    text = ParallelText.find(str(real_text(corpus) / name), src, tgt)
-    (block,) = islice(read_blocks(text, UTF8), 1)
-    one, other = BlockDecoder(UTF8, (src, tgt))(block)
-    assert faults(text, one, other, (src, tgt)) == []
-    swapped = faults(text, side(other.lines, src), side(one.lines, tgt), (src, tgt))
-    assert swapped == [f"{text.src} and {text.tgt}: the two sides seem to be swapped"]
+    reader = MosesFiles(ParallelText.find(str(real_text(corpus) / name), src, tgt), UTF8)
+    (block,) = islice(reader.blocks(), 1)
+    one, other = BlockDecoder((src, tgt))(block)
+    assert faults(reader.sides, one, other, (src, tgt)) == []
+    swapped = faults(reader.sides, side(other.lines, src), side(one.lines, tgt), (src, tgt))
+    assert swapped == [f"{' and '.join(reader.sides)}: the two sides seem to be swapped"]
     shifted = side(["First.", *other.lines[:-1]], tgt)
-    (fault,) = faults(text, one, shifted, (src, tgt))
+    (fault,) = faults(reader.sides, one, shifted, (src, tgt))
     assert "the targets come 1 line later than their sources" in fault

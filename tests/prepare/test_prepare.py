@@ -23,8 +23,8 @@ from nmt.data.moses import Moses
 from nmt.data.stream import Cut, Position, updates_from
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.prepare import text as blocks
 from nmt.prepare.cleaning import RULES
+from nmt.prepare.readers import reader
 
 
 @pytest.fixture
@@ -408,7 +408,7 @@ def test_texts_that_are_shifted_are_warned_of_where_that_begins(
     lost: int | None,
     where: list[str],
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_LINES", 300)
+    monkeypatch.setattr(reader, "BLOCK_LINES", 300)
     src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]
     tgt = [f"z {n}" + " y" * (n * 37 % 31) for n in range(1200)]
     if lost is not None:
@@ -453,7 +453,7 @@ def room_for_files(count: int) -> Iterator[None]:
 def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_LINES", 2)
+    monkeypatch.setattr(reader, "BLOCK_LINES", 2)
     with room_for_files(20):
         folder = job.but(shard_pairs=1).prepare()
         assert len(folder.info.train.shards) == 30

@@ -24,9 +24,9 @@ def corpus() -> CorpusRejects:
     for number in (1, 17):
         verdicts = np.full(16, CODES["ratio"], np.uint8)
         verdicts[0] = KEPT
-        corpus.add(Block(0, number, 16, src, b"t\n" * 16), verdicts, UTF8)
-    last = Block(0, 33, 2, b"b\xffd\x07\n\n", b"x\ty\nz\n")
-    corpus.add(last, np.array([CODES["encoding"], CODES["empty"]], np.uint8), UTF8)
+        corpus.add(Block(0, number, 16, src, b"t\n" * 16, UTF8), verdicts)
+    last = Block(0, 33, 2, b"b\xffd\x07\n\n", b"x\ty\nz\n", UTF8)
+    corpus.add(last, np.array([CODES["encoding"], CODES["empty"]], np.uint8))
     return corpus
 
 

@@ -10,10 +10,10 @@ import pytest
 from prepare_job import Job, write
 
 from nmt.data.corpus import Encoding
-from nmt.prepare import text as blocks
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.judge import Cleaner
+from nmt.prepare.readers import reader
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.text import Block, BlockDecoder
@@ -24,7 +24,7 @@ UTF8 = Encoding.find("utf-8")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_LINES", 16)
+    monkeypatch.setattr(reader, "BLOCK_LINES", 16)
 
 
 def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
@@ -44,7 +44,7 @@ def lines_of(block: Block) -> list[tuple[str, str]]:
 def sample(
     texts: tuple[SourceText, ...], size: int, seed: int = 1, by_weight: bool = False
 ) -> list[tuple[str, str]]:
-    found = sample_blocks(texts, UTF8, size=size, seed=seed, by_weight=by_weight)
+    found = sample_blocks(texts, size=size, seed=seed, by_weight=by_weight)
     return [pair for block in found for pair in lines_of(block)]
 
 
@@ -62,7 +62,7 @@ def test_the_sample_has_the_size_asked_for_and_no_pair_twice(tmp_path: Path, siz
 
 
 def test_blocks_say_which_text_and_line_they_begin_with(tmp_path: Path) -> None:
-    for block in sample_blocks(numbered(tmp_path, a=40, b=40), UTF8, size=20, seed=3):
+    for block in sample_blocks(numbered(tmp_path, a=40, b=40), size=20, seed=3):
         name, _, number = lines_of(block)[0][0].split()
         assert (name, int(number) + 1) == ("ab"[block.corpus], block.number)
 
@@ -81,9 +81,9 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     # A piece has at most 16 characters: 161 characters are more than 10 tokens.
     for keep, lengths in (((), [4, 160]), (("too_long",), [4, 161, 160])):
         cleaning = Cleaning(max_length=10, keep=keep)
-        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS))
-        clean = SampleCleaner(BlockDecoder(UTF8, ("en", "de")), cleaner, moses=(None, None))
-        sample = clean(Block(0, 1, 5, src, tgt))
+        cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS), min_scores=((),))
+        clean = SampleCleaner(BlockDecoder(("en", "de")), cleaner, moses=(None, None))
+        sample = clean(Block(0, 1, 5, src, tgt, UTF8))
         assert sample.verdicts.astype(bool).tolist() == [False, True, True, not keep, False]
         assert sample.pairs[0] == ("good", "gut")
         assert [len(src) for src, _ in sample.pairs] == lengths

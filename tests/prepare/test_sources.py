@@ -41,10 +41,11 @@ def test_files_are_counted_and_fingerprinted_as_they_are(
     (tmp_path / "train.de").write_bytes(b"x\ny\nz\n\n")
     (train,) = survey(f"{tmp_path}/train", valid, workers=threads).train
     assert train.lines == 4
-    assert train.src.record.name == "train.en.gz"
-    assert train.src.record.size == len(packed)
-    assert train.src.record.sha256 == hashlib.sha256(packed).hexdigest()
-    assert (train.src.text_bytes, train.tgt.text_bytes, train.text_bytes) == (6, 7, 13)
+    record = train.records[0]
+    assert record.name == "train.en.gz"
+    assert record.size == len(packed)
+    assert record.sha256 == hashlib.sha256(packed).hexdigest()
+    assert ([side.text_bytes for side in train.surveys], train.text_bytes) == ([6, 7], 13)
 
 
 @pytest.mark.parametrize(("src", "tgt"), [(5, 3), (3, 5), (0, 1), (9000, 9001)])
@@ -80,7 +81,7 @@ def test_what_is_odd_about_the_encoding_is_warned_of(
 ) -> None:
     (train,) = survey(write(tmp_path, "train", src, b"x\n" * 100), valid, encoding=encoding).train
     said = capsys.readouterr().err
-    assert (len(train.src.warnings), len(train.tgt.warnings)) == (int(warning is not None), 0)
+    assert [len(side.warnings) for side in train.surveys] == [int(warning is not None), 0]
     assert warning in said if warning else "warning" not in said
 
 
@@ -106,9 +107,9 @@ def test_text_that_changes_under_our_hands_is_noticed(
     tmp_path: Path, valid: str, src: bytes, tgt: bytes, message: str
 ) -> None:
     (train,) = survey(write(tmp_path, "train", b"a\nb\n", b"x\ny\n"), valid).train
-    for path, more in ((train.text.src, src), (train.text.tgt, tgt)):
+    for path, more in zip(train.reader.files, (src, tgt), strict=True):
         with path.open("ab") as file:
             file.write(more)
-    os.utime(train.text.src, ns=(1, 1))
+    os.utime(train.reader.files[0], ns=(1, 1))
     with pytest.raises(DataError, match=message):
-        list(train.read(Encoding.find("utf-8")))
+        list(train.read())

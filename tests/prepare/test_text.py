@@ -10,9 +10,10 @@ import pytest
 from nmt.data import corpus
 from nmt.data.corpus import Encoding, ParallelText, read_lines
 from nmt.errors import DataError
-from nmt.prepare import text as blocks
 from nmt.prepare.characters import classes_for
-from nmt.prepare.text import Block, BlockDecoder, decode_side, read_blocks, show_line
+from nmt.prepare.readers import line_files, reader
+from nmt.prepare.readers.line_files import MosesFiles
+from nmt.prepare.text import Block, BlockDecoder, decode_side, show_line
 
 UTF8 = Encoding.find("utf-8")
 
@@ -39,13 +40,13 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
     end: bytes,
 ) -> None:
     monkeypatch.setattr(corpus, "_CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(blocks, "BLOCK_LINES", block_lines)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(reader, "BLOCK_LINES", block_lines)
+    monkeypatch.setattr(reader, "BLOCK_BYTES", block_bytes)
     src = b"\n".join(b"s" * (n % 5) for n in range(20)) + b"x" + end
     tgt = b"\r\n".join(b"target" * (n % 3) for n in range(20)) + b"y" + end
     text = text_of(tmp_path, src, tgt)
     for start in (1, 2, 4, 20, 21):
-        found = list(read_blocks(text, UTF8, corpus=3, start=start))
+        found = list(MosesFiles(text, UTF8).blocks(corpus=3, start=start))
         for side, whole in (("src", src), ("tgt", tgt)):
             left = b"".join(whole.splitlines(keepends=True)[start - 1 :])
             assert b"".join(getattr(block, side) for block in found) == left
@@ -63,17 +64,19 @@ def test_lines_come_in_order_and_in_step_from_any_line_on(
 def test_a_file_without_line_ends_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(line_files, "LONGEST_LINE", 1 << 21)
     text = text_of(tmp_path, b"x" * (3 << 20), b"y\n")
     with pytest.raises(DataError, match=r"t\.en has a line of more than 2 MiB"):
-        list(read_blocks(text, UTF8))
+        list(MosesFiles(text, UTF8).blocks())
 
 
 def test_chosen_lines_are_a_block_of_their_own() -> None:
-    block = Block(2, 11, 4, b"a\n\nccc\r\nd", b"A\nB\nC\nD\n")
-    assert block.select(np.array([1, 2])) == Block(2, 12, 2, b"\nccc\r\n", b"B\nC\n", (12, 13))
-    assert block.select(np.array([0, 3])) == Block(2, 11, 2, b"a\nd\n", b"A\nD\n", (11, 14))
-    twice = Block(2, 14, 2, b"d\nd\n", b"D\nD\n", (14, 14))
+    block = Block(2, 11, 4, b"a\n\nccc\r\nd", b"A\nB\nC\nD\n", UTF8)
+    assert block.select(np.array([1, 2])) == Block(
+        2, 12, 2, b"\nccc\r\n", b"B\nC\n", UTF8, (12, 13)
+    )
+    assert block.select(np.array([0, 3])) == Block(2, 11, 2, b"a\nd\n", b"A\nD\n", UTF8, (11, 14))
+    twice = Block(2, 14, 2, b"d\nd\n", b"D\nD\n", UTF8, (14, 14))
     assert block.select(np.array([3, 3])) == twice
 
 
@@ -102,8 +105,8 @@ def test_a_block_has_the_lines_that_reading_one_by_one_gives(
     expected = [
         found.decode(line, number=n) for n, line in enumerate(read_lines(text.src, found), 1)
     ]
-    (block,) = read_blocks(text, found)
-    for side in BlockDecoder(found, ("en", "de"))(block):
+    (block,) = MosesFiles(text, found).blocks()
+    for side in BlockDecoder(("en", "de"))(block):
         assert side.lines == [line or "" for line in expected]
         assert side.is_bad.tolist() == [line is None for line in expected]
 

@@ -1,0 +1,199 @@
+"""Rows of Parquet and Arrow files, and of folders of them as hubs have them.
+
+This needs the extra `nmt[arrow]`. Columns are named: `hub.parquet:en,de`, or
+`hub.parquet:translation.en,translation.de` for the fields of one column, which is found by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.data.corpus import Encoding
+from nmt.data.manifest import FileRecord
+from nmt.errors import DataError, UsageError
+from nmt.prepare.options import TABLE_FOLDERS
+from nmt.prepare.readers.reader import Advance, record_file, record_files
+from nmt.prepare.readers.table import Row, Table, score_of
+
+_BATCH_ROWS = 1024
+_LINE_END = re.compile(r"[\r\n]+")
+
+
+@dataclass(frozen=True)
+class ArrowFiles(Table):
+    """One file, or all of a folder in the order of their names."""
+
+    prefix: str
+    path: Path
+    shards: tuple[Path, ...]
+    columns: tuple[str, ...]
+    """Source and target."""
+    scores: tuple[str, ...]
+    """Columns of scores."""
+    encoding = Encoding.find("utf-8")
+
+    @classmethod
+    def find(
+        cls,
+        prefix: str,
+        path: Path,
+        columns: Sequence[str],
+        scores: Sequence[str],
+        langs: tuple[str, str],
+    ) -> ArrowFiles:
+        """Find the columns; DataError if a file is damaged or lacks one.
+
+        Args:
+            prefix: the text as the user names it.
+            path: a file, or a folder of files of one format.
+            columns: source and target; if there are none, those named like the languages, also
+                inside the column `translation`.
+            scores: columns of scores.
+            langs: source and target language.
+        """
+        shards: tuple[Path, ...] = (path,)
+        if path.is_dir():
+            shards = tuple(sorted(one for one in path.iterdir() if one.suffix in TABLE_FOLDERS))
+            if len({one.suffix for one in shards}) != 1:
+                raise DataError(f"{path}: must have files of one of {', '.join(TABLE_FOLDERS)}")
+        names = [_names(shard) for shard in shards]
+        if not columns:
+            inside = tuple(f"translation.{lang}" for lang in langs)
+            columns = inside if set(inside) <= set(names[0]) else langs
+        for shard, there in zip(shards, names, strict=True):
+            for column in (*columns, *scores):
+                if column not in there:
+                    raise DataError(
+                        f"{shard}: has no column {column!r}; it has {', '.join(there)}; name "
+                        f"columns as in {path.name}:SOURCE,TARGET"
+                    )
+            for column in columns:
+                if there[column] not in ("string", "large_string", "string_view"):
+                    raise DataError(
+                        f"{shard}: the column {column} is of type {there[column]}, not a string"
+                    )
+        return cls(prefix, path, shards, tuple(columns), tuple(scores))
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        src, tgt = self.columns
+        return f"{self.path} column {src}", f"{self.path} column {tgt}"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.shards
+
+    def record(self) -> FileRecord:
+        if self.path.is_dir():
+            return record_files(self.path.name, self.shards)
+        return record_file(self.path)
+
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        for shard in self.shards:
+            with _Opened(shard) as file:
+                for batch in file.batches((*self.columns, *self.scores)):
+                    src, tgt = (_cells(batch, column) for column in self.columns)
+                    cells = [_cells(batch, column) for column in self.scores]
+                    for at, (one, other) in enumerate(zip(src, tgt, strict=True)):
+                        yield Row(
+                            _line(one),
+                            _line(other),
+                            one is None or other is None,
+                            tuple(score_of(column[at]) for column in cells),
+                        )
+                    advance(0)
+            advance(shard.stat().st_size)
+
+
+def _line(cell: str | None) -> bytes:
+    if cell is None:
+        return b""
+    return _LINE_END.sub(" ", cell).encode(errors="surrogatepass")
+
+
+def _names(path: Path) -> dict[str, str]:
+    """Return the columns, and the fields of columns of structures, with their types."""
+    found = {}
+    with _Opened(path) as file:
+        for field in file.schema:
+            found[field.name] = str(field.type)
+            if _pyarrow().types.is_struct(field.type):
+                inner = (field.type.field(at) for at in range(field.type.num_fields))
+                found |= {f"{field.name}.{one.name}": str(one.type) for one in inner}
+    return found
+
+
+def _cells(batch: Any, column: str) -> list[Any]:
+    name, _, field = column.partition(".")
+    if column in batch.schema.names:
+        return list(batch.column(column).to_pylist())
+    return [None if cell is None else cell[field] for cell in batch.column(name).to_pylist()]
+
+
+class _Opened:
+    """A file of any of the three formats: Parquet, Arrow's file and Arrow's stream."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        arrow = _pyarrow()
+        try:
+            if path.suffix == ".parquet":
+                import pyarrow.parquet
+
+                self._file = pyarrow.parquet.ParquetFile(path)
+                self.schema = self._file.schema_arrow
+            else:
+                source = arrow.memory_map(str(path))
+                try:
+                    self._file = arrow.ipc.open_file(source)
+                except arrow.ArrowInvalid:
+                    self._file = arrow.ipc.open_stream(source)
+                self.schema = self._file.schema
+        except (arrow.ArrowException, OSError) as error:
+            raise _damaged(path, error) from None
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._path.suffix == ".parquet":
+            self._file.close()
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows in batches."""
+        try:
+            if self._path.suffix == ".parquet":
+                yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
+            elif hasattr(self._file, "num_record_batches"):
+                for at in range(self._file.num_record_batches):
+                    yield from _cut(self._file.get_batch(at))
+            else:
+                for batch in self._file:
+                    yield from _cut(batch)
+        except (_pyarrow().ArrowException, OSError) as error:
+            raise _damaged(self._path, error) from None
+
+
+def _cut(batch: Any) -> Iterator[Any]:
+    for start in range(0, batch.num_rows, _BATCH_ROWS):
+        yield batch.slice(start, _BATCH_ROWS)
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    told = str(error).partition("\n")[0]
+    return DataError(f"{path}: cut short or damaged ({told}); download it again")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise UsageError(
+            "reading Parquet and Arrow needs pyarrow; run `pip install nmt[arrow]`"
+        ) from None
+    return pyarrow

@@ -1,0 +1,317 @@
+"""Text with one file for each side: `PREFIX.en` and `PREFIX.de`, also inside a ZIP of OPUS.
+
+Reading looks for line feeds in large chunks of the file, which is far faster than a Python loop
+over lines.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data.corpus import Encoding, ParallelText, TextStream, read_chunks, split_lines
+from nmt.data.manifest import FileRecord
+from nmt.errors import DataError
+from nmt.prepare.readers import reader
+from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
+from nmt.prepare.text import LINE_FEED, Block, Rows
+
+LONGEST_LINE = 1 << 26
+_CHUNK_BYTES = 1 << 20
+
+
+class LineFiles(ABC):
+    """A text whose two sides are read in step."""
+
+    encoding: Encoding
+    unit = "line"
+    columns = ()
+
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[str, str]:
+        """What messages call the source and the target."""
+
+    @abstractmethod
+    def chunks(self, side: int) -> Iterator[bytes]:
+        """Yield the text of a side in pieces of any size."""
+
+    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+        """Yield the lines from `start` on; DataError if one side ends before the other."""
+        sides = [Lines(name, self.chunks(side)) for side, name in enumerate(self.sides)]
+        number = 1
+        while lines := min(side.ready() for side in sides):
+            if number < start:
+                lines = min(lines, start - number)
+            src, tgt = (side.take(lines) for side in sides)
+            if number >= start:
+                yield Block(corpus, number, lines, src, tgt, self.encoding)
+            number += lines
+        if any(side.ready() for side in sides):
+            shorter = self.sides[1] if sides[0].ready() else self.sides[0]
+            raise DataError(
+                f"{shorter} ends after line {number - 1:,}, but its other side does not; both "
+                "sides of a parallel text need one line for each pair"
+            )
+
+
+@dataclass(frozen=True)
+class MosesFiles(LineFiles):
+    """Two files, plain or compressed."""
+
+    text: ParallelText
+    encoding: Encoding
+
+    @property
+    def prefix(self) -> str:
+        return self.text.prefix
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.text.src, self.text.tgt
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return str(self.text.src), str(self.text.tgt)
+
+    def chunks(self, side: int) -> Iterator[bytes]:
+        return read_chunks(self.files[side], self.encoding)
+
+    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        return [partial(self._survey, side) for side in (0, 1)]
+
+    def _survey(self, side: int, advance: Advance) -> Survey:
+        sha256, size, told = hashlib.sha256(), 0, 0
+
+        def watch(content: bytes) -> None:
+            nonlocal size
+            sha256.update(content)
+            size += len(content)
+
+        def watched() -> Iterator[bytes]:
+            nonlocal told
+            for chunk in read_chunks(self.files[side], self.encoding, watch=watch):
+                yield chunk
+                advance(size - told)
+                told = size
+
+        lines, text_bytes, warnings = survey_text(
+            self.sides[side], watched(), lambda: self.chunks(side), self.encoding
+        )
+        record = FileRecord(self.files[side].name, size, sha256.hexdigest())
+        return Survey(record, lines, text_bytes, warnings)
+
+
+@dataclass(frozen=True)
+class ZipFiles(LineFiles):
+    """Two files of a ZIP archive, as OPUS has them."""
+
+    path: Path
+    members: tuple[str, str]
+    encoding: Encoding
+
+    @classmethod
+    def find(cls, path: Path, langs: tuple[str, str], encoding: Encoding) -> ZipFiles:
+        """Find the files of both languages; DataError if there is not one of each."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if not name.endswith("/")]
+        except zipfile.BadZipFile as error:
+            raise _damaged(path, error) from None
+        found = []
+        for lang in langs:
+            of_lang = [name for name in names if name.endswith(f".{lang}")]
+            if len(of_lang) != 1:
+                listed = ", ".join((of_lang or names)[:8])
+                raise DataError(
+                    f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
+                )
+            found.append(of_lang[0])
+        return cls(path, (found[0], found[1]), encoding)
+
+    @property
+    def prefix(self) -> str:
+        return str(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return f"{self.path}:{self.members[0]}", f"{self.path}:{self.members[1]}"
+
+    def chunks(self, side: int) -> Iterator[bytes]:
+        text = TextStream(self.sides[side], self.encoding)
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.members[side]) as file:
+                while content := file.read(_CHUNK_BYTES):
+                    yield from text.feed(content)
+            yield from text.feed(b"", final=True)
+        # RuntimeError: it is encrypted. NotImplementedError: another compression.
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+            raise _damaged(self.path, error) from None
+
+    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        return [partial(self._survey, side) for side in (0, 1)]
+
+    def _survey(self, side: int, advance: Advance) -> Survey:
+        def watched() -> Iterator[bytes]:
+            for chunk in self.chunks(side):
+                yield chunk
+                advance(0)
+
+        record = record_file(self.path)
+        lines, text_bytes, warnings = survey_text(
+            self.sides[side], watched(), lambda: self.chunks(side), self.encoding
+        )
+        advance(record.size // 2)
+        return Survey(record, lines, text_bytes, warnings)
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: cannot be read as a ZIP archive ({error}); download it again")
+
+
+def survey_text(
+    name: str,
+    chunks: Iterator[bytes],
+    again: Callable[[], Iterator[bytes]],
+    encoding: Encoding,
+) -> tuple[int, int, tuple[str, ...]]:
+    """Read one side, and return its lines, its size, and what is odd about its encoding.
+
+    Raises:
+        DataError: if too many lines are not valid.
+    """
+    lines = text_bytes = 0
+    last = b""
+    validity = Validity(encoding)
+    for chunk in chunks:
+        lines += chunk.count(b"\n")
+        text_bytes += len(chunk)
+        last = chunk[-1:] or last
+        validity.look_at(chunk)
+    lines += last not in (b"", b"\n")  # a last line without a line feed counts
+    bad: list[int] = []
+    if not validity.ends_well():
+        numbered = enumerate(split_lines(again()), start=1)
+        bad = [number for number, line in numbered if encoding.decode(line, number=number) is None]
+    return lines, text_bytes, validity.warnings(name, bad, lines, "line")
+
+
+class Validity:
+    """Checks whether a stream of bytes is valid text, without splitting lines."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self._own = _Codec(encoding.line_codec)
+        self._utf8 = _Codec("utf-8")
+
+    def look_at(self, chunk: bytes) -> None:
+        self._own.look_at(chunk)
+        if self._encoding.name != "utf-8":
+            self._utf8.look_at(chunk)
+
+    def ends_well(self) -> bool:
+        return self._own.ends_well()
+
+    def warnings(self, name: str, bad: Sequence[int], lines: int, unit: str) -> tuple[str, ...]:
+        """Return what is odd, given the numbers of the lines that are not valid."""
+        warnings = []
+        if bad:
+            warnings.append(
+                f"{name} {unit} {bad[0]:,} is not valid {self._encoding.name} ({len(bad):,} of "
+                f"{lines:,} {unit}s are not)"
+            )
+            if len(bad) > MAX_BAD_SHARE * lines:
+                raise DataError(
+                    f"{warnings[0]}; pass --encoding, for example --encoding windows-1252"
+                )
+        if self._encoding.by_line and self._utf8.ends_well() and self._utf8.beyond_ascii:
+            warnings.append(
+                f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
+            )
+        return tuple(warnings)
+
+
+class _Codec:
+    """Checks a stream by one codec."""
+
+    def __init__(self, name: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(name)()
+        self._valid = True
+        self.beyond_ascii = False
+
+    def look_at(self, chunk: bytes, *, final: bool = False) -> None:
+        if self._valid:
+            try:
+                text = self._decoder.decode(chunk, final)
+            except UnicodeError:
+                self._valid = False
+            else:
+                self.beyond_ascii = self.beyond_ascii or not text.isascii()
+
+    def ends_well(self) -> bool:
+        self.look_at(b"", final=True)
+        return self._valid
+
+
+class Lines:
+    """The lines of one stream, taken from the front."""
+
+    def __init__(self, name: str, chunks: Iterator[bytes]) -> None:
+        self._name = name
+        self._chunks = chunks
+        self._buffer = b""
+        self._at = 0  # start of the first line that is not taken
+        self._ends: Rows = np.zeros(0, np.int64)  # end of each whole line that is not taken
+        self._exhausted = False
+
+    def ready(self) -> int:
+        """Return how many lines can be taken at once: 0 only at the end."""
+        while not self._exhausted and not self._is_full():
+            self._refill()
+        within = int(np.searchsorted(self._ends, self._at + reader.BLOCK_BYTES, side="right"))
+        return min(len(self._ends), reader.BLOCK_LINES, max(1, within))
+
+    def take(self, lines: int) -> bytes:
+        """Return the next lines as bytes."""
+        start, self._at = self._at, int(self._ends[lines - 1])
+        self._ends = self._ends[lines:]
+        return self._buffer[start : self._at]
+
+    def _is_full(self) -> bool:
+        held = len(self._buffer) - self._at
+        return len(self._ends) >= reader.BLOCK_LINES or (
+            held > reader.BLOCK_BYTES and len(self._ends) > 0
+        )
+
+    def _refill(self) -> None:
+        left = self._buffer[self._at :]
+        self._ends = self._ends - self._at
+        self._at = 0
+        chunk = next(self._chunks, b"")
+        if chunk:
+            found = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED)
+            self._ends = np.concatenate([self._ends, found + (len(left) + 1)])
+        else:
+            self._exhausted = True
+            if left and (not len(self._ends) or self._ends[-1] < len(left)):
+                self._ends = np.append(self._ends, len(left))  # the last line has no line feed
+        self._buffer = left + chunk
+        unfinished = len(self._buffer) - (int(self._ends[-1]) if len(self._ends) else 0)
+        if unfinished > LONGEST_LINE:
+            raise DataError(
+                f"{self._name} has a line of more than {LONGEST_LINE >> 20} MiB; use text with one "
+                "sentence per line"
+            )

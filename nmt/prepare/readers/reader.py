@@ -1,0 +1,89 @@
+"""What every reader of parallel text can do, whatever its format."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nmt.data.manifest import FileRecord
+from nmt.files import sha256_file
+from nmt.prepare.text import Block
+
+BLOCK_LINES = 4096
+# Lines of several megabytes occur, and 4,096 of them would not fit into memory.
+BLOCK_BYTES = 1 << 24
+
+MAX_BAD_SHARE = 0.1
+"""A larger share of bad lines means another encoding or other columns, not a few accidents."""
+
+Advance = Callable[[int], object]
+"""Called with the number of bytes of a file that have been read."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What reading a text once has shown of it, or of one of its sides."""
+
+    record: FileRecord
+    lines: int
+    text_bytes: int
+    """Size of the text, uncompressed."""
+    warnings: tuple[str, ...]
+    """What is odd about it."""
+
+
+class Reader(Protocol):
+    """A parallel text that can be read more than once."""
+
+    @property
+    def prefix(self) -> str:
+        """The text as the user names it."""
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What messages call the source and the target."""
+
+    @property
+    def unit(self) -> str:
+        """What holds a pair: a line, or a row."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that are read."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that were chosen in a table."""
+
+    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        """Return functions that read the text once: one for each side, or one for both."""
+
+    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+        """Yield the pairs from `start` on.
+
+        The ends of blocks depend only on the bytes of the text and on `start`.
+
+        Raises:
+            DataError: if a file is damaged, or one side ends before the other.
+        """
+
+
+def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:
+    """Return size and modification time of each file, to notice changes while we read."""
+    return tuple((status.st_size, status.st_mtime_ns) for status in (path.stat() for path in files))
+
+
+def record_file(path: Path) -> FileRecord:
+    """Return the name, size and SHA-256 of a file."""
+    return FileRecord(path.name, path.stat().st_size, sha256_file(path))
+
+
+def record_files(name: str, files: Sequence[Path]) -> FileRecord:
+    """Return one record of several files: of their sizes together, and of all their checksums."""
+    records = [record_file(path) for path in files]
+    listed = "".join(f"{one.sha256}  {one.name}\n" for one in records)
+    size = sum(one.size for one in records)
+    return FileRecord(name, size, hashlib.sha256(listed.encode()).hexdigest())

@@ -1,0 +1,132 @@
+"""Text whose pairs are rows of one file: what TSV, Arrow, Parquet and TMX have in common.
+
+A row that lacks a side is a pair that cleaning drops by the rule `missing`, so no row is lost
+without being counted. Rows are counted from 1, without a header.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.data.corpus import Encoding
+from nmt.data.manifest import FileRecord
+from nmt.errors import DataError
+from nmt.prepare.readers import reader
+from nmt.prepare.readers.line_files import Validity
+from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey
+from nmt.prepare.text import Block
+
+
+class Row(NamedTuple):
+    """A row, without line feeds in its text."""
+
+    src: bytes
+    """If a side is missing, what the report shows of the row."""
+    tgt: bytes
+    is_missing: bool = False
+    scores: tuple[float, ...] = ()
+
+
+class Table(ABC):
+    """Pairs in rows."""
+
+    prefix: str
+    path: Path
+    encoding: Encoding
+    columns: tuple[str, ...]
+    unit = "row"
+
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[str, str]:
+        """What messages call the source and the target."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    @abstractmethod
+    def record(self) -> FileRecord:
+        """Return name, size and checksum of the file or folder."""
+
+    @abstractmethod
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        """Yield all rows."""
+
+    def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
+        return [self._survey]
+
+    def _survey(self, advance: Advance) -> Survey:
+        validity = Validity(self.encoding)
+        rows = text_bytes = missing = 0
+        first: Row | None = None
+        first_row = 0
+        bad: list[int] = []
+        for row in self.rows(advance):
+            rows += 1
+            if row.is_missing:
+                missing += 1
+                first, first_row = first or row, first_row or rows
+                continue
+            text_bytes += len(row.src) + len(row.tgt)
+            for side in (row.src, row.tgt):
+                if not side.isascii():
+                    validity.look_at(side)
+                    if self.encoding.decode(side, number=rows) is None and bad[-1:] != [rows]:
+                        bad.append(rows)
+        warnings = validity.warnings(str(self.path), bad, rows, "row")
+        if first is not None:
+            shown = first.src[:60].decode(errors="replace")
+            told = (
+                f"{self.prefix}: {missing:,} of {rows:,} rows lack a side, such as row "
+                f"{first_row:,}: {shown!r}"
+            )
+            if missing > MAX_BAD_SHARE * rows:
+                raise DataError(f"{told}; check the file, and the columns that you name")
+            warnings = (*warnings, told)
+        return Survey(self.record(), rows, text_bytes, warnings)
+
+    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+        """Yield the rows from `start` on."""
+        held: list[Row] = []
+        held_bytes, number = 0, start
+        for at, row in enumerate(self.rows(_ignore), start=1):
+            if at < start:
+                continue
+            size = len(row.src) + len(row.tgt)
+            if held and (len(held) == reader.BLOCK_LINES or held_bytes + size > reader.BLOCK_BYTES):
+                yield self._block(corpus, number, held)
+                number += len(held)
+                held, held_bytes = [], 0
+            held.append(row)
+            held_bytes += size
+        if held:
+            yield self._block(corpus, number, held)
+
+    def _block(self, corpus: int, number: int, rows: Sequence[Row]) -> Block:
+        return Block(
+            corpus,
+            number,
+            len(rows),
+            b"".join([row.src + b"\n" for row in rows]),
+            b"".join([row.tgt + b"\n" for row in rows]),
+            self.encoding,
+            missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
+            scores=tuple(zip(*(row.scores for row in rows), strict=True)),
+        )
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def score_of(text: object) -> float:
+    """Return the number that a cell holds, NaN if it holds none."""
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,131 @@
+"""Rows of tab-separated text, as crawls publish them: `crawl.tsv:en,de`, or `-` for stdin.
+
+Cells are taken as they are. There is no quoting, so a cell cannot hold a tab or a line feed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt import console
+from nmt.data.corpus import Encoding, read_chunks
+from nmt.data.manifest import FileRecord
+from nmt.errors import DataError
+from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
+from nmt.prepare.options import STDIN, file_and_columns
+from nmt.prepare.readers.line_files import Lines
+from nmt.prepare.readers.reader import Advance, record_file
+from nmt.prepare.readers.table import Row, Table, score_of
+
+
+@dataclass(frozen=True)
+class TsvFile(Table):
+    """A file of rows."""
+
+    prefix: str
+    path: Path
+    name: str
+    """As the user knows it: `path` may be a copy of stdin."""
+    encoding: Encoding
+    columns: tuple[str, ...]
+    """Source and target: names of the header, or numbers from 1."""
+    places: tuple[int, ...]
+    """From 0, of source, target and scores."""
+    has_header: bool
+
+    @classmethod
+    def find(
+        cls,
+        prefix: str,
+        path: Path,
+        columns: Sequence[str],
+        scores: Sequence[str],
+        langs: tuple[str, str],
+        encoding: Encoding,
+    ) -> TsvFile:
+        """Find the columns; DataError if the header lacks one.
+
+        Args:
+            prefix: the text as the user names it.
+            path: of the file.
+            columns: source and target; if there are none, those that the header names like the
+                languages, or else the first two.
+            scores: columns of scores.
+            langs: source and target language.
+            encoding: of the text.
+        """
+        name = "stdin" if file_and_columns(prefix)[0] == STDIN else str(path)
+        lines = Lines(name, read_chunks(path, encoding))
+        first = lines.take(1) if lines.ready() else b""
+        header = (encoding.decode(first.rstrip(b"\r\n"), number=1) or "").split("\t")
+        if not columns:
+            columns = langs if set(langs) <= set(header) else ("1", "2")
+        chosen = (*columns, *scores)
+        places = tuple(
+            int(one) - 1 if one.isdecimal() else _place(name, one, header) for one in chosen
+        )
+        has_header = not all(one.isdecimal() for one in chosen)
+        return cls(prefix, path, name, encoding, tuple(columns), places, has_header)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        src, tgt = self.columns
+        return f"{self.name} column {src}", f"{self.name} column {tgt}"
+
+    def record(self) -> FileRecord:
+        found = record_file(self.path)
+        return FileRecord(Path(self.name).name, found.size, found.sha256)
+
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        src, tgt, *scores = self.places
+        lines = Lines(
+            self.name,
+            read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw))),
+        )
+        if lines.ready() and self.has_header:
+            lines.take(1)
+        while ready := lines.ready():
+            for line in lines.take(ready).removesuffix(b"\n").split(b"\n"):
+                line = line.removesuffix(b"\r")
+                cells = line.split(b"\t")
+                try:
+                    numbers = tuple(score_of(cells[at]) for at in scores)
+                    yield Row(cells[src], cells[tgt], False, numbers)
+                except IndexError:
+                    yield Row(line, b"", True, (score_of(None),) * len(scores))
+
+
+def _place(name: str, column: str, header: Sequence[str]) -> int:
+    if header.count(column) != 1:
+        many = "has several columns" if column in header else "has no column"
+        raise DataError(
+            f"{name}: {many} {column!r}; its first row is {', '.join(header[:8])!r}; name columns "
+            "by a header or by numbers, such as :1,2"
+        )
+    return header.index(column)
+
+
+@contextlib.contextmanager
+def stdin_kept(train: Sequence[str], folder: Path) -> Iterator[Path | None]:
+    """Copy stdin to a temporary file in `folder` if it is among the texts, and yield its path.
+
+    Text is read more than once. The file is removed at the end.
+    """
+    if not any(file_and_columns(prefix)[0] == STDIN for prefix in train):
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        naming(folder),
+        tempfile.NamedTemporaryFile(dir=folder, prefix=".stdin-", suffix=TEMPORARY_SUFFIX) as file,
+    ):
+        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        file.flush()
+        console.notice(f"copied {megabytes(file.tell())} from stdin to {folder}")
+        yield Path(file.name)

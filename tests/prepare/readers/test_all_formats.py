@@ -1,0 +1,120 @@
+"""Every format gives the pairs, the line numbers and the data folder that two plain files give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, content, pairs, pairs_in, write
+from text_formats import FORMATS
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.prepare.encode import EncodedBlock
+from nmt.prepare.readers import reader
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.reader import Reader
+from nmt.prepare.splits import TrainSplit
+from nmt.prepare.text import Block
+
+UTF8 = Encoding.find("utf-8")
+TEXT = [("Ein & <b>", "über"), ("“x”", "東京\u2028y"), *pairs(38)]
+
+
+def found(prefix: str) -> Reader:
+    return find_reader(prefix, ("en", "de"), UTF8)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("start", [1, 2, 6, 40, 41])
+def test_all_pairs_come_in_order_from_any_row_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: int
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK_LINES", 5)
+    text = found(FORMATS[name](tmp_path, TEXT))
+    blocks = list(text.blocks(corpus=2, start=start))
+    sides = [
+        b"".join(one).decode().split("\n")
+        for one in ([block.src for block in blocks], [block.tgt for block in blocks])
+    ]
+    assert list(zip(*sides, strict=True)) == [*TEXT[start - 1 :], ("", "")]
+    assert [(block.corpus, block.number) for block in blocks] == [
+        (2, number) for number in range(start, len(TEXT) + 1, 5)
+    ]
+    surveys = [survey(int) for survey in text.surveys()]
+    assert [survey.lines for survey in surveys] == [len(TEXT)] * len(surveys)
+    assert all(survey.warnings == () for survey in surveys)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -> None:
+    plain = Job.of(
+        tmp_path / "plain",
+        train=(write(tmp_path, "train", pairs(60)),),
+        valid=write(tmp_path, "valid", pairs(3)),
+        vocab_size=330,
+    )
+    job = plain.but(out=tmp_path / "other", train=(FORMATS[name](tmp_path, pairs(60)),))
+    folder = job.prepare()
+    assert pairs_in(folder) == pairs_in(plain.prepare())
+    same = job.but(out=tmp_path / "again", workers=2).prepare()
+    assert content(same.path) == content(folder.path)
+    for file, raw in content(plain.out).items():
+        if file not in ("dataset.json", "rejects.json", "rejects.txt"):
+            assert (job.out / file).read_bytes() == raw
+    # A finished folder is recognised, and valid and test may be of any format.
+    assert job.prepare().path == folder.path
+    held_out = FORMATS[name](_folder(tmp_path / "valid"), pairs(3))
+    checked = plain.but(out=tmp_path / "checked", valid=held_out, test=(held_out,)).prepare()
+    assert (checked.path / "valid.en").read_bytes() == (plain.out / "valid.en").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["tsv", "tmx", "parquet", "arrow"])
+def test_a_run_resumes_in_the_middle_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK_LINES", 5)
+    valid = write(tmp_path, "valid", pairs(3))
+    job = Job.of(
+        tmp_path / "data",
+        train=(FORMATS[name](tmp_path, pairs(60)),),
+        valid=valid,
+        vocab_size=330,
+        shard_pairs=10,
+    )
+    expected = content(job.but(out=tmp_path / "whole").prepare().path)
+    add = TrainSplit._add
+
+    def break_off(self: TrainSplit, block: Block, result: EncodedBlock) -> None:
+        if block.number > 30:
+            raise OSError("the disk was pulled")
+        add(self, block, result)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="pulled"):
+        patch.setattr(TrainSplit, "_add", break_off)
+        job.prepare()
+    assert (tmp_path / "data.partial" / "train-00001.bin").exists()
+    assert content(job.prepare().path) == expected
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.tsv", "none.tsv: no such file"),
+        ("none.tsv.gz:1,2", "none.tsv.gz: no such file"),
+        ("none.parquet", "none.parquet: no such file"),
+        ("x.tsv:en", "x.tsv:en"),
+        ("x.tsv:1,2,3", "name two columns"),
+        ("memory.tmx:1,2", "only TSV, Parquet and Arrow have columns"),
+    ],
+)
+def test_names_that_say_too_little_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "x.tsv").write_text("a\tb\n")
+    (tmp_path / "memory.tmx").write_text("<tmx></tmx>")
+    with pytest.raises(DataError, match=message):
+        found(f"{tmp_path}/{name}")

@@ -1,0 +1,46 @@
+"""ZIP archives of OPUS: the files of both languages, and archives that cannot be used."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from prepare_job import pairs
+from text_formats import write_zip
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.prepare.readers.find import find_reader
+
+UTF8 = Encoding.find("utf-8")
+
+
+def survey(path: Path) -> None:
+    for one in find_reader(str(path), ("en", "de"), UTF8).surveys():
+        one(int)
+
+
+def test_messages_name_the_archive_and_the_file(tmp_path: Path) -> None:
+    found = find_reader(write_zip(tmp_path, pairs(3)), ("en", "de"), UTF8)
+    assert found.sides == (
+        f"{tmp_path}/opus.zip:News.de-en.en",
+        f"{tmp_path}/opus.zip:News.de-en.de",
+    )
+
+
+@pytest.mark.parametrize("names", [["a.en"], ["a.en", "b.en", "a.de"], []])
+def test_an_archive_needs_one_file_of_each_language(tmp_path: Path, names: list[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, "text\n")
+    with pytest.raises(DataError, match=r"x\.zip: must have one file that ends with \.(en|de);"):
+        survey(tmp_path / "x.zip")
+
+
+def test_damaged_archives_are_refused(tmp_path: Path) -> None:
+    whole = Path(write_zip(tmp_path, pairs(500))).read_bytes()
+    for raw in (whole[:-40], b"", whole[:200] + bytes(100) + whole[300:]):
+        (tmp_path / "cut.zip").write_bytes(raw)
+        with pytest.raises(DataError, match=r"cut\.zip: cannot be read as a ZIP archive"):
+            survey(tmp_path / "cut.zip")

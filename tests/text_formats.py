@@ -1,0 +1,78 @@
+"""The same pairs in every format that a table may have."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def write_tsv(folder: Path, pairs: Pairs) -> str:
+    lines = ["score\ten\tde\n", *(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs)]
+    (folder / "crawl.tsv").write_text("".join(lines), encoding="utf-8", newline="")
+    return f"{folder}/crawl.tsv:en,de"
+
+
+def write_zip(folder: Path, pairs: Pairs) -> str:
+    with zipfile.ZipFile(folder / "opus.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for at, lang in enumerate(("de", "en")):
+            side = "".join(f"{pair[1 - at]}\n" for pair in pairs)
+            archive.writestr(f"News.de-en.{lang}", side.encode())
+        archive.writestr("README", "about it")
+    return f"{folder}/opus.zip"
+
+
+def tmx(pairs: Pairs, encoding: str = "utf-8") -> bytes:
+    units = "".join(
+        f'<tu><tuv xml:lang="en-US"><seg>{escape(src)}</seg></tuv>\n'
+        f'<tuv xml:lang="de"><seg>{escape(tgt)}</seg></tuv></tu>\n'
+        for src, tgt in pairs
+    )
+    head = f'<?xml version="1.0" encoding="{encoding}"?>\n<tmx version="1.4"><header/><body>'
+    return f"{head}{units}</body></tmx>".encode(encoding)
+
+
+def write_tmx(folder: Path, pairs: Pairs) -> str:
+    (folder / "memory.tmx").write_bytes(tmx(pairs))
+    return f"{folder}/memory.tmx"
+
+
+def _columns(pairs: Pairs) -> dict[str, list[object]]:
+    return {
+        "score": [0.5] * len(pairs),
+        "translation": [{"de": tgt, "en": src} for src, tgt in pairs],
+    }
+
+
+def write_parquet(folder: Path, pairs: Pairs) -> str:
+    """Write a folder of two shards, as hubs have them."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (folder / "hub").mkdir()
+    half = len(pairs) // 2
+    for name, part in (("train-0", pairs[:half]), ("train-1", pairs[half:])):
+        parquet.write_table(arrow.table(_columns(part)), folder / "hub" / f"{name}.parquet")
+    return f"{folder}/hub"
+
+
+def write_arrow(folder: Path, pairs: Pairs) -> str:
+    """Write Arrow's stream, as the library `datasets` does."""
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table(_columns(pairs))
+    with arrow.ipc.new_stream(str(folder / "data.arrow"), table.schema) as file:
+        file.write_table(table, max_chunksize=7)
+    return f"{folder}/data.arrow:translation.en,translation.de"
+
+
+FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
+    "tsv": write_tsv,
+    "zip": write_zip,
+    "tmx": write_tmx,
+    "parquet": write_parquet,
+    "arrow": write_arrow,
+}
+"""Each writes a file in a folder, and returns its name for `--train`."""
