@@ -133,8 +133,12 @@ _RULES = (
     ),
     Rule("too_short", "a side has fewer than --min-length tokens", of_tokens=too_short),
     Rule("too_long", "a side has more than --max-length tokens", of_tokens=too_long),
-    # Found when the blocks are back in their order, see `TrainSplit`.
+    # The last two are found when the blocks are back in their order, see `TrainSplit`.
     Rule("duplicate", "the pair, or its source (--duplicates-by), came earlier in the text"),
+    Rule(
+        "near_duplicate",
+        "with --duplicates near: it came earlier but for case, digits, punctuation and spaces",
+    ),
 )
 RULES = {rule.name: rule for rule in _RULES}
 """In the order in which they are applied: the first rule that fits counts."""
@@ -160,6 +164,13 @@ class Cleaning:
         f"Drop pairs if more than this share {_ARE_SYMBOLS}.",
         minimum=0,
         maximum=1,
+        panel=PANEL,
+    )
+    duplicates: str = value(
+        "exact",
+        "With near, also drop pairs that repeat another but for case, digits, punctuation and "
+        "spaces. This takes as much memory again.",
+        choices=("exact", "near"),
         panel=PANEL,
     )
     duplicates_by: str = value(
@@ -188,10 +199,20 @@ class Cleaning:
             for rule in self.keep
             if rule in RULES and RULES[rule].always
         ]
+        if "duplicate" in self.keep and self.duplicates == "near":
+            problems.append(
+                "--keep duplicate: --duplicates near drops them too; remove one of them"
+            )
         if self.max_length < self.min_length:
             problems.append(f"--max-length {self.max_length}: must be --min-length or more")
         return problems
 
     def applies(self, rule: str) -> bool:
         """Whether a rule is not switched off."""
-        return rule not in self.keep
+        is_chosen = rule != "near_duplicate" or self.duplicates == "near"
+        return is_chosen and rule not in self.keep
+
+    @property
+    def duplicate_rules(self) -> list[str]:
+        """The rules of duplicates that apply, in their order."""
+        return [rule for rule in ("duplicate", "near_duplicate") if self.applies(rule)]

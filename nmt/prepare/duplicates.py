@@ -2,7 +2,8 @@
 
 `SeenHashes` finds duplicates. It is a table of 64-bit hashes with open addressing, in numpy, and
 takes 10.7 bytes per pair (a Python set takes about 70), so 36 million pairs take 0.4 GB. The chance
-that any two different pairs among n collide is n^2 / 2^65: one in 28,000 for that corpus.
+that any two different pairs among n collide is n^2 / 2^65: one in 28,000 for that corpus. Near
+duplicates have the same hash after `normalized`, and a table of their own.
 
 `OverlapKeys` finds lines of valid and test, whatever their case, punctuation and spacing. Two lines
 are the same if they have the same letters, marks and digits after Unicode's compatibility
@@ -45,6 +46,21 @@ def hash_lines(lines: Sequence[str]) -> Hashes:
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(s.strip().encode(), digest_size=8).digest() for s in lines])
     return np.maximum(np.frombuffer(digests, "<u8").astype(np.uint64), np.uint64(1))
+
+
+def normalized(lines: Sequence[str]) -> list[str]:
+    """Return lines without what near duplicates differ in.
+
+    Letters and marks are folded as in `OverlapKeys`, a run of digits becomes one 0, and all else is
+    left out.
+    """
+    codes = np.frombuffer(_fold("\n".join(lines)).encode("utf-32-le"), "<u4").copy()
+    codes[(plain_classes()[codes] & NUMBER) > 0] = ord("0")
+    codes = codes[_counts()[codes] | (codes == ord("\n"))]
+    repeats = np.zeros(len(codes), np.bool_)
+    repeats[1:] = (codes[1:] == ord("0")) & (codes[:-1] == ord("0"))
+    text: str = codes[~repeats].tobytes().decode("utf-32-le")
+    return text.split("\n")[: len(lines)]
 
 
 def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:

@@ -12,7 +12,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
-from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
 from nmt.prepare.text import Block, BlockDecoder
@@ -23,7 +23,7 @@ class EncodedBlock:
     """The result for one block, without its text."""
 
     verdicts: Verdicts  # (lines,)
-    hashes: Hashes  # (kept,) to find duplicates; zeros if duplicates are allowed
+    hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
     seconds: tuple[float, float]
@@ -60,7 +60,10 @@ class BlockEncoder:
         by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
         chosen = by_length == KEPT
-        hashes = self._hash(src_lines, tgt_lines)[chosen]
+        hashes = {
+            rule: self._hash(rule, src_lines, tgt_lines)[chosen]
+            for rule in self.cleaner.cleaning.duplicate_rules
+        }
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
         return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
@@ -84,12 +87,12 @@ class BlockEncoder:
         found = Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
         return found if self.languages is None else self.languages.begin(found, self.decode.langs)
 
-    def _hash(self, src: list[str], tgt: list[str]) -> Hashes:
-        cleaning = self.cleaner.cleaning
-        if not cleaning.applies("duplicate"):
-            return np.zeros(len(src), np.uint64)
+    def _hash(self, rule: str, src: list[str], tgt: list[str]) -> Hashes:
+        if rule == "near_duplicate":
+            src, tgt = normalized(src), normalized(tgt)
         hashes = hash_lines(src)
-        return hashes if cleaning.duplicates_by == "source" else hash_pairs(hashes, hash_lines(tgt))
+        by_source = self.cleaner.cleaning.duplicates_by == "source"
+        return hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
 
 
 def tagged(line: str, tag: str) -> str:

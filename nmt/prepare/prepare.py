@@ -63,9 +63,9 @@ from nmt.prepare.splits import HeldOutText, TrainSplit
 from nmt.prepare.text import Block, BlockDecoder, Rows
 from nmt.workers import map_in_order
 
-BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 20
+BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
-covers about four), and for each pair (two offsets, a line number and a hash)."""
+covers about four), and for each pair (two offsets, a line number and two hashes)."""
 
 
 def prepare(

@@ -338,16 +338,21 @@ def write_progress(folder: Path, progress: Progress) -> None:
     write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, json.dumps(dataclasses.asdict(progress)))
 
 
-def write_hashes(folder: Path, number: int, hashes: Hashes) -> FileRecord:
-    """Write the hashes of the pairs of training shard `number`."""
-    path = folder / PROGRESS_FOLDER / f"seen-{number:05d}.bin"
+def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> FileRecord:
+    """Write what a rule of duplicates has to remember of training shard `number`."""
+    path = folder / PROGRESS_FOLDER / f"{rule}-{number:05d}.bin"
     with atomic_writer(path) as file:
         file.write(hashes.astype("<u8").data)
     return record_file(path)
 
 
+def hashed_rule(file: FileRecord) -> str:
+    """Return the rule that a file of hashes belongs to."""
+    return file.name.rpartition("-")[0]
+
+
 def read_hashes(folder: Path, file: FileRecord) -> Hashes:
-    """Return the hashes of the pairs of a shard."""
+    """Return the hashes that `write_hashes` wrote."""
     return np.fromfile(folder / PROGRESS_FOLDER / file.name, "<u8").astype(np.uint64)
 
 

@@ -28,7 +28,7 @@ from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.resume import Progress, read_hashes, write_hashes, write_progress
+from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
 from nmt.workers import map_in_order
@@ -167,11 +167,12 @@ class TrainSplit:
         self._progress = progress
         self._shard_pairs = shard_pairs
         self._builder = ShardBuilder(token_bytes=encoder.token_bytes)
-        self._finds_duplicates = encoder.cleaner.cleaning.applies("duplicate")
-        self._seen = SeenHashes(self._lines if self._finds_duplicates else 0)
-        self._new_hashes: list[Hashes] = []  # of the pairs that are not in a shard yet
+        rules = encoder.cleaner.cleaning.duplicate_rules
+        self._seen = {rule: SeenHashes(self._lines) for rule in rules}
+        # Those that came after the last complete shard.
+        self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in rules}
         for file in progress.hashes:
-            self._seen.add(read_hashes(folder, file))
+            self._seen[hashed_rule(file)].add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
         self._shifted: set[int] = set()  # texts that we have warned of
 
@@ -222,11 +223,15 @@ class TrainSplit:
         self._warn_of_shift(block, result.shift)
         rows = np.flatnonzero(result.verdicts == KEPT)
         src, tgt = result.src, result.tgt
-        if self._finds_duplicates:
-            is_new = self._seen.add(result.hashes)
-            result.verdicts[rows[~is_new]] = CODES["duplicate"]
-            self._new_hashes.append(result.hashes[is_new])
-            rows, src, tgt = rows[is_new], src.select(is_new), tgt.select(is_new)
+        is_left = np.ones(len(rows), np.bool_)
+        for rule, seen in self._seen.items():
+            hashes = result.hashes[rule][is_left]
+            is_new = seen.add(hashes)
+            self._new_hashes[rule].append(hashes[is_new])
+            left = np.flatnonzero(is_left)
+            result.verdicts[rows[left[~is_new]]] = CODES[rule]
+            is_left[left] = is_new
+        rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         self.rejects[block.corpus].add(block, result.verdicts)
         self._builder.extend(src, tgt, block.number + rows)
         self._seconds += result.seconds
@@ -248,16 +253,19 @@ class TrainSplit:
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
         number = len(self._progress.shards)
-        hashes = np.concatenate([np.zeros(0, np.uint64), *self._new_hashes])
-        file = write_hashes(self._folder, number, hashes)
+        files = [
+            write_hashes(self._folder, rule, number, np.concatenate(hashes))
+            for rule, hashes in self._new_hashes.items()
+        ]
         path = self._folder / f"train-{number:05d}.bin"
         shard = write_shard(path, self._builder, corpus=corpus)
         self._builder = ShardBuilder(token_bytes=self._encoder.token_bytes)
-        self._new_hashes.clear()
+        for hashes in self._new_hashes.values():
+            hashes.clear()
         self._progress = replace(
             self._progress,
             shards=(*self._progress.shards, shard),
-            hashes=(*self._progress.hashes, file),
+            hashes=(*self._progress.hashes, *files),
             corpus=next_corpus,
             line=next_line,
         )

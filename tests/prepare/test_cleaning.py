@@ -195,3 +195,5 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
         "--max-length -1: must be --min-length or more",
     ]
     Cleaning(keep=tuple(set(RULES) - {"valid", "missing", "encoding", "empty"}))
+    with pytest.raises(UsageError, match="--keep duplicate: --duplicates near drops them too"):
+        Cleaning(duplicates="near", keep=("duplicate",))

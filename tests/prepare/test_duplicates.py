@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmt.prepare.duplicates import SeenHashes, hash_lines
+from nmt.prepare.duplicates import SeenHashes, hash_lines, normalized
 
 
 # Hashes below 3,000 repeat often, in a batch and after it. The multiples of 4,002, the size of the
@@ -28,3 +28,20 @@ def test_hashes_are_the_same_on_every_machine() -> None:
     # BLAKE2b with an 8-byte digest of "Käse", as `b2sum -l 64` prints it, read little-endian.
     expected = int.from_bytes(bytes.fromhex("b03b72b0962cccca"), "little")
     assert hash_lines(["Käse", " Käse\t"]).tolist() == [expected, expected]
+
+
+def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:
+    lines = [
+        "Page 3 of 1,000!",
+        "  page 17 of\u00a02 ",
+        "Seite 3",
+        "Straße ﬁn",
+        "STRASSE-FIN",
+        "...",
+        "",
+    ]
+    page = "page0of0"
+    assert normalized(lines) == [page, page, "seite0", "strassefin", "strassefin", "", ""]
+    assert normalized(["Öl", "Ol"])[0] != normalized(["Ol"])[0]  # marks tell words apart
+    assert normalized(["٣ كتب", "۱۲ كتب"]) == ["0كتب"] * 2
+    assert normalized([]) == []

@@ -43,7 +43,10 @@ MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} core
         ({"weight": ("nothing",)}, ["--weight nothing: must be TEXT=VALUE"]),
         ({"min_score": ("x.tsv:score",)}, ["--min-score x.tsv:score: "]),
         ({"min_score": ("x.tsv:score:nan",)}, ["--min-score x.tsv:score:nan: "]),
-        ({"min_score": ("x.tsv:score:0.5",)}, ["--min-score x.tsv:score:0.5: x.tsv is not among --train"]),
+        (
+            {"min_score": ("x.tsv:score:0.5",)},
+            ["--min-score x.tsv:score:0.5: x.tsv is not among --train"],
+        ),
         ({"weight": ("train=two",)}, ["--weight train=two: must be a number above 0"]),
         ({"weight": ("trian=2",)}, ["--weight trian=2: no text has this name; did you mean"]),
         ({"weight": ("valid=2",)}, ["--weight valid=2: no text has this name"]),

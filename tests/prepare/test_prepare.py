@@ -82,6 +82,9 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(job: Job, tmp_path: Pa
 
 
 REPEATED = [("a", "x"), ("a", "y"), ("b", "x"), ("x", "a"), ("a", "x")]
+# The fourth repeats the second, and the third the first but for its number and its case.
+NEAR = [("page 1", "Blatt 1"), ("book", "Buch"), ("Page 23!", "blatt 23"), ("book", "Buch"),
+        ("page 4", "Seite 4")]  # fmt: skip
 EN, DE = "a sentence of more than thirty letters", "ein Satz mit mehr als dreißig Zeichen"
 HELD_OUT = [(f"{EN} a", f"{DE} a"), (f"{EN} b", f"{DE} b")]
 # Ten words are at least ten tokens and "short" at most six, each with a mark for its space.
@@ -94,6 +97,13 @@ LONG = [("q w e r t z u i o p", "kurz"), ("short", "kurz kurz")]
         (REPEATED, {}, {"duplicate": 1}),
         (REPEATED, {"duplicates_by": "source"}, {"duplicate": 2}),
         (REPEATED, {"keep": ("duplicate",)}, {}),
+        (NEAR, {}, {"duplicate": 1}),
+        (NEAR, {"duplicates": "near"}, {"duplicate": 1, "near_duplicate": 1}),
+        (
+            NEAR,
+            {"duplicates": "near", "duplicates_by": "source"},
+            {"duplicate": 1, "near_duplicate": 2},
+        ),
         ([*HELD_OUT, ("hers", f"{DE.upper()} A!"), (f"{EN} c", f"{DE} c")], {}, {"overlap": 3}),
         (LONG, {"max_length": 9}, {"too_long": 1}),
         (LONG, {"max_length": 9, "keep": ("too_long",)}, {}),

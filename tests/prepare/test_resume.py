@@ -226,6 +226,7 @@ def stop(
         *((shards, KeyboardInterrupt(), {}) for shards in (0, 1, 6, 10, 11)),
         (4, OSError(errno.ENOSPC, "full"), {}),
         (3, KeyboardInterrupt(), {"valid": None, "valid_lines": 12}),
+        (2, KeyboardInterrupt(), {"duplicates": "near"}),
     ],
 )
 def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
@@ -264,7 +265,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
         ("option", "from other text, options"),
         ("text", "from other text, options"),
         ("train-00002.bin", "damaged"),
-        ("progress/seen-00002.bin", "damaged"),
+        ("progress/duplicate-00002.bin", "damaged"),
         ("progress/progress.json", "damaged"),
     ],
 )
