@@ -1,7 +1,7 @@
 """Subword vocabularies: the only module that uses SentencePiece.
 
-We use BPE with fixed special ids and byte fallback. No line needs `<unk>`, and decoding gives the
-line back, up to runs of spaces, edge spaces and U+2581. The vocabulary is the serialised
+We learn subwords with fixed special ids and byte fallback. No line needs `<unk>`, and decoding
+gives the line back, up to runs of spaces, edge spaces and U+2581. The vocabulary is the serialised
 SentencePiece model; data folders and model files contain its bytes.
 """
 
@@ -239,12 +239,16 @@ def learn_vocabulary(
     lines: Iterable[str],
     *,
     vocab_size: int,
+    subwords: str = "bpe",
+    split_digits: bool = False,
     normalization: str = "identity",
     character_coverage: float = 1.0,
     symbols: Sequence[str] = (),
 ) -> Vocabulary:
-    """Learn a BPE vocabulary of `vocab_size` pieces, including special and byte pieces.
+    """Learn a vocabulary of `vocab_size` pieces, including special and byte pieces.
 
+    subwords: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
+    split_digits: whether each digit is a piece of its own.
     symbols: words, such as tags, that are always one piece.
 
     We always use one thread. The trainer writes the number of threads into the model, so its bytes
@@ -257,7 +261,8 @@ def learn_vocabulary(
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(source),
             model_writer=model,
-            model_type="bpe",
+            model_type=subwords,
+            split_digits=split_digits,
             vocab_size=vocab_size,
             pad_id=PAD_ID,
             unk_id=UNK_ID,

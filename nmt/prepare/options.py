@@ -118,6 +118,21 @@ class PrepareOptions:
         shown="none",
         panel=_VOCABULARY,
     )
+    subwords: str = value(
+        "bpe",
+        "How subwords are learnt: byte-pair encoding (Sennrich et al. 2016) or a unigram language "
+        "model (Kudo 2018).",
+        choices=("bpe", "unigram"),
+        panel=_VOCABULARY,
+    )
+    split_digits: bool = value(False, "Make each digit a subword of its own.", panel=_VOCABULARY)
+    symbol: tuple[str, ...] = value(
+        (),
+        "A word that is always one subword, such as a placeholder __URL__. You can repeat it.",
+        metavar="WORD",
+        shown="none",
+        panel=_VOCABULARY,
+    )
     separate_vocab: bool = value(
         False, "Learn one vocabulary for each language instead of a joint one.", panel=_VOCABULARY
     )
@@ -208,6 +223,11 @@ class PrepareOptions:
                 problems.append(f"--tag {text}: must be one word")
             elif self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
                 problems.append(f"--tag {text}: with --moses-tokenize it must be of the form <tag>")
+        problems += [
+            f"--symbol {symbol}: must be one word"
+            for symbol in self.symbol
+            if len(symbol.split()) != 1 or "\u2581" in symbol
+        ]
         if len(self.vocab) > 2:
             times = len(self.vocab)
             problems.append(
@@ -216,7 +236,10 @@ class PrepareOptions:
         if len(self.vocab) == 1 and self.separate_vocab:
             problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
         if self.vocab:
-            learning = ("vocab_size", "normalization", "character_coverage", "sample_size")
+            learning = (
+                *("vocab_size", "subwords", "split_digits", "symbol"),
+                *("normalization", "character_coverage", "sample_size"),
+            )
             problems += [
                 f"{option_name(spec)} has no effect with --vocab; remove one of them"
                 for spec in dataclasses.fields(self)
@@ -316,7 +339,8 @@ def used_settings(
         languages: their language tokens, if they have some.
     """
     used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
-    used |= {"encoding": Encoding.find(options.encoding).name, "keep": sorted(set(cleaning.keep))}
+    used |= {"encoding": Encoding.find(options.encoding).name}
+    used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
     if given:
         used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
     if languages is not None:

@@ -396,8 +396,10 @@ class _Builder:
                 vocabulary = learn_vocabulary(
                     (pair[side] for pair in self._sample() for side in sides),
                     vocab_size=options.vocab_size,
+                    subwords=options.subwords,
+                    split_digits=options.split_digits,
                     normalization=options.normalization,
-                    symbols=sorted(set(options.tags.values())),
+                    symbols=sorted({*options.tags.values(), *options.symbol}),
                     character_coverage=options.character_coverage,
                 )
             except UsageError as error:

@@ -115,7 +115,10 @@ def check_same(
 def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     # A folder that was written before there was an option has its default.
     options = (*fields(PrepareOptions), *fields(Cleaning))
-    defaults = {spec.name: spec.default for spec in options}
+    defaults = {
+        spec.name: list(spec.default) if isinstance(spec.default, tuple) else spec.default
+        for spec in options
+    }
     old = {name: old.get(name, defaults.get(name)) for name in new} | dict(old)
     return [
         f"{name} was {_spell(was)} and is {_spell(new.get(name))}"

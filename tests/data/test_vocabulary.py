@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, learn_vocabulary
 from nmt.errors import DataError, UsageError
 
@@ -79,6 +80,22 @@ def test_long_lines_are_learnt_from() -> None:
 def test_normalization_can_be_asked_for() -> None:
     nfkc = learn_vocabulary(["ﬁnd ½"], vocab_size=270, normalization="nfkc")
     assert nfkc.decode(nfkc.encode(["ﬁnd ½"])) == ["find 1⁄2"]
+
+
+def test_unigram_can_be_asked_for(vocabulary: Vocabulary) -> None:
+    unigram = learn_vocabulary(LINES, vocab_size=283, subwords="unigram")
+    assert not PieceModel.read(unigram.model).is_bpe
+    assert PieceModel.read(vocabulary.model).is_bpe
+    assert unigram.decode(unigram.encode(LINES)) == LINES
+
+
+def test_digits_can_be_split() -> None:
+    years = ["in 1984", "since 1984", "by 1984"] * 9
+    for split_digits, digits in ((False, {"1984"}), (True, {"1", "9", "8", "4"})):
+        vocabulary = learn_vocabulary(years, vocab_size=284, split_digits=split_digits)
+        (ids,) = vocabulary.encode(["by 1984"])
+        pieces = {token.strip("\u2581") for token in vocabulary.tokens(ids)}
+        assert digits <= pieces
 
 
 def test_symbols_are_one_piece_wherever_they_stand(vocabulary: Vocabulary) -> None:

@@ -41,6 +41,8 @@ MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} core
         ({"vocab": (Path("a"),), "vocab_size": 8000}, ["--vocab-size has no effect with --vocab"]),
         ({"vocab": (Path("a"),), "separate_vocab": True}, ["--separate-vocab needs --vocab twice"]),
         ({"weight": ("nothing",)}, ["--weight nothing: must be TEXT=VALUE"]),
+        ({"symbol": ("two words",)}, ["--symbol two words: must be one word"]),
+        ({"symbol": ("__URL__",), "vocab": (Path("m"),)}, ["--symbol has no effect with --vocab"]),
         ({"min_score": ("x.tsv:score",)}, ["--min-score x.tsv:score: "]),
         ({"min_score": ("x.tsv:score:nan",)}, ["--min-score x.tsv:score:nan: "]),
         (

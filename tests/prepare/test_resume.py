@@ -183,7 +183,7 @@ def test_a_setting_that_an_old_folder_does_not_have_counts_as_its_default(job: J
     job.prepare()
     file = job.out / "dataset.json"
     dataset = json.loads(file.read_text())
-    for name in ("valid_lines", "max_symbols"):
+    for name in ("valid_lines", "max_symbols", "symbol"):
         del dataset["settings"][name]
     file.write_text(json.dumps(dataset))
     assert "max_symbols" not in job.prepare().info.settings
