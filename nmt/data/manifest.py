@@ -215,9 +215,15 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         fields = _typed(dict, value, where)
-        if fields.keys() != hints.keys():
-            odd = ", ".join(sorted(fields.keys() ^ hints.keys()))
-            raise ValueError(f"{where or 'top level'}: missing or unknown: {odd}")
+        # What was added to the format since has a default.
+        needed = {
+            spec.name
+            for spec in dataclasses.fields(kind)
+            if spec.default is spec.default_factory is dataclasses.MISSING
+        }
+        if odd := (needed - fields.keys()) | (fields.keys() - hints.keys()):
+            listed = ", ".join(sorted(odd))
+            raise ValueError(f"{where or 'top level'}: missing or unknown: {listed}")
         return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in fields.items()})
     if origin is tuple:
         items = _typed(list, value, where)

@@ -322,8 +322,11 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
 def read_progress(folder: Path) -> Progress | None:
     """Return the progress of the folder; None if nothing in it can be used."""
     try:
-        content = json.loads((folder / PROGRESS_FOLDER / _PROGRESS_NAME).read_bytes())
-        progress = manifest.build_value(Progress, content, "")
+        content = (folder / PROGRESS_FOLDER / _PROGRESS_NAME).read_bytes()
+        checksum, _, written = content.partition(b"\n")
+        if hashlib.sha256(written).hexdigest().encode() != checksum:
+            return None
+        progress = manifest.build_value(Progress, json.loads(written), "")
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
@@ -337,8 +340,10 @@ def read_progress(folder: Path) -> Progress | None:
 
 
 def write_progress(folder: Path, progress: Progress) -> None:
-    """Record what is complete."""
-    write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, json.dumps(dataclasses.asdict(progress)))
+    """Record what is complete: a line with the checksum, and one with the progress."""
+    content = json.dumps(dataclasses.asdict(progress))
+    checksum = hashlib.sha256(content.encode()).hexdigest()
+    write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, f"{checksum}\n{content}")
 
 
 def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> FileRecord:
