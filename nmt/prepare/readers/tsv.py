@@ -67,6 +67,8 @@ class TsvFile(Table):
         if not columns:
             columns = langs if set(langs) <= set(header) else ("1", "2")
         chosen = (*columns, *scores)
+        if any(one.isdecimal() and int(one) == 0 for one in chosen):
+            raise DataError(f"{prefix}: columns are counted from 1, not from 0")
         places = tuple(
             int(one) - 1 if one.isdecimal() else _place(name, one, header) for one in chosen
         )

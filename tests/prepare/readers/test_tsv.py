@@ -112,6 +112,11 @@ def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> 
     assert not (tmp_path / "data").exists()
 
 
+def test_column_0_is_refused(job: Job, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"crawl\.tsv:0,1: columns are counted from 1"):
+        job.but(train=(f"{tmp_path}/crawl.tsv:0,1",)).prepare()
+
+
 def test_a_short_row_of_valid_is_refused(job: Job, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"crawl\.tsv row 5 lacks a side; every row of valid"):
         job.but(valid=f"{tmp_path}/crawl.tsv").prepare()
