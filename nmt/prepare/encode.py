@@ -15,7 +15,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
-from nmt.prepare.text import Block, BlockDecoder
+from nmt.prepare.text import Block, decode_block
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class EncodedBlock:
 class BlockEncoder:
     """The function that workers call, with everything that it needs; sent to each worker once."""
 
-    decode: BlockDecoder
     cleaner: Cleaner
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
@@ -47,7 +46,7 @@ class BlockEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
-        src, tgt = self.decode(block)
+        src, tgt = decode_block(block)
         verdicts = self.cleaner.judge_text(block, src, tgt)
         shift = line_shift(src, tgt)
         kept = np.flatnonzero(verdicts == KEPT)

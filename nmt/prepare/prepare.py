@@ -60,7 +60,7 @@ from nmt.prepare.resume import (
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.sources import Sources
 from nmt.prepare.splits import HeldOutText, TrainSplit
-from nmt.prepare.text import Block, BlockDecoder, Rows
+from nmt.prepare.text import Block, Rows, decode_block
 from nmt.workers import map_in_order
 
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
@@ -128,7 +128,7 @@ def dry_run(
         if inputs.given:
             judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
         else:
-            judge = SampleCleaner(inputs.decode, cleaner, moses=(None, None))
+            judge = SampleCleaner(cleaner, moses=(None, None))
             console.notice(
                 "without --vocab, too_short is not counted, and too_long only if it is certain"
             )
@@ -151,7 +151,6 @@ class _Inputs:
     given: tuple[Vocabulary, ...]
     languages: LanguageTokens | None
     sources: Sources
-    decode: BlockDecoder
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text."""
 
@@ -197,8 +196,7 @@ class _Inputs:
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
         given = _with_new_pieces(given, options, languages)
-        decode = BlockDecoder(options.langs)
-        return cls(options, cleaning, tuple(given), languages, sources, decode)
+        return cls(options, cleaning, tuple(given), languages, sources)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -218,7 +216,7 @@ class _Inputs:
         held_out = self.sources.held_out
         for text in (*self.sources.train, *held_out):
             for block in islice(text.read(), 1):
-                for fault in faults(text.reader.sides, *self.decode(block), self.decode.langs):
+                for fault in faults(text.reader.sides, *decode_block(block), text.langs):
                     console.warning(fault)
         for text in self.sources.train:
             for other in held_out:
@@ -234,7 +232,6 @@ class _Inputs:
             return self
         valid, drawn = draw_pairs(
             self.sources.train,
-            self.decode,
             Cleaner(
                 cleaning=self.cleaning,
                 held_out=_joined(self.check_held_out()),
@@ -248,7 +245,7 @@ class _Inputs:
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
-        return [HeldOutText.check(text, self.decode) for text in self.sources.held_out]
+        return [HeldOutText.check(text) for text in self.sources.held_out]
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
         """Return the cleaning rules for the training text."""
@@ -273,7 +270,6 @@ class _Inputs:
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return the function that workers apply to training text, for these vocabularies."""
         return BlockEncoder(
-            decode=self.decode,
             cleaner=cleaner,
             models=tuple(models),
             moses=self.moses,
@@ -415,7 +411,7 @@ class _Builder:
             by_weight=True,
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.inputs.decode, self.cleaner, self.inputs.moses)
+        clean = SampleCleaner(self.cleaner, self.inputs.moses)
         for _, sample in map_in_order(clean, blocks, workers=self.inputs.options.processes):
             counts += np.bincount(sample.verdicts, minlength=len(counts))
             yield from sample.pairs

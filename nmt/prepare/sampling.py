@@ -22,7 +22,7 @@ from nmt.prepare.cleaning import too_long
 from nmt.prepare.judge import CODES, KEPT, Cleaner, TokenCounts, Verdicts
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, BlockDecoder, Rows
+from nmt.prepare.text import Block, Rows, decode_block
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
@@ -72,12 +72,11 @@ class CleanSample:
 class SampleCleaner:
     """Judges the pairs of a block by their text, and by a lower bound on their tokens."""
 
-    decode: BlockDecoder
     cleaner: Cleaner
     moses: tuple[Moses | None, Moses | None]
 
     def __call__(self, block: Block) -> CleanSample:
-        src, tgt = self.decode(block)
+        src, tgt = decode_block(block)
         verdicts = self.cleaner.judge_text(block, src, tgt)
         cleaning = self.cleaner.cleaning
         if cleaning.applies("too_long"):
@@ -93,7 +92,6 @@ class SampleCleaner:
 
 def draw_pairs(
     texts: Sequence[SourceText],
-    decode: BlockDecoder,
     cleaner: Cleaner,
     *,
     size: int,
@@ -115,7 +113,7 @@ def draw_pairs(
     while True:
         found: dict[tuple[str, str], tuple[int, int]] = {}  # pair -> text and line
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
-        clean = SampleCleaner(decode, cleaner, moses=(None, None))
+        clean = SampleCleaner(cleaner, moses=(None, None))
         for block, sample in map_in_order(clean, blocks, workers=workers):
             rows = np.flatnonzero(sample.verdicts == KEPT).tolist()
             for row, pair in zip(rows, sample.pairs, strict=True):
@@ -137,7 +135,7 @@ def draw_pairs(
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
-    return _as_source(src, tgt, tags, decode.langs), tuple(numbers)
+    return _as_source(src, tgt, tags, texts[0].langs), tuple(numbers)
 
 
 @dataclass(frozen=True)
@@ -172,4 +170,4 @@ def _as_source(
     encoding = Encoding.find("utf-8")
     block = Block(0, 1, len(src), one, other, encoding, tags=tags)
     drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
-    return SourceText(drawn, tuple(survey(int) for survey in drawn.surveys()), ())
+    return SourceText(drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nmt import console
@@ -25,6 +25,8 @@ class SourceText:
     """A parallel text that has been read once."""
 
     reader: Reader
+    langs: tuple[str, str]
+    """Languages of source and target."""
     surveys: tuple[Survey, ...]
     """Of each side, or of both together."""
     stamps: tuple[tuple[int, int], ...]
@@ -78,7 +80,7 @@ class SourceText:
         lines = start - 1
         for block in self.reader.blocks(corpus=corpus, start=start):
             lines += block.lines
-            yield block
+            yield replace(block, langs=self.langs)
         if lines != self.lines or stamps(self.reader.files) != self.stamps:
             src, tgt = self.reader.sides
             raise DataError(f"{src} or {tgt} changed while it was read; run again")
@@ -138,6 +140,7 @@ class Sources:
         sources = [
             SourceText(
                 reader,
+                options.langs,
                 survey,
                 stamps(reader.files),
                 weight=weights.get(file, 1.0) if at < n else 1.0,

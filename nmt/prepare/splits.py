@@ -30,7 +30,7 @@ from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, BlockDecoder, Mask, TextSide
+from nmt.prepare.text import Block, Mask, TextSide, decode_block
 from nmt.workers import map_in_order
 
 
@@ -92,10 +92,10 @@ class HeldOutText:
     """Source and target lines, which train must not repeat."""
 
     @classmethod
-    def check(cls, source: SourceText, decode: BlockDecoder) -> HeldOutText:
+    def check(cls, source: SourceText) -> HeldOutText:
         """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
-        for block, src, tgt in _read(source, decode):
+        for block, src, tgt in _read(source):
             if block.missing:
                 raise DataError(
                     f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
@@ -113,10 +113,10 @@ class HeldOutText:
     def write(self, folder: Path, name: str, encoder: BlockEncoder) -> SplitRecord:
         """Write the shard of the text and its raw lines, and return their record."""
         builder = ShardBuilder(token_bytes=encoder.token_bytes)
-        paths = [folder / f"{name}.{lang}" for lang in encoder.decode.langs]
+        paths = [folder / f"{name}.{lang}" for lang in self.source.langs]
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(atomic_writer(path)) for path in paths]
-            for block, src, tgt in _read(self.source, encoder.decode):
+            for block, src, tgt in _read(self.source):
                 src_lines = list(map(tagged, src.lines, self.source.tags(block)))
                 rows = encoder.encode(src_lines, tgt.lines)
                 for where, side in zip(_places(self.source), rows, strict=True):
@@ -129,9 +129,9 @@ class HeldOutText:
         return split_record(folder, name, [shard], [corpus], list(map(record_file, paths)))
 
 
-def _read(source: SourceText, decode: BlockDecoder) -> Iterator[tuple[Block, TextSide, TextSide]]:
+def _read(source: SourceText) -> Iterator[tuple[Block, TextSide, TextSide]]:
     for block in source.read():
-        yield block, *decode(block)
+        yield block, *decode_block(block)
 
 
 def _places(source: SourceText) -> tuple[str, str]:

@@ -36,6 +36,8 @@ class Block:
     """The source lines as in the file; in UTF-8 if the encoding is not by line."""
     tgt: bytes
     encoding: Encoding
+    langs: tuple[str, str] = ("", "")
+    """Languages of source and target, by which characters are judged."""
     numbers: tuple[int, ...] = ()
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
@@ -150,21 +152,13 @@ class TextSide:
         return np.diff(totals[self._bounds])
 
 
-@dataclass(frozen=True)
-class BlockDecoder:
-    """Turns blocks into text, in the languages of the corpus."""
-
-    langs: tuple[str, str]
-
-    def __call__(self, block: Block) -> tuple[TextSide, TextSide]:
-        """Return the source and the target side of a block."""
-        src, tgt = (
-            decode_side(
-                raw, block.encoding, classes_for(lang), number=block.number, lines=block.lines
-            )
-            for raw, lang in zip((block.src, block.tgt), self.langs, strict=True)
-        )
-        return src, tgt
+def decode_block(block: Block) -> tuple[TextSide, TextSide]:
+    """Return the source and the target side of a block."""
+    src, tgt = (
+        decode_side(raw, block.encoding, classes_for(lang), number=block.number, lines=block.lines)
+        for raw, lang in zip((block.src, block.tgt), block.langs, strict=True)
+    )
+    return src, tgt
 
 
 def decode_side(

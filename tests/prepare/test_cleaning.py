@@ -15,7 +15,7 @@ from nmt.prepare.characters import plain_classes
 from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, RATIO_FREE_CHARACTERS, RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.judge import KEPT, RULE_OF, Cleaner, Verdicts
-from nmt.prepare.text import Block, BlockDecoder, decode_side
+from nmt.prepare.text import Block, decode_block, decode_side
 
 UTF8 = Encoding.find("utf-8")
 UTF8 = Encoding.find("utf-8")
@@ -47,8 +47,9 @@ def judge(
     """Return the verdict on a pair that stands between two good ones."""
     raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
     one, two = langs.split()
-    block = Block(0, 5, 3, b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n", UTF8)
-    verdicts = (by or cleaner()).judge_text(block, *BlockDecoder((one, two))(block))
+    sides = b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n"
+    block = Block(0, 5, 3, *sides, UTF8, (one, two))
+    verdicts = (by or cleaner()).judge_text(block, *decode_block(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)
     return verdict

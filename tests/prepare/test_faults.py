@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from nmt.data.corpus import Encoding, ParallelText
 from nmt.prepare.characters import classes_for
 from nmt.prepare.faults import faults
 from nmt.prepare.readers.line_files import MosesFiles
-from nmt.prepare.text import BlockDecoder, TextSide, decode_side
+from nmt.prepare.text import TextSide, decode_block, decode_side
 
 UTF8 = Encoding.find("utf-8")
 NAMES = ("t.en", "t.de")
@@ -96,7 +97,7 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
 ) -> None:
     reader = MosesFiles(ParallelText.find(str(real_text(corpus) / name), src, tgt), UTF8)
     (block,) = islice(reader.blocks(), 1)
-    one, other = BlockDecoder((src, tgt))(block)
+    one, other = decode_block(replace(block, langs=(src, tgt)))
     assert faults(reader.sides, one, other, (src, tgt)) == []
     swapped = faults(reader.sides, side(other.lines, src), side(one.lines, tgt), (src, tgt))
     assert swapped == [f"{' and '.join(reader.sides)}: the two sides seem to be swapped"]

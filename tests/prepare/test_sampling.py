@@ -16,7 +16,7 @@ from nmt.prepare.judge import Cleaner
 from nmt.prepare.readers import reader
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import Sources, SourceText
-from nmt.prepare.text import Block, BlockDecoder
+from nmt.prepare.text import Block
 
 NO_KEYS = OverlapKeys.join([])
 UTF8 = Encoding.find("utf-8")
@@ -82,7 +82,7 @@ def test_what_the_rules_reject_is_not_learnt_from() -> None:
     for keep, lengths in (((), [4, 160]), (("too_long",), [4, 161, 160])):
         cleaning = Cleaning(max_length=10, keep=keep)
         cleaner = Cleaner(cleaning=cleaning, held_out=(NO_KEYS, NO_KEYS), min_scores=((),))
-        clean = SampleCleaner(BlockDecoder(("en", "de")), cleaner, moses=(None, None))
+        clean = SampleCleaner(cleaner, moses=(None, None))
         sample = clean(Block(0, 1, 5, src, tgt, UTF8))
         assert sample.verdicts.astype(bool).tolist() == [False, True, True, not keep, False]
         assert sample.pairs[0] == ("good", "gut")
