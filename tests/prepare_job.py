@@ -48,6 +48,8 @@ class Job:
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     names = {spec.name for spec in dataclasses.fields(Cleaning)}
     cleaning = {name: value for name, value in values.items() if name in names}
+    if isinstance(values.get("valid"), str):
+        values = values | {"valid": (values["valid"],)}
     return {k: v for k, v in values.items() if k not in names}, cleaning
 
 

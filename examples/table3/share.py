@@ -76,7 +76,7 @@ def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, Cleaning]:
         src_lang=data.src_lang,
         tgt_lang=data.tgt_lang,
         train=(str(train),),
-        valid=str(data.path / "valid"),
+        valid=(str(data.path / "valid"),),
         vocab=tuple(data.path / file.name for file in data.info.vocabulary.files),
         separate_vocab=not data.joint,
         moses_normalize=settings["moses_normalize"],

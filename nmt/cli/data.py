@@ -89,7 +89,7 @@ def _show_splits(folder: DataFolder) -> None:
             str(side.longest),
         ]
         for split in folder.info.splits
-        for lang, side in ((folder.src_lang, split.src), (folder.tgt_lang, split.tgt))
+        for lang, side in zip(folder.info.sides, (split.src, split.tgt), strict=True)
     ]
     columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
     console.print_table(columns, rows, title="Splits, lengths in tokens")
@@ -117,13 +117,11 @@ def _show_vocabulary(folder: DataFolder) -> None:
         f"{name} {i}"
         for name, i in (("pad", PAD_ID), ("unk", UNK_ID), ("bos", BOS_ID), ("eos", EOS_ID))
     )
+    vocabularies = (folder.src_vocabulary, folder.tgt_vocabulary)
     if folder.joint:
-        sides = [(f"{folder.src_lang}+{folder.tgt_lang}", folder.src_vocabulary)]
+        sides = [("+".join(folder.info.sides), folder.src_vocabulary)]
     else:
-        sides = [
-            (folder.src_lang, folder.src_vocabulary),
-            (folder.tgt_lang, folder.tgt_vocabulary),
-        ]
+        sides = list(zip(folder.info.sides, vocabularies, strict=True))
     rows = [[name, f"{len(vocabulary):,}", origin, special] for name, vocabulary in sides]
     print()
     console.print_table(["vocabulary", "size", "origin", "special ids"], rows, title="Vocabulary")
@@ -131,9 +129,7 @@ def _show_vocabulary(folder: DataFolder) -> None:
 
 def _show_lengths(folder: DataFolder) -> None:
     print()
-    for lang, pairs_of in zip(
-        (folder.src_lang, folder.tgt_lang), folder.train.length_counts(), strict=True
-    ):
+    for lang, pairs_of in zip(folder.info.sides, folder.train.length_counts(), strict=True):
         # Bins are whole tokens wide: if the longest has 100, 15 bins of 7 reach to 104.
         longest = len(pairs_of) - 1
         width = -(-(longest + 1) // _MOST_BINS)
@@ -175,9 +171,7 @@ def _draw_lengths(folder: DataFolder) -> str:
 
     series = [
         Series(lang, [(float(length), float(pairs)) for length, pairs in enumerate(counts)])
-        for lang, counts in zip(
-            (folder.src_lang, folder.tgt_lang), folder.train.length_counts(), strict=True
-        )
+        for lang, counts in zip(folder.info.sides, folder.train.length_counts(), strict=True)
     ]
     panel = Panel("Lengths of train", series, "pairs", legend_values=False)
     return draw_curves([panel], "Lengths", x_label="tokens")
@@ -185,10 +179,12 @@ def _draw_lengths(folder: DataFolder) -> str:
 
 def _show_examples(folder: DataFolder, count: int) -> None:
     print()
+    corpora = folder.info.train.corpora
     for index in range(count):
+        src, tgt = folder.info.langs_of(corpora[folder.train.origin(index)[0]])
         for lang, ids, vocabulary in (
-            (folder.src_lang, folder.train.src(index), folder.src_vocabulary),
-            (folder.tgt_lang, folder.train.tgt(index), folder.tgt_vocabulary),
+            (src, folder.train.src(index), folder.src_vocabulary),
+            (tgt, folder.train.tgt(index), folder.tgt_vocabulary),
         ):
             numbers = ids.tolist()
             print(f"{index}\t{lang}\t{vocabulary.decode([numbers])[0]}")

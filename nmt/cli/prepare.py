@@ -73,10 +73,11 @@ def _tell(folder: DataFolder, out: Path) -> None:
             f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept; rejected: "
             f"{rejected or 'none'}"
         )
+    src, tgt = info.sides
     for split in info.splits:
         console.notice(
-            f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {folder.src_lang} and "
-            f"{split.tgt.tokens:,} {folder.tgt_lang} tokens"
+            f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
+            f"{split.tgt.tokens:,} {tgt} tokens"
         )
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")

@@ -14,6 +14,7 @@ Lengths here include the eos of both sides.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -119,6 +120,31 @@ class Epochs:
             pairs[mine] = first_pair + place
             first_pair += count
         return pairs
+
+
+def mixed_shares(
+    shares: Sequence[tuple[int, float]], pairs: Sequence[tuple[str, str]], temperature: float
+) -> list[tuple[int, float]]:
+    """Return the shares with the weights by which several pairs of languages are mixed.
+
+    With a temperature of T, a pair of languages is visited by its size to the power of 1/T
+    (Arivazhagan et al. 2019, section 3). The largest one keeps its weights.
+
+    Args:
+        shares: number of sentence pairs, and weight.
+        pairs: the languages of each share.
+        temperature: T, at least 1.
+    """
+    if temperature == 1:
+        return list(shares)
+    visits: dict[tuple[str, str], float] = defaultdict(float)
+    for langs, (count, weight) in zip(pairs, shares, strict=True):
+        visits[langs] += count * weight
+    largest = max(visits.values())
+    return [
+        (count, weight * (largest / max(1.0, visits[langs])) ** (1 - 1 / temperature))
+        for langs, (count, weight) in zip(pairs, shares, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

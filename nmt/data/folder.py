@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.data import manifest
-from nmt.data.epochs import Indices
+from nmt.data.epochs import Indices, mixed_shares
 from nmt.data.manifest import DatasetInfo, SplitRecord
 from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -44,6 +44,10 @@ class PairDataset:
 
     def __len__(self) -> int:
         return self._length
+
+    def by_shard(self) -> list[PairDataset]:
+        """Return the pairs of each shard; of valid, those are the pairs of each text."""
+        return [PairDataset([shard]) for shard in self._shards]
 
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
@@ -113,6 +117,20 @@ def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """The raw text of valid or a test set: UTF-8, lines end in `\\n`."""
+
+    langs: tuple[str, str]
+    src: Path
+    tgt: Path
+
+    def lines(self) -> tuple[list[str], list[str]]:
+        """Return the lines of source and target."""
+        src, tgt = (path.read_bytes().decode().split("\n")[:-1] for path in (self.src, self.tgt))
+        return src, tgt
+
+
+@dataclass(frozen=True)
 class DataFolder:
     """An opened data folder."""
 
@@ -146,7 +164,7 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(_open_shards(path, info.train, info, verify), _shares(info.train)),
+            train=PairDataset(_open_shards(path, info.train, info, verify), _shares(info)),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
         )
@@ -165,18 +183,24 @@ class DataFolder:
         return self.src_vocabulary.has_ids_of(self.tgt_vocabulary)
 
     @property
-    def valid_text(self) -> tuple[Path, Path]:
-        """Files with the raw text of valid, source and target: UTF-8, lines end in `\\n`."""
-        return self._text(self.info.valid)
+    def valid_texts(self) -> list[HeldOut]:
+        """The texts of valid: one for each pair of languages."""
+        return self._texts(self.info.valid)
 
     @property
-    def test_text(self) -> Mapping[str, tuple[Path, Path]]:
-        """Files with the raw text of each test set, by name."""
-        return {split.name: self._text(split) for split in self.info.tests}
+    def test_texts(self) -> Mapping[str, HeldOut]:
+        """The text of each test set, by name."""
+        return {split.name: self._texts(split)[0] for split in self.info.tests}
 
-    def _text(self, split: SplitRecord) -> tuple[Path, Path]:
-        src, tgt = split.text
-        return self.path / src.name, self.path / tgt.name
+    def vocabularies(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
+        """Return the vocabularies with the language tokens of a pair of languages, if any."""
+        found, languages = (self.src_vocabulary, self.tgt_vocabulary), self.info.languages
+        return found if languages is None else languages.begin(found, langs)
+
+    def _texts(self, split: SplitRecord) -> list[HeldOut]:
+        src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
+        langs = map(self.info.langs_of, split.corpora)
+        return [HeldOut(*one) for one in zip(langs, src, tgt, strict=True)]
 
 
 def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
@@ -209,14 +233,18 @@ def _load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocab
     return (src, tgt) if languages is None else languages.begin((src, tgt), info.langs)
 
 
-def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:
+def _shares(info: DatasetInfo) -> list[tuple[int, float]] | None:
     """Return the number of pairs and the weight of each corpus; None if all weights are 1."""
-    if all(corpus.weight == 1 for corpus in split.corpora):
-        return None
+    split = info.train
     pairs = [0] * len(split.corpora)
     for shard in split.shards:
         pairs[shard.corpus] += shard.pairs
-    return list(zip(pairs, (corpus.weight for corpus in split.corpora), strict=True))
+    shares = mixed_shares(
+        list(zip(pairs, (corpus.weight for corpus in split.corpora), strict=True)),
+        [info.langs_of(corpus) for corpus in split.corpora],
+        info.temperature,
+    )
+    return None if all(weight == 1 for _, weight in shares) else shares
 
 
 def _check_shape(path: Path, info: DatasetInfo) -> None:
@@ -227,7 +255,7 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
         if numbers != sorted(numbers) or max(numbers, default=0) >= len(split.corpora):
             raise DataError(f"{path}: dataset.json is damaged: {split.name} has no such corpus")
     for split in (info.valid, *info.tests):
-        if len(split.text) != 2:
+        if len(split.text) != 2 * len(split.corpora):
             raise DataError(f"{path}: dataset.json is damaged: {split.name} needs two text files")
 
 

@@ -8,7 +8,7 @@ own language, and the decoder reads the target language before the translation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,23 @@ def check_only(own: str, given: str | None, option: str) -> None:
         raise UsageError(f"{option} {given}: the model knows only {own}")
 
 
+def spell_pair(langs: tuple[str, str]) -> str:
+    """Return a pair of languages as options and files name it, such as `en-de`."""
+    return f"{langs[0]}-{langs[1]}"
+
+
+def _codes(lang: str, known: Iterable[str]) -> list[str]:
+    """Return which of the known codes stand for a language."""
+    if lang in known or not lang:
+        return [lang] * (lang in known)
+    primary, script = primary_language(lang), _SCRIPT.search(lang)
+    alike = [one for one in known if primary_language(one) == primary]
+    if script is None:
+        return alike
+    scripts = {one: _SCRIPT.search(one) for one in alike}
+    return [one for one, own in scripts.items() if own is None or own[1] == script[1]]
+
+
 @dataclass(frozen=True)
 class LanguageTokens:
     """The tokens of a model's languages, and where they stand."""
@@ -45,6 +62,19 @@ class LanguageTokens:
     """Whose token begins a source: `src`, `tgt` or none."""
     tgt: str
     """Whose token the decoder reads before a translation: `tgt` or none."""
+    pairs: tuple[str, ...] = ()
+    """The pairs of languages that it was trained for, such as `en-de`; empty if not known."""
+
+    @classmethod
+    def of_targets(cls, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
+        """Return tokens such as `<2de>`, which begin a source (Johnson et al. 2017, section 3)."""
+        pieces = {tgt: f"<2{tgt}>" for tgt in sorted({tgt for _, tgt in pairs})}
+        return cls(pieces, src="tgt", tgt="none", pairs=tuple(map(spell_pair, pairs)))
+
+    def with_pairs(self, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
+        """Return these tokens for some more pairs of languages."""
+        more = (*self.pairs, *map(spell_pair, pairs)) if self.pairs else ()
+        return replace(self, pairs=tuple(dict.fromkeys(more)))
 
     def with_language(self, lang: str) -> LanguageTokens:
         """Return these tokens with one more, named as the others are.
@@ -60,14 +90,7 @@ class LanguageTokens:
 
     def codes(self, lang: str) -> list[str]:
         """Return the model's own codes for a language, such as `deu_Latn` for `de`."""
-        if lang in self.pieces or not lang:
-            return [lang] * (lang in self.pieces)
-        primary, script = primary_language(lang), _SCRIPT.search(lang)
-        alike = [one for one in self.pieces if primary_language(one) == primary]
-        if script is None:
-            return alike
-        scripts = {one: _SCRIPT.search(one) for one in alike}
-        return [one for one, own in scripts.items() if own is None or own[1] == script[1]]
+        return _codes(lang, self.pieces)
 
     def has_choice(self, side: str) -> bool:
         """Whether the model can be told the language of a side, `src` or `tgt`."""
@@ -101,8 +124,11 @@ class LanguageTokens:
             given: by --from and --to.
 
         Raises:
-            UsageError: see `check`, and if a language that is given has no choice.
+            UsageError: see `check`; if a language that is given has no choice; or if the model was
+                trained for other pairs.
         """
+        if self.pairs:
+            return self._choose_pair(own, given)
         chosen = []
         for side, one, lang, option in zip(SIDES, own, given, OPTIONS, strict=True):
             if not self.has_choice(side):
@@ -110,6 +136,34 @@ class LanguageTokens:
             self.check(side, lang or one, option, is_given=lang is not None)
             chosen.append(lang or one)
         return chosen[0], chosen[1]
+
+    def _choose_pair(
+        self, own: tuple[str, str], given: tuple[str | None, str | None]
+    ) -> tuple[str, str]:
+        """Choose among the pairs that the model was trained for.
+
+        A pair that it was not trained for is possible if the source language is not given: a model
+        with target tokens is then told only what to write.
+        """
+        known = [(src, tgt) for src, _, tgt in (pair.partition("-") for pair in self.pairs)]
+        src, tgt = (lang or one or None for lang, one in zip(given, own, strict=True))
+        fitting = [
+            pair
+            for pair in known
+            if (src is None or pair[0] in _codes(src, [pair[0]]))
+            and (tgt is None or pair[1] in _codes(tgt, [pair[1]]))
+        ]
+        listed = ", ".join(self.pairs)
+        if not fitting:
+            typed = " ".join(
+                f"{option} {lang}" for option, lang in zip(OPTIONS, (src, tgt), strict=True) if lang
+            )
+            raise UsageError(f"{typed}: the model was trained for {listed}")
+        if len({pair[1] for pair in fitting}) > 1:
+            typed = f"--to {tgt}: which one" if tgt else "--to is missing"
+            raise UsageError(f"{typed}: the model was trained for {listed}")
+        sources = {pair[0] for pair in fitting}
+        return (sources.pop() if len(sources) == 1 else ""), fitting[0][1]
 
     def begin(
         self, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str]

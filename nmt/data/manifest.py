@@ -73,6 +73,8 @@ class CorpusRecord:
     """How often an epoch visits each of its pairs."""
     tag: str
     """The tag put before each of its source lines."""
+    langs: tuple[str, ...] = ()
+    """Source and target; empty in a folder of one pair that was written before there were more."""
     columns: tuple[str, ...] = ()
     """Of a table: those of source and target."""
     min_scores: Mapping[str, float] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class SplitRecord:
     corpora: tuple[CorpusRecord, ...]
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...]
-    """The raw text, source and target; empty for train."""
+    """The raw text, source and target of each corpus; empty for train."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,24 @@ class DatasetInfo:
 
     @property
     def langs(self) -> tuple[str, str]:
+        """Source and target language; "" if there are several."""
         return str(self.settings["src_lang"]), str(self.settings["tgt_lang"])
+
+    def langs_of(self, corpus: CorpusRecord) -> tuple[str, str]:
+        """Return the languages of a corpus."""
+        src, tgt = corpus.langs or self.langs
+        return src, tgt
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What reports call the sides: by their language, if there is only one."""
+        src, tgt = self.langs
+        return src or "source", tgt or "target"
+
+    @property
+    def temperature(self) -> float:
+        """How evenly the pairs of languages are mixed, see `nmt.data.epochs.mixed_shares`."""
+        return float(self.settings.get("temperature", 1.0))
 
     @property
     def max_length(self) -> int:

@@ -129,11 +129,10 @@ class Vocabulary:
         Raises:
             DataError: if it has no such control piece.
         """
-        id_ = self._tokens.index(piece) if piece in self._tokens else UNK_ID
-        if not self._processor.is_control(id_):
+        if not self.has_language_token(piece):
             raise DataError(f"damaged: the vocabulary has no language token {piece!r}")
         found = copy.copy(self)
-        found.first = (id_,)
+        found.first = (self._tokens.index(piece),)
         return found
 
     def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
@@ -187,6 +186,10 @@ class Vocabulary:
     def has_piece(self, text: str) -> bool:
         """Whether there is a piece of any kind with this text."""
         return text in self._tokens
+
+    def has_language_token(self, piece: str) -> bool:
+        """Whether there is a control piece that `beginning_with` can put before lines."""
+        return piece in self._tokens and self._processor.is_control(self._tokens.index(piece))
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""
@@ -244,12 +247,14 @@ def learn_vocabulary(
     normalization: str = "identity",
     character_coverage: float = 1.0,
     symbols: Sequence[str] = (),
+    language_tokens: Sequence[str] = (),
 ) -> Vocabulary:
     """Learn a vocabulary of `vocab_size` pieces, including special and byte pieces.
 
     subwords: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
     split_digits: whether each digit is a piece of its own.
     symbols: words, such as tags, that are always one piece.
+    language_tokens: pieces that no text contains, for `Vocabulary.beginning_with`.
 
     We always use one thread. The trainer writes the number of threads into the model, so its bytes
     would depend on the machine, and more threads were not faster (1.6 s for 150,000 lines with 1, 2
@@ -270,6 +275,7 @@ def learn_vocabulary(
             eos_id=EOS_ID,
             byte_fallback=True,
             user_defined_symbols=list(symbols),
+            control_symbols=list(language_tokens),
             character_coverage=character_coverage,
             normalization_rule_name=normalization,
             max_sentence_length=1 << 30,  # the default silently drops lines above 4,192 bytes

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nmt.data.language_tokens import LanguageTokens
+from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -43,6 +43,8 @@ class BlockEncoder:
     languages: LanguageTokens | None
     tags: tuple[str, ...]
     """The tag put before the source lines of each corpus; may be empty."""
+    has_pairs: bool
+    """Whether corpora are in several pairs of languages."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -53,25 +55,30 @@ class BlockEncoder:
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
         judged = time.process_time()
         src_rows, tgt_rows = self.encode(
-            [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines
+            [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines, block.langs
         )
         encoded = time.process_time()
         by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
         chosen = by_length == KEPT
         hashes = {
-            rule: self._hash(rule, src_lines, tgt_lines)[chosen]
+            rule: self._hash(rule, src_lines, tgt_lines, block.langs)[chosen]
             for rule in self.cleaner.cleaning.duplicate_rules
         }
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
         return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
 
-    def encode(self, src: list[str], tgt: list[str]) -> tuple[TokenRows, TokenRows]:
-        """Return the token ids of source and target lines."""
+    def encode(
+        self, src: list[str], tgt: list[str], langs: tuple[str, str]
+    ) -> tuple[TokenRows, TokenRows]:
+        """Return the token ids of source and target lines in these languages."""
+        vocabularies = self._vocabularies
+        if self.languages is not None:
+            vocabularies = self.languages.begin(vocabularies, langs)
         src_rows, tgt_rows = (
             TokenRows.of(vocabulary.encode(lines), token_bytes=self.token_bytes)
-            for vocabulary, lines in zip(self._vocabularies, (src, tgt), strict=True)
+            for vocabulary, lines in zip(vocabularies, (src, tgt), strict=True)
         )
         return src_rows, tgt_rows
 
@@ -83,12 +90,13 @@ class BlockEncoder:
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         src, tgt = self.moses
-        found = Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
-        return found if self.languages is None else self.languages.begin(found, self.decode.langs)
+        return Vocabulary(self.models[0], src), Vocabulary(self.models[-1], tgt)
 
-    def _hash(self, rule: str, src: list[str], tgt: list[str]) -> Hashes:
+    def _hash(self, rule: str, src: list[str], tgt: list[str], langs: tuple[str, str]) -> Hashes:
         if rule == "near_duplicate":
             src, tgt = normalized(src), normalized(tgt)
+        if self.has_pairs:  # in other languages it is another pair
+            src = [tagged(line, spell_pair(langs)) for line in src]
         hashes = hash_lines(src)
         by_source = self.cleaner.cleaning.duplicates_by == "source"
         return hashes if by_source else hash_pairs(hashes, hash_lines(tgt))

@@ -27,6 +27,8 @@ _LARGEST_WEIGHT = 1000
 _TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
+_LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
+
 STDIN = "-"
 """Stands for TSV on stdin instead of a file's name."""
 TABLE_FOLDERS = (".parquet", ".arrow")
@@ -38,28 +40,43 @@ class PrepareOptions:
     """Which text is read, and the vocabulary."""
 
     src_lang: str = value(
-        ..., "Source language: PREFIX.LANG.", option="--src", metavar="LANG", panel=_TEXT
+        "", "Source language: PREFIX.LANG.", option="--src", metavar="LANG", panel=_TEXT
     )
     tgt_lang: str = value(
-        ..., "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG", panel=_TEXT
+        "", "Target language: PREFIX.LANG.", option="--tgt", metavar="LANG", panel=_TEXT
     )
     train: tuple[str, ...] = value(
-        ...,
+        (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
         "Or a file: .tsv, .parquet or .arrow with columns, such as crawl.tsv:en,de, a folder of "
         "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. You can repeat it.",
         metavar="PREFIX|FILE",
         panel=_TEXT,
     )
-    valid: str | None = value(
-        None,
-        "Text to validate on. Cleaning leaves it as it is.",
+    pair: tuple[str, ...] = value(
+        (),
+        "For a model of several languages, instead of --src, --tgt and --train: languages and "
+        "training text, such as en-de=PREFIX. You can repeat it. --valid, --test, --weight and "
+        "--tag then name languages, too.",
+        metavar="SRC-TGT=PREFIX|FILE",
+        panel=_TEXT,
+    )
+    temperature: float = value(
+        1.0,
+        "How evenly the pairs of languages are mixed: they are visited by their size to the power "
+        "of 1/X. 1 leaves them as they are; 5 visits small ones more often.",
+        minimum=1,
+        panel=_TEXT,
+    )
+    valid: tuple[str, ...] = value(
+        (),
+        "Text to validate on, one for each pair of languages. Cleaning leaves it as it is.",
         metavar="PREFIX|FILE",
         panel=_TEXT,
     )
     valid_lines: int = value(
         0,
-        "Without --valid: take N random pairs out of the training text.",
+        "Without --valid: take N random pairs out of the training text of each pair of languages.",
         minimum=0,
         shown="none",
         panel=_TEXT,
@@ -181,37 +198,31 @@ class PrepareOptions:
 
     def problems(self) -> list[str]:
         """Return what is wrong with the languages, the encoding, and combinations of options."""
-        problems = [
-            f"--{side} {lang!r}: use letters, digits and _ @ . - as in PREFIX.en, but not bin"
-            for side, lang in (("src", self.src_lang), ("tgt", self.tgt_lang))
-            if not _LANG.fullmatch(lang) or lang == "bin"  # valid.bin is a shard
-        ]
-        if self.src_lang == self.tgt_lang:
-            problems.append(f"--src and --tgt are both {self.src_lang!r}")
+        problems = [*(self._problems_of_pairs() if self.pair else self._problems_of_one_pair())]
         if not 1 <= self.processes <= most_workers():
             problems.append(
                 f"--workers {self.workers}: must be from 1 to {most_workers()} (this process "
                 f"may use {cores()} cores)"
             )
-        if (self.valid is None) == (self.valid_lines == 0):
+        if bool(self.valid) == bool(self.valid_lines):
             problems.append("give one of --valid PREFIX and --valid-lines N")
         try:
             Encoding.find(self.encoding)
         except UsageError as error:
             problems.append(str(error))
-        if sum(file_and_columns(text)[0] == STDIN for text in self.train) > 1:
+        train = self.train or self.pair
+        files = [file_and_columns(self.prefix_of(text))[0] for text in train]
+        if files.count(STDIN) > 1:
             problems.append("--train -: stdin can be read only once")
-        texts = (*self.train, *filter(None, [self.valid]), *self.test)
-        problems += _unclear("--weight", self.weight, self.train)
-        problems += _unclear("--tag", self.tag, texts)
-        files = [file_and_columns(text)[0] for text in self.train]
+        problems += _unclear("--weight", self.weight, train)
+        problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
         for text in self.min_score:
             file, column, least = _score_parts(text)
             if not column or not math.isfinite(_number(least, default=math.nan)):
                 problems.append(f"--min-score {text}: must be FILE:COLUMN:NUMBER")
             elif file not in files:
                 guess = did_you_mean(file, files)
-                problems.append(f"--min-score {text}: {file} is not among --train{guess}")
+                problems.append(f"--min-score {text}: {file} is no training text{guess}")
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
@@ -247,13 +258,77 @@ class PrepareOptions:
             ]
         return problems
 
+    def _problems_of_one_pair(self) -> Iterator[str]:
+        missing = [
+            option
+            for option, given in (
+                *(("--src", self.src_lang), ("--tgt", self.tgt_lang)),
+                ("--train", self.train),
+            )
+            if not given
+        ]
+        if missing:
+            yield f"{', '.join(missing)}: missing; give --src, --tgt and --train, or --pair"
+            return
+        for side, lang in (("src", self.src_lang), ("tgt", self.tgt_lang)):
+            if not _is_lang(lang):
+                yield f"--{side} {lang!r}: {_LANGS_ARE}"
+        if self.src_lang == self.tgt_lang:
+            yield f"--src and --tgt are both {self.src_lang!r}"
+        if len(self.valid) > 1:
+            yield "--valid: give it once"
+        if self.temperature != 1:
+            yield "--temperature is for several --pair; leave it out"
+
+    def _problems_of_pairs(self) -> Iterator[str]:
+        if self.src_lang or self.tgt_lang or self.train:
+            yield "--pair names languages and training text; leave out --src, --tgt and --train"
+        if self.moses_normalize or self.moses_tokenize:
+            yield "--moses-normalize and --moses-tokenize are for one pair of languages; leave them"
+        given = (("--pair", self.pair), ("--valid", self.valid), ("--test", self.test))
+        for option, texts in given:
+            for text in texts:
+                langs, equals, prefix = text.partition("=")
+                src, _, tgt = langs.partition("-")
+                if not (equals and prefix and _is_lang(src) and _is_lang(tgt)) or "-" in tgt:
+                    yield f"{option} {text}: must be SRC-TGT=PREFIX, such as en-de=train"
+                elif src == tgt:
+                    yield f"{option} {text}: the languages are both {src}"
+        pairs = [text.partition("=")[0] for text in self.pair]
+        valids = [text.partition("=")[0] for text in self.valid]
+        for text, pair in zip(self.valid, valids, strict=True):
+            if "=" in text and pair not in pairs:
+                yield f"--valid {text}: no --pair is {pair}{did_you_mean(pair, pairs)}"
+            elif valids.count(pair) > 1:
+                yield f"--valid {text}: {pair} has more than one; give only one"
+
     @property
     def processes(self) -> int:
         return cores() if self.workers is None else self.workers
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs of languages to train on."""
+        return list(dict.fromkeys(map(self.langs_of, self.pair))) or [
+            (self.src_lang, self.tgt_lang)
+        ]
+
+    @property
     def langs(self) -> tuple[str, str]:
-        return self.src_lang, self.tgt_lang
+        """Source and target language; "" if there are several."""
+        src, tgt = ({pair[side] for pair in self.pairs} for side in (0, 1))
+        return ("".join(src) if len(src) == 1 else "", "".join(tgt) if len(tgt) == 1 else "")
+
+    def langs_of(self, text: str) -> tuple[str, str]:
+        """Return the languages of a text as it was given."""
+        if not self.pair:
+            return self.src_lang, self.tgt_lang
+        src, _, tgt = text.partition("=")[0].partition("-")
+        return src, tgt
+
+    def prefix_of(self, text: str) -> str:
+        """Return the prefix or file of a text, with its columns, as it was given."""
+        return text.partition("=")[2] if self.pair else text
 
     @property
     def weights(self) -> dict[str, float]:
@@ -277,6 +352,10 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
         return prefix, ()
     return name, tuple(columns.split(","))
+
+
+def _is_lang(lang: str) -> bool:
+    return bool(_LANG.fullmatch(lang)) and lang != "bin"  # valid.bin is a shard
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -318,7 +397,7 @@ def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iter
 
 
 _NOT_RECORDED = {
-    *("train", "valid", "test", "weight", "tag", "min_score"),
+    *("pair", "train", "valid", "test", "weight", "tag", "min_score"),
     *("vocab", "new_language", "workers"),
 }
 """What other parts of `dataset.json` record, and what does not change the folder."""
@@ -339,6 +418,7 @@ def used_settings(
         languages: their language tokens, if they have some.
     """
     used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
+    used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
     used |= {"encoding": Encoding.find(options.encoding).name}
     used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
     if given:

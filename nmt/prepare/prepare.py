@@ -26,9 +26,9 @@ import numpy as np
 from nmt import console
 from nmt.data import manifest
 from nmt.data.corpus import Encoding
-from nmt.data.epochs import Epochs
+from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.folder import DataFolder
-from nmt.data.language_tokens import LanguageTokens
+from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.pieces import Kind, Piece, PieceModel
@@ -58,8 +58,8 @@ from nmt.prepare.resume import (
     write_progress,
 )
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
-from nmt.prepare.sources import Sources
-from nmt.prepare.splits import HeldOutText, TrainSplit
+from nmt.prepare.sources import Sources, SourceText
+from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.text import Block, Rows, decode_block
 from nmt.workers import map_in_order
 
@@ -88,7 +88,9 @@ def prepare(
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    with stdin_kept(options.train, folder.parent) as stdin:
+    with stdin_kept(
+        [options.prefix_of(text) for text in options.train or options.pair], folder.parent
+    ) as stdin:
         inputs = _Inputs.read(options, cleaning, given, languages, stdin)
         if there is not None:
             check_same(there, inputs.settings, inputs.sources, inputs.given)
@@ -119,7 +121,10 @@ def dry_run(
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    with stdin_kept(options.train, Path(tempfile.gettempdir())) as stdin:
+    with stdin_kept(
+        [options.prefix_of(text) for text in options.train or options.pair],
+        Path(tempfile.gettempdir()),
+    ) as stdin:
         inputs = _Inputs.read(options, cleaning, given, languages, stdin)
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
@@ -169,20 +174,17 @@ class _Inputs:
                 raise UsageError(
                     "--new-language is for --vocab with a model of several languages, such as NLLB"
                 )
-            if options.new_language not in options.langs:
+            if not any(options.new_language in pair for pair in options.pairs):
                 raise UsageError(
-                    f"--new-language {options.new_language}: must be the language of --src or --tgt"
+                    f"--new-language {options.new_language}: no training text is in this language"
                 )
             languages = languages.with_language(options.new_language)
         if languages is not None:
-            for side, lang in zip(("src", "tgt"), options.langs, strict=True):
-                languages.check(side, lang, f"--{side}", is_given=False)
-                codes = languages.codes(lang)
-                if languages.has_choice(side) and len(codes) > 1:
-                    console.warning(
-                        f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
-                        "unless you choose one of them"
-                    )
+            languages = languages.with_pairs(options.pairs)
+            _check_languages(languages, options)
+        elif options.pair:
+            languages = LanguageTokens.of_targets(options.pairs)
+            _check_tests(languages, options)
         if given is None:
             given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
@@ -227,21 +229,29 @@ class _Inputs:
                     )
 
     def with_valid(self) -> _Inputs:
-        """Return the inputs with a text for valid, drawn from train if none was given."""
-        if self.sources.valid is not None:
+        """Return the inputs with texts for valid, drawn from train if none were given."""
+        if self.sources.valids:
             return self
-        valid, drawn = draw_pairs(
-            self.sources.train,
-            Cleaner(
-                cleaning=self.cleaning,
-                held_out=_joined(self.check_held_out()),
-                min_scores=self.min_scores,
-            ),
-            size=self.options.valid_lines,
-            seed=self.options.seed,
-            workers=self.options.processes,
-        )
-        return replace(self, sources=replace(self.sources, valid=valid), drawn=drawn)
+        train, held_out = self.sources.train, self.joined(self.check_held_out())
+        valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
+        for langs in self.options.pairs:
+            places = [at for at, text in enumerate(train) if text.langs == langs]
+            texts = [train[at] for at in places]
+            cleaner = Cleaner(
+                cleaning=self.cleaning, held_out=held_out, min_scores=_min_scores(texts)
+            )
+            valid, lines = draw_pairs(
+                texts,
+                cleaner,
+                size=self.options.valid_lines,
+                seed=self.options.seed,
+                workers=self.options.processes,
+            )
+            valids.append(valid)
+            for place, found in zip(places, lines, strict=True):
+                drawn[place] = found
+        sources = replace(self.sources, valids=tuple(valids))
+        return replace(self, sources=sources, drawn=tuple(drawn))
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
@@ -249,23 +259,26 @@ class _Inputs:
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
         """Return the cleaning rules for the training text."""
-        for side, lang in zip(("src", "tgt"), self.options.langs, strict=True):
+        for lang in dict.fromkeys(lang for pair in self.options.pairs for lang in pair):
             if self.cleaning.applies("script") and not known_scripts(lang):
                 console.notice(
-                    f"--{side} {lang}: the script of this language is unknown, so the rule "
-                    "`script` skips this side"
+                    f"{lang}: the script of this language is unknown, so the rule `script` skips "
+                    "its side"
                 )
         return Cleaner(
             cleaning=self.cleaning,
-            held_out=_joined(held_out),
+            held_out=self.joined(held_out),
             drawn=self.drawn,
-            min_scores=self.min_scores,
+            min_scores=_min_scores(self.sources.train),
         )
 
-    @property
-    def min_scores(self) -> tuple[tuple[float, ...], ...]:
-        """The least score of each column of scores, for each training text."""
-        return tuple(tuple(text.min_scores.values()) for text in self.sources.train)
+    def joined(self, held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
+        """Return the lines that the sources, and the targets, of train must not repeat."""
+        src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+        if not self.options.pair:
+            return src, tgt
+        both = OverlapKeys.join([src, tgt])  # a source of en-de is a target of de-en
+        return both, both
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return the function that workers apply to training text, for these vocabularies."""
@@ -275,6 +288,7 @@ class _Inputs:
             moses=self.moses,
             languages=self.languages,
             tags=tuple(text.tag for text in self.sources.train),
+            has_pairs=bool(self.options.pair),
         )
 
 
@@ -287,8 +301,13 @@ def _with_new_pieces(
         for tag in sorted(set(options.tags.values()))
         if given and not given[0].has_symbol(tag)
     ]
-    if options.new_language is not None and languages is not None:
-        added.append(Piece(languages.pieces[options.new_language], kind=Kind.CONTROL))
+    if languages is not None and given:
+        added += [
+            Piece(piece, kind=Kind.CONTROL)
+            for lang, piece in languages.pieces.items()
+            if lang == options.new_language
+            or (options.pair and not given[0].has_language_token(piece))
+        ]
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in given):
             raise UsageError(
@@ -302,9 +321,31 @@ def _with_new_pieces(
     return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
 
 
-def _joined(held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
-    src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
-    return src, tgt
+def _check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
+    """Check that a model of several languages knows those of the texts."""
+    for pair in options.pairs:
+        for side, lang in zip(("src", "tgt"), pair, strict=True):
+            option = f"--pair {spell_pair(pair)}: {lang}" if options.pair else f"--{side}"
+            languages.check(side, lang, option, is_given=bool(options.pair))
+            codes = languages.codes(lang)
+            if languages.has_choice(side) and len(codes) > 1:
+                console.warning(
+                    f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
+                    "unless you choose one of them"
+                )
+    _check_tests(languages, options)
+
+
+def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
+    """Check that the languages of test sets have tokens; they may be of a pair without train."""
+    for text in options.test if options.pair else ():
+        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
+            languages.check(side, lang, f"--test {text}:", is_given=True)
+
+
+def _min_scores(texts: Sequence[SourceText]) -> tuple[tuple[float, ...], ...]:
+    """Return the least score of each column of scores, for each text."""
+    return tuple(tuple(text.min_scores.values()) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -361,10 +402,16 @@ class _Builder:
         split.write(workers=self.inputs.options.processes)
         _check_any_left(split.rejects)
         warn_of_many(split.rejects)
-        names = ("valid", *self.inputs.sources.tests)
-        valid, *tests = [
-            text.write(self.folder, name, encoder)
-            for name, text in zip(names, held_out, strict=True)
+        sources, has_pairs = self.inputs.sources, bool(self.inputs.options.pair)
+        count = len(sources.valids)
+        stems = [
+            f"valid.{spell_pair(text.langs)}" if has_pairs else "valid" for text in sources.valids
+        ]
+        valids = dict(zip(stems, held_out[:count], strict=True))
+        valid = write_held_out(self.folder, "valid", valids, encoder)
+        tests = [
+            write_held_out(self.folder, name, {name: text}, encoder)
+            for name, text in zip(sources.tests, held_out[count:], strict=True)
         ]
         info = DatasetInfo(
             format_version=manifest.FORMAT_VERSION,
@@ -380,22 +427,28 @@ class _Builder:
 
     def _learn(self) -> list[Vocabulary]:
         """Learn one vocabulary for both languages, or one for each."""
-        options = self.inputs.options
+        options, languages = self.inputs.options, self.inputs.languages
         train = self.inputs.sources.train
-        visits = Epochs([(text.lines, text.weight) for text in train], seed=options.seed).visits
-        lines = min(options.sample_size, visits)
+        shares = mixed_shares(
+            [(text.lines, text.weight) for text in train],
+            [text.langs for text in train],
+            options.temperature,
+        )
+        lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
         vocabularies = []
         for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
-            what = " and ".join(options.langs[side] for side in sides)
+            langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
+            what = " and ".join(langs)
             console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
             try:
                 vocabulary = learn_vocabulary(
-                    (pair[side] for pair in self._sample() for side in sides),
+                    (pair[side] for pair in self._sample(shares) for side in sides),
                     vocab_size=options.vocab_size,
                     subwords=options.subwords,
                     split_digits=options.split_digits,
                     normalization=options.normalization,
                     symbols=sorted({*options.tags.values(), *options.symbol}),
+                    language_tokens=tuple(languages.pieces.values()) if languages else (),
                     character_coverage=options.character_coverage,
                 )
             except UsageError as error:
@@ -403,12 +456,12 @@ class _Builder:
             vocabularies.append(vocabulary)
         return vocabularies
 
-    def _sample(self) -> Iterator[tuple[str, str]]:
+    def _sample(self, shares: Sequence[tuple[int, float]]) -> Iterator[tuple[str, str]]:
         blocks = sample_blocks(
             self.inputs.sources.train,
             size=self.inputs.options.sample_size,
             seed=self.inputs.options.seed,
-            by_weight=True,
+            weights=[weight for _, weight in shares],
         )
         counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
         clean = SampleCleaner(self.cleaner, self.inputs.moses)

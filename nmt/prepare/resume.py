@@ -135,7 +135,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
         differences.append(f"test was {was} and is {now}")
     splits: list[tuple[SplitRecord, Sequence[SourceText]]] = [
         (info.train, sources.train),
-        *([(info.valid, [sources.valid])] if sources.valid else []),
+        *([(info.valid, sources.valids)] if sources.valids else []),
         *((old_tests[name], [text]) for name, text in sources.tests.items() if name in old_tests),
     ]
     for split, texts in splits:
@@ -154,6 +154,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
             f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
             for corpus, text in zip(split.corpora, texts, strict=True)
             for what, was, now in (
+                ("languages", "-".join(info.langs_of(corpus)), "-".join(text.langs)),
                 ("weight", corpus.weight, text.weight),
                 ("tag", corpus.tag, text.tag),
                 ("columns", list(corpus.columns), list(text.reader.columns)),
@@ -312,7 +313,7 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
         "train": [[text.prefix, *_source(text)] for text in sources.train],
-        "valid": _source(sources.valid) if sources.valid else None,
+        "valid": [_source(text) for text in sources.valids],
         "tests": {name: _source(text) for name, text in sources.tests.items()},
         "vocab": [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given],
     }
@@ -366,4 +367,4 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
 
 def _source(text: SourceText) -> list[object]:
     files = [[file.name, file.sha256] for file in text.records]
-    return [files, text.weight, text.tag, text.reader.columns]
+    return [files, text.langs, text.weight, text.tag, text.reader.columns]

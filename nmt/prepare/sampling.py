@@ -35,15 +35,18 @@ def sample_blocks(
     *,
     size: int,
     seed: int,
-    by_weight: bool = False,
+    weights: Sequence[float] | None = None,
 ) -> Iterator[Block]:
     """Yield `size` lines of the texts, or all of them if there are fewer, in their order.
 
     The lines are the first of a permutation of all lines, so every set is equally likely.
-    `by_weight` draws from the visits of an epoch instead: with a weight of 2 a line is twice as
-    likely, and may be drawn twice.
+    `weights` of the texts draw from the visits of an epoch instead: with a weight of 2 a line is
+    twice as likely, and may be drawn twice.
     """
-    epoch = Epochs([(text.lines, text.weight if by_weight else 1.0) for text in texts], seed=seed)
+    if weights is None:
+        weights = [1.0] * len(texts)
+    shares = [(text.lines, weight) for text, weight in zip(texts, weights, strict=True)]
+    epoch = Epochs(shares, seed=seed)
     chosen = np.arange(min(size, epoch.visits))
     if size < epoch.visits:
         chosen = Permutation(epoch.visits, (seed,)).take(chosen)
@@ -100,7 +103,8 @@ def draw_pairs(
 ) -> tuple[SourceText, tuple[Rows, ...]]:
     """Draw `size` different pairs that pass the rules, to become valid.
 
-    Every line is equally likely, so a pair that occurs twice is likelier.
+    The texts are of one pair of languages. Every line is equally likely, so a pair that occurs
+    twice is likelier.
 
     Returns:
         Their text, and the line numbers that were drawn from each training text.
@@ -170,4 +174,6 @@ def _as_source(
     encoding = Encoding.find("utf-8")
     block = Block(0, 1, len(src), one, other, encoding, tags=tags)
     drawn = _DrawnText(block, (f"valid.{langs[0]}", f"valid.{langs[1]}"), encoding)
-    return SourceText(drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ())
+    return SourceText(
+        "drawn from train", drawn, langs, tuple(survey(int) for survey in drawn.surveys()), ()
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.corpus import Encoding
+from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, FileRecord
 from nmt.errors import DataError
 from nmt.prepare.options import PrepareOptions, file_and_columns
@@ -24,6 +25,8 @@ _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 class SourceText:
     """A parallel text that has been read once."""
 
+    prefix: str
+    """Its name in messages and records: as the user gave it."""
     reader: Reader
     langs: tuple[str, str]
     """Languages of source and target."""
@@ -37,10 +40,6 @@ class SourceText:
     """The tag put before each of its source lines."""
     min_scores: Mapping[str, float] = field(default_factory=dict)
     """The least score by column; pairs with a smaller one are dropped."""
-
-    @property
-    def prefix(self) -> str:
-        return self.reader.prefix
 
     @property
     def lines(self) -> int:
@@ -67,6 +66,7 @@ class SourceText:
             rejected=rejected,
             weight=self.weight,
             tag=self.tag,
+            langs=self.langs,
             columns=self.reader.columns,
             min_scores=self.min_scores,
         )
@@ -91,14 +91,14 @@ class Sources:
     """The texts of every split."""
 
     train: tuple[SourceText, ...]
-    valid: SourceText | None
-    """None until it is drawn from train."""
+    valids: tuple[SourceText, ...]
+    """One for each pair of languages; empty until they are drawn from train."""
     tests: Mapping[str, SourceText]
     """By the name of the split: `test-` and the last part of the prefix."""
 
     @property
     def held_out(self) -> tuple[SourceText, ...]:
-        return (*((self.valid,) if self.valid else ()), *self.tests.values())
+        return (*self.valids, *self.tests.values())
 
     @classmethod
     def survey(
@@ -116,43 +116,49 @@ class Sources:
                 text differ in their number of lines.
         """
         names: dict[str, str] = {}
-        for prefix in options.test:  # a/test and b/test become test-test and test-test+2
-            name = f"test-{Path(file_and_columns(prefix)[0]).name}"
+        for text in options.test:  # a/test and b/test become test-test and test-test+2
+            name = f"test-{Path(file_and_columns(options.prefix_of(text))[0]).name}"
+            if options.pair:
+                name += f".{spell_pair(options.langs_of(text))}"
             same = sum(known.rpartition("+")[0] == name or known == name for known in names)
-            names[f"{name}+{same + 1}" if same else name] = prefix
-        valids = (options.valid,) if options.valid is not None else ()
-        n = len(options.train)
-        prefixes = [*options.train, *valids, *names.values()]
-        files = [file_and_columns(prefix)[0] for prefix in prefixes]
-        min_scores = [options.min_scores(file) if at < n else {} for at, file in enumerate(files)]
+            names[f"{name}+{same + 1}" if same else name] = text
+        train = options.train or options.pair
+        n, texts = len(train), [*train, *options.valid, *names.values()]
+        prefixes = [options.prefix_of(text) for text in texts]
+        min_scores = [
+            options.min_scores(file_and_columns(prefix)[0]) if at < n else {}
+            for at, prefix in enumerate(prefixes)
+        ]
         readers = [
             find_reader(
                 prefix,
-                options.langs,
+                options.langs_of(texts[at]),
                 encoding,
-                scores=tuple(least),
+                scores=tuple(min_scores[at]),
                 stdin=stdin if at < n else None,
             )
-            for at, (prefix, least) in enumerate(zip(prefixes, min_scores, strict=True))
+            for at, prefix in enumerate(prefixes)
         ]
         surveys = _survey_all(readers, threads=options.processes)
         weights, tags = options.weights, options.tags
-        sources = [
-            SourceText(
+        sources = []
+        for at, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):
+            name = file_and_columns(text)[0]
+            source = SourceText(
+                text,
                 reader,
-                options.langs,
+                options.langs_of(text),
                 survey,
                 stamps(reader.files),
-                weight=weights.get(file, 1.0) if at < n else 1.0,
-                tag=tags.get(file, ""),
+                weight=weights.get(name, 1.0) if at < n else 1.0,
+                tag=tags.get(name, ""),
                 min_scores=min_scores[at],
             )
-            for at, (reader, survey, file) in enumerate(zip(readers, surveys, files, strict=True))
-        ]
-        for source in sources:
             _check(source)
-        tests = dict(zip(names, sources[n + len(valids) :], strict=True))
-        return cls(tuple(sources[:n]), sources[n] if valids else None, tests)
+            sources.append(source)
+        valids = n + len(options.valid)
+        tests = dict(zip(names, sources[valids:], strict=True))
+        return cls(tuple(sources[:n]), tuple(sources[n:valids]), tests)
 
 
 def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,23 +110,40 @@ class HeldOutText:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
 
-    def write(self, folder: Path, name: str, encoder: BlockEncoder) -> SplitRecord:
-        """Write the shard of the text and its raw lines, and return their record."""
+    def write(self, folder: Path, stem: str, encoder: BlockEncoder, corpus: int) -> ShardRecord:
+        """Write STEM.bin, the shard of the text, and its raw lines."""
         builder = ShardBuilder(token_bytes=encoder.token_bytes)
-        paths = [folder / f"{name}.{lang}" for lang in self.source.langs]
+        langs = self.source.langs
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(atomic_writer(path)) for path in paths]
+            files = [
+                stack.enter_context(atomic_writer(path)) for path in self.text_files(folder, stem)
+            ]
             for block, src, tgt in _read(self.source):
                 src_lines = list(map(tagged, src.lines, self.source.tags(block)))
-                rows = encoder.encode(src_lines, tgt.lines)
+                rows = encoder.encode(src_lines, tgt.lines, langs)
                 for where, side in zip(_places(self.source), rows, strict=True):
                     _refuse(where, block, side.lengths == 0, "has no tokens", "remove the pair")
                 builder.extend(*rows, np.arange(block.number, block.number + block.lines))
                 for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
-        shard = write_shard(folder / f"{name}.bin", builder)
-        corpus = self.source.record(lines=self.source.lines, rejected={})
-        return split_record(folder, name, [shard], [corpus], list(map(record_file, paths)))
+        return write_shard(folder / f"{stem}.bin", builder, corpus=corpus)
+
+    def text_files(self, folder: Path, stem: str) -> list[Path]:
+        """Return the files of the raw lines, source and target."""
+        return [folder / f"{stem}.{lang}" for lang in self.source.langs]
+
+
+def write_held_out(
+    folder: Path, name: str, texts: Mapping[str, HeldOutText], encoder: BlockEncoder
+) -> SplitRecord:
+    """Write a split for valid or test: a shard and raw lines of each text, named by their stem."""
+    shards = [
+        text.write(folder, stem, encoder, corpus)
+        for corpus, (stem, text) in enumerate(texts.items())
+    ]
+    corpora = [text.source.record(lines=text.source.lines, rejected={}) for text in texts.values()]
+    files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
+    return split_record(folder, name, shards, corpora, list(map(record_file, files)))
 
 
 def _read(source: SourceText) -> Iterator[tuple[Block, TextSide, TextSide]]:

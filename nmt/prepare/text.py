@@ -36,8 +36,6 @@ class Block:
     """The source lines as in the file; in UTF-8 if the encoding is not by line."""
     tgt: bytes
     encoding: Encoding
-    langs: tuple[str, str] = ("", "")
-    """Languages of source and target, by which characters are judged."""
     numbers: tuple[int, ...] = ()
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
@@ -46,6 +44,8 @@ class Block:
     """Of each pair, by column that scores are read from. NaN if it is not a number."""
     tags: tuple[str, ...] = ()
     """Of each source line, if they differ in a text."""
+    langs: tuple[str, str] = ("", "")
+    """Languages of source and target, by which characters are judged."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -129,6 +129,8 @@ class ValidationResult:
     bleu_signature: str | None
     samples: tuple[Sample, ...] = ()
     old_bleu: float | None = None  # of valid_old
+    by_pair: Mapping[str, float] = field(default_factory=dict)
+    """With several pairs of languages, the nll and BLEU of each, as `nll/en-de`."""
 
     @property
     def perplexity(self) -> float:
@@ -139,7 +141,8 @@ class ValidationResult:
         """Return the metrics by name; without BLEU if it was not computed."""
         metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
         bleus = {"bleu": self.bleu, "old_bleu": self.old_bleu}
-        return metrics | {name: bleu for name, bleu in bleus.items() if bleu is not None}
+        metrics |= {name: bleu for name, bleu in bleus.items() if bleu is not None}
+        return {**metrics, **self.by_pair}
 
 
 class Report:
@@ -218,6 +221,9 @@ class Report:
         self.run.log(
             f"update {update:,} valid: {_metrics(record, _VALID)}{signature}{best}; {seconds:.1f} s"
         )
+        if result.by_pair:
+            listed = ", ".join(f"{name} {value:.4g}" for name, value in result.by_pair.items())
+            self.run.log(f"update {update:,} valid: {listed}")
         for sample in result.samples:
             for label in _SAMPLE:
                 text = console.printable(getattr(sample, label))

@@ -58,14 +58,28 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
     panels = []
     for title, explanation, shown in _CURVES:
         series = tuple(
-            Series("old" if key == "old_bleu" else kind, points)
-            for kind, key in shown
+            Series("old" if key == "old_bleu" else key.partition("/")[2] or kind, points)
+            for kind, key in (*shown, *_of_pairs(kept, shown))
             if (points := _points(kept, kind, key)) or "bleu" not in key
         )
         if series:
             log_scale = title == "Perplexity"
             panels.append(Panel(title, series, explanation, log_scale=log_scale))
     return draw_curves(panels, "Learning curves")
+
+
+def _of_pairs(
+    records: Sequence[Mapping[str, object]], shown: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the keys of single pairs of languages, such as `bleu/en-de` besides `bleu`."""
+    newest = next((one for one in reversed(records) if one.get("kind") == "valid"), {})
+    return [
+        (kind, found)
+        for kind, key in shown
+        if kind == "valid"
+        for found in newest
+        if found.startswith(f"{key}/")
+    ]
 
 
 def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> list[Point]:

@@ -113,8 +113,8 @@ def _rows(
         ("processes", f"{processes:,}"),
         ("precision", config.precision),
         ("training pairs", f"{train.pairs:,}"),
-        (f"{data.src_lang} tokens", f"{train.src.tokens:,}"),
-        (f"{data.tgt_lang} tokens", f"{train.tgt.tokens:,}"),
+        (f"{data.info.sides[0]} tokens", f"{train.src.tokens:,}"),
+        (f"{data.info.sides[1]} tokens", f"{train.tgt.tokens:,}"),
         (
             "learning rate",
             f"up to {peak_rate:.3g} in {config.warmup_updates:,} updates of "

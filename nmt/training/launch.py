@@ -196,6 +196,10 @@ def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: R
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if recipe.training.valid_old:
+        if not all(data.info.langs):
+            raise UsageError(
+                f"{data.path} has several pairs of languages, and valid_old needs one; leave it out"
+            )
         read_pairs(recipe.training.valid_old, *data.info.langs)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(

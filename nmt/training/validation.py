@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,7 +17,8 @@ from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.corpus import read_pairs
 from nmt.data.epochs import Indices
-from nmt.data.folder import DataFolder
+from nmt.data.folder import DataFolder, HeldOut
+from nmt.data.language_tokens import spell_pair
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.base import TranslationModel
@@ -31,6 +33,24 @@ from nmt.translate.translator import Translator
 _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 
+@dataclass
+class _Text:
+    """The lines of a text of valid."""
+
+    langs: tuple[str, str]
+    sources: list[str]
+    references: list[str]
+    shown: Sequence[int] = ()  # lines of samples
+
+    @classmethod
+    def read(cls, text: HeldOut) -> _Text:
+        return cls(text.langs, *text.lines())
+
+    @property
+    def pair(self) -> str:
+        return spell_pair(self.langs)
+
+
 class Validator:
     """Measures a model on a data folder's valid split."""
 
@@ -42,11 +62,11 @@ class Validator:
         self.device = device
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
-        self._sources, self._references = (
-            path.read_bytes().decode().split("\n")[:-1] for path in data.valid_text
-        )
+        self._texts = [_Text.read(text) for text in data.valid_texts]
         self._old = read_pairs(config.valid_old, *data.info.langs) if config.valid_old else None
-        self._shown = spread(config.sample_translations, len(self._sources))  # lines of samples
+        shares = np.array_split(np.arange(config.sample_translations), len(self._texts))
+        for text, share in zip(self._texts, shares, strict=True):
+            text.shown = spread(len(share), len(text.sources))
 
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
@@ -59,29 +79,47 @@ class Validator:
 
         model.eval()
         try:
-            loss, nll = self._losses(model, check_stop)
+            loss, nll, nlls = self._losses(model, check_stop)
             if not math.isfinite(loss):
                 return ValidationResult(loss, nll, None, None)
-            bleu, signature, samples = self._translations(model, check_stop)
+            bleus, signature, samples = self._translations(model, check_stop)
             old_bleu = self._old_bleu(model, check_stop)
         except Stopped:
             return None
         finally:
             model.train()
-        return ValidationResult(loss, nll, bleu, signature, samples, old_bleu)
+        bleu = float(np.mean(list(bleus.values()))) if bleus else None
+        by_pair = {}
+        if len(self._texts) > 1:
+            by_pair = {f"nll/{pair}": one for pair, one in nlls.items()}
+            by_pair |= {f"bleu/{pair}": one for pair, one in bleus.items()}
+        return ValidationResult(loss, nll, bleu, signature, samples, old_bleu, by_pair)
 
     @torch.inference_mode()
     def _losses(
         self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[float, float]:
-        sums = torch.zeros(3, dtype=torch.float64)  # loss, nll, tokens
-        parts = parts_by_length(self.data.valid, self.micro_batch_tokens)
+    ) -> tuple[float, float, dict[str, float]]:
+        """Return loss and nll over all texts, and the nll by pair of languages."""
+        sums = torch.zeros(len(self._texts), 3, dtype=torch.float64)  # loss, nll, tokens
+        parts = self._parts()
         with self.ranks.together():  # a stop on one rank ends it on all
-            for part in parts[self.ranks.rank :: self.ranks.world_size]:
+            for text, part in parts[self.ranks.rank :: self.ranks.world_size]:
                 check_stop()
-                sums += torch.tensor(self._sums(model, part), dtype=torch.float64)
-        loss_sum, nll_sum, tokens = self.ranks.sum_(sums).tolist()
-        return loss_sum / tokens, nll_sum / tokens
+                sums[text] += torch.tensor(self._sums(model, part), dtype=torch.float64)
+        sums = self.ranks.sum_(sums)
+        loss_sum, nll_sum, tokens = sums.sum(0).tolist()
+        nlls = (sums[:, 1] / sums[:, 2]).tolist()
+        pairs = (text.pair for text in self._texts)
+        return loss_sum / tokens, nll_sum / tokens, dict(zip(pairs, nlls, strict=True))
+
+    def _parts(self) -> list[tuple[int, Indices]]:
+        """Return all pairs of valid in parts, each with the number of its text."""
+        parts, first = [], 0
+        for number, text in enumerate(self.data.valid.by_shard()):
+            found = parts_by_length(text, self.micro_batch_tokens)
+            parts += [(number, first + part) for part in found]
+            first += len(text)
+        return parts
 
     def _sums(self, model: TranslationModel, part: Indices) -> list[float]:
         """Return loss, nll and tokens of some pairs; if memory runs out, by halves."""
@@ -104,33 +142,39 @@ class Validator:
 
     def _translations(
         self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[float | None, str | None, tuple[Sample, ...]]:
-        """Translate the raw valid text; return BLEU, its signature and the samples.
+    ) -> tuple[dict[str, float], str | None, tuple[Sample, ...]]:
+        """Translate the raw valid texts; return BLEU by pair, its signature and the samples.
 
         BLEU needs all lines. Without BLEU only the samples are translated.
         """
-        with_bleu = self.config.validate_bleu
-        lines = range(len(self._sources)) if with_bleu else self._shown
-        texts = self._translate(model, [self._sources[line] for line in lines], check_stop)
-        found = dict(zip(lines, texts, strict=True))
-        samples = tuple(
-            Sample(line + 1, self._sources[line], self._references[line], found[line])
-            for line in self._shown
-        )
-        if not with_bleu:
-            return None, None, samples
-        result = score(texts, [self._references], metrics=("bleu",))["bleu"]
-        return result.score, result.signature, samples
+        bleus, signature, samples = dict[str, float](), None, list[Sample]()
+        for text in self._texts:
+            lines = range(len(text.sources)) if self.config.validate_bleu else text.shown
+            sources = [text.sources[line] for line in lines]
+            outputs = self._translate(model, sources, text.langs, check_stop)
+            found = dict(zip(lines, outputs, strict=True))
+            samples += [
+                Sample(line + 1, text.sources[line], text.references[line], found[line])
+                for line in text.shown
+            ]
+            if self.config.validate_bleu:
+                result = score(outputs, [text.references], metrics=("bleu",))["bleu"]
+                bleus[text.pair], signature = result.score, result.signature
+        return bleus, signature, tuple(samples)
 
     def _old_bleu(self, model: TranslationModel, check_stop: Callable[[], None]) -> float | None:
         if self._old is None:
             return None
         sources, references = self._old
-        texts = self._translate(model, sources, check_stop)
+        texts = self._translate(model, sources, self.data.info.langs, check_stop)
         return score(texts, [references], metrics=("bleu",))["bleu"].score
 
     def _translate(
-        self, model: TranslationModel, sources: list[str], check_stop: Callable[[], None]
+        self,
+        model: TranslationModel,
+        sources: list[str],
+        langs: tuple[str, str],
+        check_stop: Callable[[], None],
     ) -> list[str]:
         """Translate lines by beam search, in the precision of training; each rank does a share."""
         if not sources:
@@ -139,7 +183,7 @@ class Validator:
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
         with self.ranks.together():  # a stop or failure on one rank ends it on all
-            for found in self._translator(model).translate(mine, on_step=check_stop):
+            for found in self._translator(model, langs).translate(mine, on_step=check_stop):
                 if found.error:
                     raise NMTError(f"a valid line was not translated: {found.error}")
                 texts.append(found.text)
@@ -149,14 +193,17 @@ class Validator:
         return translations
 
     def _translator(
-        self, model: TranslationModel, options: SearchOptions | None = None
+        self,
+        model: TranslationModel,
+        langs: tuple[str, str],
+        options: SearchOptions | None = None,
     ) -> Translator:
-        options = (options or SearchOptions()).into(self.data.tgt_vocabulary)
+        src, tgt = self.data.vocabularies(langs)
         return Translator(
-            TorchEngine(model, options, device=self.device),
-            self.data.src_vocabulary,
-            self.data.tgt_vocabulary,
-            languages=self.data.info.langs,
+            TorchEngine(model, (options or SearchOptions()).into(tgt), device=self.device),
+            src,
+            tgt,
+            languages=langs,
             max_src_tokens=self.data.info.max_length,
         )
 
@@ -166,10 +213,12 @@ class Validator:
         The translations are no longer than their sources, because an untrained model does not end
         them.
         """
-        lines, old = len(self._sources), len(self._old[0]) if self._old else 0
-        count = lines if self.config.validate_bleu else len(self._shown)
-        tried = [self._sources[n] for n in spread(min(count + old, _LINES_TRIED), lines)]
-        parts = parts_by_length(self.data.valid, self.micro_batch_tokens)  # about equal
+        old = len(self._old[0]) if self._old else 0
+        sources = [source for text in self._texts for source in text.sources]
+        shown = sum(len(text.shown) for text in self._texts)
+        count = len(sources) if self.config.validate_bleu else shown
+        tried = [sources[n] for n in spread(min(count + old, _LINES_TRIED), len(sources))]
+        parts = [part for _, part in self._parts()]  # about equal
         model.eval()
         try:
             with torch.inference_mode():
@@ -178,7 +227,8 @@ class Validator:
                     self._sums(model, parts[part])
                 seconds = (time.monotonic() - started) * max(1.0, len(parts) / _PARTS_TRIED)
             if tried:
-                translator = self._translator(model, SearchOptions(max_extra_tokens=0))
+                langs = self._texts[0].langs
+                translator = self._translator(model, langs, SearchOptions(max_extra_tokens=0))
                 started = time.monotonic()
                 translator.translate(tried)
                 seconds += (time.monotonic() - started) * (count + old) / len(tried)

@@ -52,12 +52,14 @@ def test_a_folder_says_what_is_in_it(prepared: Path) -> None:
     assert opened.test is not None
     assert len(opened.test) == 2 + 4
     assert len(opened.src_vocabulary) == 330
-    assert [path.read_text() for path in opened.valid_text] == [
+    assert [
+        path.read_text() for path in (opened.valid_texts[0].src, opened.valid_texts[0].tgt)
+    ] == [
         "red red 0\nblue red 1\ngreen red 2\n",
         "RED RED 0\nBLUE RED 1\nGREEN RED 2\n",
     ]
-    assert list(opened.test_text) == ["test-t1", "test-t2"]
-    assert opened.test_text["test-t1"][1].read_text() == "HOUSE RED 3\nTREE RED 4\n"
+    assert list(opened.test_texts) == ["test-t1", "test-t2"]
+    assert opened.test_texts["test-t1"].tgt.read_text() == "HOUSE RED 3\nTREE RED 4\n"
     dataset = (prepared / "dataset.json").read_bytes()
     assert opened.fingerprint == hashlib.sha256(dataset).hexdigest()
 

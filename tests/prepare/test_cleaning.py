@@ -48,7 +48,7 @@ def judge(
     raw = [side if isinstance(side, bytes) else side.encode() for side in (src, tgt)]
     one, two = langs.split()
     sides = b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n"
-    block = Block(0, 5, 3, *sides, UTF8, (one, two))
+    block = Block(0, 5, 3, *sides, UTF8, langs=(one, two))
     verdicts = (by or cleaner()).judge_text(block, *decode_block(block))
     first, verdict, last = names(verdicts)
     assert langs != "en de" or (first, last) == (None, None)

@@ -11,7 +11,7 @@ from nmt.cpu import cores, most_workers
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
 
-OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid="valid")
+OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} cores)"
 
 
@@ -35,7 +35,7 @@ MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} core
         ({"workers": 0}, [f"--workers 0: {MOST}"]),
         ({"workers": most_workers() + 1}, [MOST]),
         ({"valid_lines": -1}, ["--valid-lines -1: must be 0 or more"]),
-        ({"valid": None}, ["give one of --valid PREFIX and --valid-lines N"]),
+        ({"valid": ()}, ["give one of --valid PREFIX and --valid-lines N"]),
         ({"valid_lines": 10}, ["give one of --valid PREFIX and --valid-lines N"]),
         ({"vocab": (Path("a"), Path("b"), Path("c"))}, ["--vocab was given 3 times; give it once"]),
         ({"vocab": (Path("a"),), "vocab_size": 8000}, ["--vocab-size has no effect with --vocab"]),

@@ -177,9 +177,9 @@ def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> No
     job = job.but(valid=write(tmp_path, "odd", odd), test=tests)
     folder = job.but(max_length=5, keep=("too_long",)).prepare()
     assert len(folder.valid) == 6
-    src, tgt = (path.read_bytes().decode().split("\n") for path in folder.valid_text)
+    src, tgt = folder.valid_texts[0].lines()
     assert list(zip(src, tgt, strict=True)) == [*odd, ("", "")]
-    assert list(folder.test_text) == ["test-t", "test-t+2", "test-t+3"]
+    assert list(folder.test_texts) == ["test-t", "test-t+2", "test-t+3"]
     assert folder.test is not None
     assert len(folder.test) == 6
 
@@ -202,7 +202,9 @@ def test_raw_text_is_plain_utf_8_without_byte_order_mark(
     (tmp_path / "w.en").write_bytes(src)
     (tmp_path / "w.de").write_bytes(tgt)
     folder = job.but(valid=f"{tmp_path}/w", encoding=encoding).prepare()
-    assert [path.read_bytes() for path in folder.valid_text] == raw
+    assert [
+        path.read_bytes() for path in (folder.valid_texts[0].src, folder.valid_texts[0].tgt)
+    ] == raw
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -211,10 +213,13 @@ def test_valid_can_be_drawn_from_the_training_text(job: Job, tmp_path: Path) -> 
     test = write(tmp_path, "t", [("a sentence of more than thirty letters", "ein Satz")])
     more += [("A sentence of more than thirty letters!", "noch einer")] * 3
     train = (*job.options.train, write(tmp_path, "m", more))
-    job = job.but(train=train, valid=None, valid_lines=12, test=(test,))
+    job = job.but(train=train, valid=(), valid_lines=12, test=(test,))
     job = job.but(tag=(f"{tmp_path}/m=<BT>",), shard_pairs=10, vocab_size=335)
     folder = job.prepare()
-    lines = [path.read_text().splitlines() for path in folder.valid_text]
+    lines = [
+        path.read_text().splitlines()
+        for path in (folder.valid_texts[0].src, folder.valid_texts[0].tgt)
+    ]
     drawn = [(src.removeprefix("<BT> "), tgt) for src, tgt in zip(*lines, strict=True)]
     clean = {*pairs(70), ("kept out", "heraus")}
     assert len(set(drawn)) == len(folder.valid) == 12
@@ -245,10 +250,10 @@ def test_the_source_of_a_drawn_pair_is_kept_out_of_train_whatever_its_tag(
     for lang, words in (("en", ("", "")), ("de", ("eins ", "zwei "))):
         text = "".join(f"{word}{source}\n" for word in words for source in sources)
         (tmp_path / f"m.{lang}").write_bytes(text.encode("cp1252"))
-    job = job.but(train=(f"{tmp_path}/m",), valid=None, valid_lines=5, vocab_size=310)
+    job = job.but(train=(f"{tmp_path}/m",), valid=(), valid_lines=5, vocab_size=310)
     # The tag is not in the text's encoding.
     folder = job.but(encoding="cp1252", tag=(f"{tmp_path}/m=<日>",)).prepare()
-    lines = folder.valid_text[0].read_text("utf-8").splitlines()
+    lines = folder.valid_texts[0].src.read_text("utf-8").splitlines()
     assert len(lines) == 5
     assert all(line.startswith("<日> the old café") for line in lines)
     assert len(folder.train) == 40 - 2 * 5
@@ -347,7 +352,7 @@ def test_weights_reach_the_stream_and_tags_the_text(job: Job, tmp_path: Path) ->
     assert folder.train.shares == ((60, 1.0), (2, 2.5))
     assert pairs_in(folder)[59:] == [pairs(60)[59], ("<BT> one", "eins"), ("<BT> two", "zwei")]
     assert "<BT>" in folder.src_vocabulary.tokens(folder.train.src(60).tolist())
-    assert folder.valid_text[0].read_text().startswith("<2de> the red house 0\n")
+    assert folder.valid_texts[0].src.read_text().startswith("<2de> the red house 0\n")
     assert [(c.weight, c.tag) for c in folder.info.train.corpora] == [(1.0, ""), (2.5, "<BT>")]
     changed = r"weight of .*more was 2\.5 and is 1; the tag of .*more was <BT> and is none"
     with pytest.raises(UsageError, match=changed):
@@ -375,7 +380,7 @@ def test_moses_rules_are_recorded_in_the_folder(job: Job, tmp_path: Path) -> Non
     assert pairs_in(folder) == lines
     again = DataFolder.open(job.out)
     assert again.tgt_vocabulary.moses == Moses("de", normalize=False, tokenize=True)
-    assert again.valid_text[0].read_text() == "".join(f"{src}\n" for src, _ in pairs(3))
+    assert again.valid_texts[0].src.read_text() == "".join(f"{src}\n" for src, _ in pairs(3))
 
 
 # --------------------------------------------------------------------------------------- warnings
@@ -498,7 +503,7 @@ def test_multi30k_is_prepared_without_loss(
 
     with gzip.open(corpus / "val.de.gz", "rb") as file:
         valid = file.read()
-    assert folder.valid_text[1].read_bytes() == valid
+    assert folder.valid_texts[0].tgt.read_bytes() == valid
     ids = [folder.valid.tgt(n).tolist() for n in range(len(folder.valid))]
     lines = valid.decode().split("\n")[:-1]
     single_spaced = [re.sub(" +", " ", line).strip(" ") for line in lines]

@@ -44,7 +44,8 @@ def lines_of(block: Block) -> list[tuple[str, str]]:
 def sample(
     texts: tuple[SourceText, ...], size: int, seed: int = 1, by_weight: bool = False
 ) -> list[tuple[str, str]]:
-    found = sample_blocks(texts, size=size, seed=seed, by_weight=by_weight)
+    weights = [text.weight for text in texts] if by_weight else None
+    found = sample_blocks(texts, size=size, seed=seed, weights=weights)
     return [pair for block in found for pair in lines_of(block)]
 
 
