@@ -146,22 +146,17 @@ class LanguageTokens:
         with target tokens is then told only what to write.
         """
         known = [(src, tgt) for src, _, tgt in (pair.partition("-") for pair in self.pairs)]
-        src, tgt = (lang or one or None for lang, one in zip(given, own, strict=True))
-        fitting = [
-            pair
-            for pair in known
-            if (src is None or pair[0] in _codes(src, [pair[0]]))
-            and (tgt is None or pair[1] in _codes(tgt, [pair[1]]))
-        ]
-        listed = ", ".join(self.pairs)
+        src, tgt = (lang or one for lang, one in zip(given, own, strict=True))
+        into = [pair for pair in known if not tgt or _codes(tgt, pair[1:])]
+        fitting = [pair for pair in into if not src or _codes(src, pair[:1])]
+        trained = f"the model was trained for {', '.join(self.pairs)}"
         if not fitting:
-            typed = " ".join(
-                f"{option} {lang}" for option, lang in zip(OPTIONS, (src, tgt), strict=True) if lang
-            )
-            raise UsageError(f"{typed}: the model was trained for {listed}")
+            chosen = zip(OPTIONS, (src, tgt), strict=True)
+            typed = " ".join(f"{option} {lang}" for option, lang in chosen if lang)
+            hint = "; leave out --from to try this pair all the same" * bool(into and given[0])
+            raise UsageError(f"{typed}: {trained}{hint}")
         if len({pair[1] for pair in fitting}) > 1:
-            typed = f"--to {tgt}: which one" if tgt else "--to is missing"
-            raise UsageError(f"{typed}: the model was trained for {listed}")
+            raise UsageError(f"--to {tgt or 'is missing'}: {trained}; choose one")
         sources = {pair[0] for pair in fitting}
         return (sources.pop() if len(sources) == 1 else ""), fitting[0][1]
 

@@ -13,6 +13,7 @@ from nmt.errors import DataError, UsageError
 NLLB = LanguageTokens(
     {code: code for code in ("deu_Latn", "zho_Hans", "zho_Hant", "eng_Latn")}, "src", "tgt"
 )
+TRAINED = LanguageTokens.of_targets([("en", "de"), ("de", "en"), ("en", "fr"), ("fr", "en")])
 OPUS = LanguageTokens({"fra": ">>fra<<", "deu_Latn": ">>deu_Latn<<"}, "tgt", "")
 
 
@@ -55,6 +56,41 @@ def test_a_message_lists_a_few_languages() -> None:
     with pytest.raises(UsageError, match="--x no: the model knows nno_Latn, nob_Latn and 1 more"):
         some = LanguageTokens(dict.fromkeys(("nob_Latn", "nno_Latn", "eng_Latn"), ""), "src", "tgt")
         some.check("src", "no", "--x", is_given=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "chosen"),
+    [
+        (("", ""), (None, "de"), ("en", "de")),
+        (("", ""), (None, "en"), ("", "en")),  # from any language, also one without its pair
+        (("", ""), ("fr", "en"), ("fr", "en")),
+        (("", ""), ("deu", "eng"), ("de", "en")),
+        (("", ""), ("de", None), ("de", "en")),
+        (("en", "de"), (None, None), ("en", "de")),
+        (("en", "de"), (None, "fr"), ("en", "fr")),
+    ],
+)
+def test_a_pair_is_one_of_training(
+    own: tuple[str, str], given: tuple[str | None, str | None], chosen: tuple[str, str]
+) -> None:
+    assert TRAINED.choose(own, given) == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((None, None), "--to is missing: the model was trained for en-de, de-en, en-fr, fr-en"),
+        (("en", None), "--to is missing: the model was trained for"),
+        ((None, "it"), "--to it: the model was trained for en-de, de-en, en-fr, fr-en$"),
+        (("de", "fr"), "--from de --to fr: .*; leave out --from to try this pair all the same"),
+        (("it", "fr"), "--from it --to fr: "),
+    ],
+)
+def test_another_pair_is_refused_by_name(
+    given: tuple[str | None, str | None], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        TRAINED.choose(("", ""), given)
 
 
 @pytest.fixture

@@ -1,0 +1,209 @@
+"""Several pairs of languages in one data folder: `--pair en-de=PREFIX`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prepare_job import Job, content, pairs, pairs_in
+
+from nmt.data.epochs import Epochs, mixed_shares
+from nmt.data.folder import DataFolder
+from nmt.errors import UsageError
+
+Prepare = Callable[..., DataFolder]
+LONG = "a line of the valid text that is long enough to be found again"
+
+
+def write(folder: Path, name: str, **sides: list[str]) -> str:
+    for lang, lines in sides.items():
+        (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in lines))
+    return f"{folder}/{name}"
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Prepare:
+    """Prepare en-de, de-en and en-fr from the same 12 lines, but for what is given."""
+    src, tgt = map(list, zip(*pairs(12), strict=True))
+    text = write(tmp_path, "text", en=src, de=tgt, fr=[f"le {line}" for line in tgt])
+    held_out = write(tmp_path, "held", en=["held out"] * 2, de=["x y"] * 2, fr=["z q"] * 2)
+
+    def prepare(**values: Any) -> DataFolder:
+        languages = ("en-de", "de-en", "en-fr")
+        options: dict[str, Any] = {
+            "pair": tuple(f"{langs}={text}" for langs in languages),
+            "valid": tuple(f"{langs}={held_out}" for langs in languages),
+            "vocab_size": 330,
+            "src_lang": "",
+            "tgt_lang": "",
+        }
+        out = values.pop("out", tmp_path / "data")
+        return Job.of(out, **options | values).prepare()
+
+    return prepare
+
+
+def first_pieces(folder: DataFolder) -> list[list[str]]:
+    """The first piece of each training source, for each corpus."""
+    found: list[list[str]] = [[] for _ in folder.info.train.corpora]
+    for index in range(len(folder.train)):
+        piece = folder.src_vocabulary.tokens(folder.train.src(index)[:1].tolist())[0]
+        found[folder.train.origin(index)[0]].append(piece)
+    return found
+
+
+def test_a_source_begins_with_the_token_of_its_target(prepare: Prepare) -> None:
+    folder = prepare()
+    assert first_pieces(folder) == [["<2de>"] * 12, ["<2en>"] * 12, ["<2fr>"] * 12]
+    english, german = ([pair[side] for pair in pairs(12)] for side in (0, 1))
+    french = [f"le {line}" for line in german]
+    found = pairs_in(folder)
+    assert [pair[0] for pair in found] == english + german + english
+    assert [pair[1] for pair in found] == german + english + french
+    valid = [folder.src_vocabulary.tokens(folder.valid.src(n)[:1].tolist()) for n in range(6)]
+    assert valid == [["<2de>"]] * 2 + [["<2en>"]] * 2 + [["<2fr>"]] * 2
+    assert folder.info.langs == ("", "")
+
+
+def test_text_cannot_spell_a_language_token(prepare: Prepare, tmp_path: Path) -> None:
+    text = write(tmp_path, "odd", en=["<2fr> the red house"], de=["das rote haus"])
+    folder = prepare(pair=(f"en-de={text}", f"en-fr={tmp_path}/text"), valid=(), valid_lines=1)
+    ids = folder.src_vocabulary.encode(["<2fr> the red house"])[0]
+    assert "<2fr>" not in folder.src_vocabulary.tokens(ids)
+
+
+def test_each_pair_has_its_valid_text_and_each_test_its_languages(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    folder = prepare(test=(f"de-fr={tmp_path}/held", f"en-de={tmp_path}/held"))
+    assert [text.langs for text in folder.valid_texts] == [("en", "de"), ("de", "en"), ("en", "fr")]
+    assert folder.valid_texts[1].lines() == (["x y"] * 2, ["held out"] * 2)
+    assert {name: text.langs for name, text in folder.test_texts.items()} == {
+        "test-held.de-fr": ("de", "fr"),  # a pair without training text
+        "test-held.en-de": ("en", "de"),
+    }
+    DataFolder.open(folder.path, verify=True)
+
+
+def test_the_same_lines_are_duplicates_only_within_a_pair_of_languages(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    text = write(tmp_path, "names", en=["Paris", "Paris"], de=["Paris !"] * 2, fr=["Paris !"] * 2)
+    for by in ("pair", "source"):
+        folder = prepare(
+            out=tmp_path / by,
+            pair=(f"en-de={text}", f"en-fr={text}", f"en-fr={tmp_path}/text"),
+            valid=(f"en-fr={tmp_path}/held",),
+            duplicates_by=by,
+        )
+        rejected = [corpus.rejected for corpus in folder.info.train.corpora]
+        assert rejected == [{"duplicate": 1}, {"duplicate": 1}, {}]
+
+
+def test_a_line_of_valid_is_in_train_on_neither_side(prepare: Prepare, tmp_path: Path) -> None:
+    train = write(tmp_path, "both", en=["something else", LONG], de=["etwas anderes", "egal"])
+    valid = write(tmp_path, "long", en=[LONG], de=["gleich"])
+    for pair in ("en-de", "de-en"):
+        folder = prepare(
+            out=tmp_path / pair,
+            pair=(f"{pair}={train}", f"en-de={tmp_path}/text"),
+            valid=(f"en-de={valid}",),
+        )
+        assert folder.info.train.corpora[0].rejected == {"overlap": 1}
+
+
+def test_valid_lines_are_drawn_for_each_pair(prepare: Prepare) -> None:
+    folder = prepare(valid=(), valid_lines=3)
+    english, german = zip(*pairs(12), strict=True)
+    for text in folder.valid_texts:
+        sources, targets = text.lines()
+        assert len(set(sources)) == len(set(targets)) == 3
+        assert set(sources) <= set(german if text.langs[0] == "de" else english)
+    assert [corpus.rejected for corpus in folder.info.train.corpora] == [{"valid": 3}] * 3
+
+
+def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_path: Path) -> None:
+    small = write(tmp_path, "small", en=["one two", "three"], fr=["un deux", "trois"])
+    folder = prepare(
+        pair=(f"en-de={tmp_path}/text", f"en-fr={small}"),
+        valid=(f"en-fr={tmp_path}/held",),
+        weight=(f"en-de={tmp_path}/text=1.5",),
+        temperature=2.0,
+    )
+    # 12 x 1.5 = 18 and 2 visits become a ratio of 3 to 1: 18 and 6 visits.
+    assert folder.train.shares == ((12, 1.5), (2, pytest.approx(3.0)))
+    assert Epochs(folder.train.shares, seed=1).visits == 24
+
+
+def test_weights_within_a_pair_stay_with_any_temperature() -> None:
+    shares, langs = [(100, 1.0), (50, 2.0), (2, 1.0)], [("a", "b"), ("a", "b"), ("b", "a")]
+    assert mixed_shares(shares, langs, 1) == shares
+    (first, second, third) = (weight for _, weight in mixed_shares(shares, langs, 4))
+    assert (first, second) == (1.0, 2.0)
+    assert third * 2 == pytest.approx(200 * (2 / 200) ** 0.25)
+
+
+def test_the_folder_does_not_depend_on_workers_and_is_found_again(
+    prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = prepare(temperature=5.0)
+    many = prepare(out=tmp_path / "many", workers=2, temperature=5.0)
+    assert content(one.path) == content(many.path)
+    prepare(temperature=5.0)
+    assert "already prepared from the same text and options" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"temperature was 5 and is 1"):
+        prepare()
+    swapped = tuple(f"{langs}={tmp_path}/text" for langs in ("de-en", "en-de", "en-fr"))
+    with pytest.raises(UsageError, match="the text of train was"):
+        prepare(temperature=5.0, pair=swapped)
+
+
+def test_a_given_vocabulary_gets_the_tokens_that_it_lacks(prepare: Prepare, tmp_path: Path) -> None:
+    german = (f"en-de={tmp_path}/text", f"de-en={tmp_path}/text")
+    valid = (f"en-de={tmp_path}/held",)
+    two = prepare(pair=german, valid=valid)
+    vocab = (two.path / "vocab.model",)
+    options: dict[str, Any] = {"vocab": vocab, "vocab_size": 32_000}
+    same = prepare(out=tmp_path / "same", pair=german, valid=valid, **options)
+    assert same.src_vocabulary.model == two.src_vocabulary.model
+    more = prepare(out=tmp_path / "more", **options)
+    assert len(more.src_vocabulary) == len(two.src_vocabulary) + 1
+    assert first_pieces(more)[2] == ["<2fr>"] * 12
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"pair": ("en-de",)}, "--pair en-de: must be SRC-TGT=PREFIX, such as en-de=train"),
+        ({"pair": ("en=text",)}, "--pair en=text: must be SRC-TGT=PREFIX"),
+        ({"pair": ("zh-Hant-en=t",)}, "--pair zh-Hant-en=t: must be SRC-TGT=PREFIX"),
+        ({"pair": ("en-en=text",)}, "--pair en-en=text: the languages are both en"),
+        ({"src_lang": "en"}, "leave out --src, --tgt and --train"),
+        ({"valid": ("en-it=held",)}, "--valid en-it=held: no --pair is en-it"),
+        ({"valid": ("en-de=a", "en-de=b")}, "en-de has more than one; give only one"),
+        ({"test": ("t",)}, "--test t: must be SRC-TGT=PREFIX"),
+        ({"weight": ("text=2",)}, "--weight text=2: no text has this name"),
+        ({"moses_tokenize": True}, "--moses-tokenize are for one pair of languages"),
+        ({"pair": (), "valid": (), "src_lang": "en"}, "--tgt, --train: missing"),
+        (
+            {"pair": (), "src_lang": "en", "tgt_lang": "de", "train": ("t",), "temperature": 5.0},
+            "--temperature is for several --pair",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    prepare: Prepare, values: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        prepare(**values)
+    assert problem in str(refused.value)
+
+
+def test_a_test_set_needs_a_language_that_the_model_writes(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    write(tmp_path, "held", en=["a"], it=["b"])
+    with pytest.raises(UsageError, match=r"--test en-it=.* it: the model knows"):
+        prepare(test=(f"en-it={tmp_path}/held",))
