@@ -97,11 +97,13 @@ def _show_splits(folder: DataFolder) -> None:
 
 def _show_corpora(folder: DataFolder) -> None:
     corpora = folder.info.train.corpora
+    shares = folder.train.shares
+    weights = [weight for _, weight in shares] if len(shares) > 1 else [1.0] * len(corpora)
     rules = list(dict.fromkeys(rule for corpus in corpora for rule in corpus.rejected))
     rows = [
-        [corpus.prefix, f"{corpus.lines:,}", f"{corpus.kept:,}", f"{corpus.weight:g}", corpus.tag]
+        [corpus.prefix, f"{corpus.lines:,}", f"{corpus.kept:,}", f"{weight:.3g}", corpus.tag]
         + [f"{corpus.rejected.get(rule, 0):,}" for rule in rules]
-        for corpus in corpora
+        for corpus, weight in zip(corpora, weights, strict=True)
     ]
     print()
     console.print_table(
