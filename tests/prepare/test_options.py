@@ -47,7 +47,7 @@ MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} core
         ({"min_score": ("x.tsv:score:nan",)}, ["--min-score x.tsv:score:nan: "]),
         (
             {"min_score": ("x.tsv:score:0.5",)},
-            ["--min-score x.tsv:score:0.5: x.tsv is not among --train"],
+            ["--min-score x.tsv:score:0.5: x.tsv is no training text"],
         ),
         ({"weight": ("train=two",)}, ["--weight train=two: must be a number above 0"]),
         ({"weight": ("trian=2",)}, ["--weight trian=2: no text has this name; did you mean"]),

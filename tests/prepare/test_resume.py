@@ -225,7 +225,7 @@ def stop(
     [
         *((shards, KeyboardInterrupt(), {}) for shards in (0, 1, 6, 10, 11)),
         (4, OSError(errno.ENOSPC, "full"), {}),
-        (3, KeyboardInterrupt(), {"valid": None, "valid_lines": 12}),
+        (3, KeyboardInterrupt(), {"valid": (), "valid_lines": 12}),
         (2, KeyboardInterrupt(), {"duplicates": "near"}),
     ],
 )
