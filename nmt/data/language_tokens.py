@@ -69,7 +69,7 @@ class LanguageTokens:
     def of_targets(cls, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
         """Return tokens such as `<2de>`, which begin a source (Johnson et al. 2017, section 3)."""
         pieces = {tgt: f"<2{tgt}>" for tgt in sorted({tgt for _, tgt in pairs})}
-        return cls(pieces, src="tgt", tgt="none", pairs=tuple(map(spell_pair, pairs)))
+        return cls(pieces, src="tgt", tgt="", pairs=tuple(map(spell_pair, pairs)))
 
     def with_pairs(self, pairs: Sequence[tuple[str, str]]) -> LanguageTokens:
         """Return these tokens for some more pairs of languages."""
