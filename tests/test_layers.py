@@ -41,6 +41,7 @@ DOORS = {
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/prepare/readers/arrow.py",
+    "fasttext": "nmt/prepare/language_id.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",

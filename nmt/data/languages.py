@@ -10,6 +10,8 @@ import re
 from functools import cache
 
 _CODE = re.compile(r"[A-Za-z0-9_-]*")
+_CLOSE = 10
+"""CLDR's distance of hr and bs is 8, and that of no and da 12."""
 _TWO_SCRIPTS = {
     "sr": ("Cyrl", "Latn"),
     "ku": ("Latn", "Arab"),
@@ -61,6 +63,21 @@ def scripts_of(code: str) -> tuple[str, ...]:
     if language.language not in LIKELY_SUBTAGS:  # `maximize` would answer as for English
         return ()
     return (language.maximize().script or "",)
+
+
+@cache
+def are_close(one: str, other: str) -> bool:
+    """Return whether two codes name one language, or two that CLDR takes for about the same.
+
+    For example de and deu_Latn, no and nb, or hr and bs; but not no and da.
+    """
+    from langcodes import tag_distance
+    from langcodes.tag_parser import LanguageTagError
+
+    try:
+        return tag_distance(_tag(one), _tag(other)) < _CLOSE
+    except LanguageTagError:
+        return one == other
 
 
 def _tag(code: str) -> str:

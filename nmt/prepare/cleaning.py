@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 RATIO_FREE_CHARACTERS = 50
 # Short lines may repeat: "Thank you." in valid should not remove it from train.
 OVERLAP_FREE_LETTERS = 30
+LANGID_SURE = 0.5
+# What fastText is not sure of is mostly short, and right.
+BUNDLED_LANGID = "auto"
 WIDE_LETTER = 3
 """A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
@@ -71,6 +74,10 @@ def symbols(pairs: Pairs, cleaning: Cleaning) -> Mask:
 def script(pairs: Pairs, _: Cleaning) -> Mask:
     src, tgt = pairs.src, pairs.tgt
     return (2 * src.foreign > src.letters) | (2 * tgt.foreign > tgt.letters)
+
+
+def language(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.in_other_language
 
 
 def overlap(pairs: Pairs, _: Cleaning) -> Mask:
@@ -125,6 +132,12 @@ _RULES = (
         script,
     ),
     Rule(
+        "language",
+        f"with --langid: a side is in another language, with a probability of {LANGID_SURE} or "
+        "more",
+        language,
+    ),
+    Rule(
         "overlap",
         "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
         f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
@@ -166,6 +179,14 @@ class Cleaning:
         maximum=1,
         panel=PANEL,
     )
+    langid: str = value(
+        "",
+        "Drop pairs with a side that is in another language: by the model that comes with the "
+        "extra langid (auto), or by a fastText model of yours.",
+        metavar="auto|FILE",
+        shown="off",
+        panel=PANEL,
+    )
     duplicates: str = value(
         "exact",
         "With near, also drop pairs that repeat another but for case, digits, punctuation and "
@@ -203,14 +224,16 @@ class Cleaning:
             problems.append(
                 "--keep duplicate: --duplicates near drops them too; remove one of them"
             )
+        if "language" in self.keep and self.langid:
+            problems.append("--keep language: --langid drops by this rule; remove one of them")
         if self.max_length < self.min_length:
             problems.append(f"--max-length {self.max_length}: must be --min-length or more")
         return problems
 
     def applies(self, rule: str) -> bool:
         """Whether a rule is not switched off."""
-        is_chosen = rule != "near_duplicate" or self.duplicates == "near"
-        return is_chosen and rule not in self.keep
+        needed = {"near_duplicate": self.duplicates == "near", "language": bool(self.langid)}
+        return needed.get(rule, True) and rule not in self.keep
 
     @property
     def duplicate_rules(self) -> list[str]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide
 
 Verdicts = npt.NDArray[np.uint8]
@@ -33,6 +34,8 @@ class Pairs:
     are_drawn: Mask  # (pairs,) for valid
     are_missing: Mask  # (pairs,) whether a side is missing
     score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
+    langs: tuple[str, str]
+    identifier: LanguageIdentifier | None
 
     @cached_property
     def shorter(self) -> Counts:
@@ -43,6 +46,16 @@ class Pairs:
     def longer(self) -> Counts:
         """Characters of the longer side, without spaces: (pairs,)."""
         return np.maximum(self.src.visible, self.tgt.visible)
+
+    @property
+    def in_other_language(self) -> Mask:
+        """Whether a side is surely not in its language: (pairs,)."""
+        assert self.identifier is not None  # or the rule does not apply
+        src, tgt = (
+            self.identifier.in_other_language(side.lines, lang)
+            for side, lang in zip((self.src, self.tgt), self.langs, strict=True)
+        )
+        return src | tgt
 
     @property
     def are_equal(self) -> Mask:
@@ -76,6 +89,8 @@ class Cleaner:
     """Source and target lines of valid and test, which train must not repeat."""
     min_scores: tuple[tuple[float, ...], ...]
     """For each training text, the least score of each column of scores."""
+    identifier: LanguageIdentifier | None = None
+    """Of --langid."""
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
 
@@ -90,7 +105,16 @@ class Cleaner:
         for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
             score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
         are_missing = np.isin(numbers, list(block.missing))
-        pairs = Pairs(src, tgt, self.held_out, are_drawn, are_missing, score_low)
+        pairs = Pairs(
+            src,
+            tgt,
+            self.held_out,
+            are_drawn,
+            are_missing,
+            score_low,
+            block.langs,
+            self.identifier,
+        )
         return _verdicts(
             block.lines,
             (

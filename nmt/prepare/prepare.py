@@ -41,6 +41,7 @@ from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import faults
 from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.options import PrepareOptions, used_settings
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.readers.tsv import stdin_kept
@@ -156,6 +157,8 @@ class _Inputs:
     given: tuple[Vocabulary, ...]
     languages: LanguageTokens | None
     sources: Sources
+    identifier: LanguageIdentifier | None
+    """Of --langid."""
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text."""
 
@@ -190,6 +193,7 @@ class _Inputs:
         if not all(vocabulary.covers_all_text for vocabulary in given):
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
+        identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
         sources = Sources.survey(options, Encoding.find(options.encoding), stdin)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
@@ -198,12 +202,15 @@ class _Inputs:
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
         given = _with_new_pieces(given, options, languages)
-        return cls(options, cleaning, tuple(given), languages, sources)
+        return cls(options, cleaning, tuple(given), languages, sources, identifier)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options that, with the text, decide what is written."""
-        return used_settings(self.options, self.cleaning, self.given, self.languages)
+        used = used_settings(self.options, self.cleaning, self.given, self.languages)
+        if self.identifier is not None:
+            used["langid"] = self.identifier.fingerprint
+        return used
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
@@ -238,7 +245,10 @@ class _Inputs:
             places = [at for at, text in enumerate(train) if text.langs == langs]
             texts = [train[at] for at in places]
             cleaner = Cleaner(
-                cleaning=self.cleaning, held_out=held_out, min_scores=_min_scores(texts)
+                cleaning=self.cleaning,
+                held_out=held_out,
+                min_scores=_min_scores(texts),
+                identifier=self.identifier,
             )
             valid, lines = draw_pairs(
                 texts,
@@ -265,11 +275,17 @@ class _Inputs:
                     f"{lang}: the script of this language is unknown, so the rule `script` skips "
                     "its side"
                 )
+            if self.identifier is not None and not self.identifier.knows(lang):
+                console.notice(
+                    f"{lang}: --langid does not know this language, so the rule `language` skips "
+                    "its side"
+                )
         return Cleaner(
             cleaning=self.cleaning,
             held_out=self.joined(held_out),
             drawn=self.drawn,
             min_scores=_min_scores(self.sources.train),
+            identifier=self.identifier,
         )
 
     def joined(self, held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:

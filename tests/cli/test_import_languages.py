@@ -209,7 +209,7 @@ def test_a_new_tag_is_read_as_a_tag(nmt: Nmt, tmp_path: Path) -> None:
     ("words", "error"),
     [
         (("--tag", "TRAIN=deu_Latn"), "deu_Latn is a piece of the vocabulary already"),
-        (("--new-language", "gsw_Latn"), "--new-language gsw_Latn: must be the language of --src"),
+        (("--new-language", "gsw_Latn"), "--new-language gsw_Latn: no training text is in this"),
         (("--vocab", "MODEL"), "is a model of several languages; give it alone"),
     ],
 )

