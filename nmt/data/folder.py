@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nmt.data import manifest
 from nmt.data.epochs import Indices
 from nmt.data.manifest import DatasetInfo, SplitRecord
-from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
+from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
@@ -126,6 +126,8 @@ class DataFolder:
     valid: PairDataset
     test: PairDataset | None
     """All test sets one after the other, in the order of `info.tests`."""
+    train_text: PairDataset | None
+    """The raw lines of train as bytes, if `prepare` kept them; before tags and Moses' rules."""
 
     @classmethod
     def open(cls, path: Path, *, verify: bool = False) -> DataFolder:
@@ -149,6 +151,7 @@ class DataFolder:
             train=PairDataset(_open_shards(path, info.train, info, verify), _shares(info.train)),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
+            train_text=_open_text(path, info.train) if info.train.text else None,
         )
 
     @property
@@ -248,3 +251,17 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
             f"{path}: the shards of {split.name} do not have its {split.pairs} pairs; {_AGAIN}"
         )
     return shards
+
+
+def _open_text(path: Path, train: SplitRecord) -> PairDataset:
+    """Return the raw lines of train, pair by pair."""
+    if len(train.text) != len(train.shards):
+        raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
+    shards = []
+    for file, record in zip(train.text, train.shards, strict=True):
+        shard = Shard.open(path / file.name)
+        found = (shard.corpus, len(shard), shard.token_bytes)
+        if found != (record.corpus, record.pairs, TEXT_BYTES):
+            raise DataError(f"{shard.path} is not the text of {record.name}; {_AGAIN}")
+        shards.append(shard)
+    return PairDataset(shards)

@@ -100,7 +100,7 @@ class SplitRecord:
     corpora: tuple[CorpusRecord, ...]
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...]
-    """The raw text, source and target; empty for train."""
+    """The raw text, source and target; of train, a shard of text for each shard if it was kept."""
 
 
 @dataclass(frozen=True)

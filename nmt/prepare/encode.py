@@ -20,12 +20,14 @@ from nmt.prepare.text import Block, BlockDecoder
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The result for one block, without its text."""
+    """The result for one block, without the text that is not kept."""
 
     verdicts: Verdicts  # (lines,)
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
+    text: tuple[TokenRows, TokenRows] | None
+    """The raw lines of both sides as bytes, if they are kept: (kept,) each."""
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
     shift: int
@@ -44,6 +46,7 @@ class BlockEncoder:
     languages: LanguageTokens | None
     tags: tuple[str, ...]
     """The tag put before the source lines of each corpus; may be empty."""
+    keep_text: bool = False
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -65,8 +68,12 @@ class BlockEncoder:
             for rule in self.cleaner.cleaning.duplicate_rules
         }
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
+        text = None
+        if self.keep_text:
+            src_text, tgt_text = map(TokenRows.of_text, (src_lines, tgt_lines))
+            text = src_text.select(chosen), tgt_text.select(chosen)
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
+        return EncodedBlock(verdicts, hashes, *rows, text, seconds, shift)
 
     def encode(self, src: list[str], tgt: list[str]) -> tuple[TokenRows, TokenRows]:
         """Return the token ids of source and target lines."""
