@@ -217,6 +217,38 @@ class TrainingConfig:
         return found
 
 
+def _share(help: str) -> Any:
+    return value(0.0, f"Share of pairs: {help}", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """Which pairs are changed on their way to training; needs data with text (--keep-text)."""
+
+    upper_case: float = _share("both sides are put into upper case.")
+    title_case: float = _share("each word of both sides begins with a capital.")
+    typos: float = _share("the source gets a typo for each started 40 characters.")
+    drop_punctuation: float = _share(
+        "the source loses its last mark, or all marks at the edges of words."
+    )
+    drop_diacritics: float = _share("the source loses its accents.")
+    placeholders: float = _share(
+        "both sides get the same number or placeholder, such as {name}, which is to be copied."
+    )
+    merged: float = _share("the next line of the text is joined to both sides.")
+
+    @property
+    def any(self) -> bool:
+        """Whether pairs are changed at all."""
+        return any(dataclasses.astuple(self))
+
+    def problems(self) -> list[str]:
+        """Return the problems of the combination of values."""
+        if self.upper_case + self.title_case > 1:
+            return ["upper_case and title_case are more than 1 together; lower them"]
+        return []
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A preset's name, and all resolved values of the model and its training."""
@@ -225,6 +257,12 @@ class Recipe:
     architecture: str
     model: ModelConfig
     training: TrainingConfig
+    augment: AugmentConfig = AugmentConfig()
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The values by the section of a recipe that they stand in."""
+        return {"model": self.model, "training": self.training, "augment": self.augment}
 
 
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
@@ -234,7 +272,8 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
         UsageError: naming every unknown key, wrong type and bad value of all layers at once.
     """
     model_class = MODEL_CONFIGS[architecture]
-    fields = {f.name: f for cls in (model_class, TrainingConfig) for f in dataclasses.fields(cls)}
+    classes = (model_class, TrainingConfig, AugmentConfig)
+    fields = {f.name: f for cls in classes for f in dataclasses.fields(cls)}
     values: dict[str, Value] = {}
     problems: list[str] = []
     for origin, mapping in layers:
@@ -246,13 +285,12 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                 values[key] = checked(fields[key], raw)
             except ValueError as error:
                 problems.append(f"{origin}: {error}")
-    model = _build(model_class, values)
-    training = _build(TrainingConfig, values)
+    model, training, augment = (_build(cls, values) for cls in classes)
     if not problems:
-        problems = [*model.problems(), *training.problems()]
+        problems = [*model.problems(), *training.problems(), *augment.problems()]
     if problems:
         raise UsageError("; ".join(problems))
-    return Recipe(preset, architecture, model, training)
+    return Recipe(preset, architecture, model, training, augment)
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
@@ -295,7 +333,7 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Read a recipe: keys under [model] and [training], flattened.
+    """Read a recipe: keys under [model], [training] and [augment], flattened.
 
     The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
 
@@ -311,11 +349,13 @@ def read_toml(path: Path) -> dict[str, object]:
     values: dict[str, object] = {}
     document.pop("run", None)
     for section, content in document.items():
-        if section not in ("model", "training") or not isinstance(content, dict):
+        if section not in _SECTIONS or not isinstance(content, dict):
             raise UsageError(
-                f"{path}: {section!r} is not a section; put keys under [model] or [training]"
+                f"{path}: {section!r} is not a section; put keys under [model], [training] or "
+                "[augment]"
             )
-        astray = sorted(content.keys() & _keys("training" if section == "model" else "model"))
+        others = (_keys(other) for other in _SECTIONS if other != section)
+        astray = sorted(content.keys() & set().union(*others))
         if astray:
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
@@ -332,9 +372,16 @@ def noted_preset(path: Path) -> str:
     return str(run.get("preset", "")) if isinstance(run, dict) else ""
 
 
+_SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "model": tuple(MODEL_CONFIGS.values()),
+    "training": (TrainingConfig,),
+    "augment": (AugmentConfig,),
+}
+"""The sections of a recipe, with the classes of their keys."""
+
+
 def _keys(section: str) -> set[str]:
-    classes = MODEL_CONFIGS.values() if section == "model" else (TrainingConfig,)
-    return {spec.name for cls in classes for spec in dataclasses.fields(cls)}
+    return {spec.name for cls in _SECTIONS[section] for spec in dataclasses.fields(cls)}
 
 
 def explanation(spec: dataclasses.Field[Any]) -> str:

@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from nmt.data import manifest
 from nmt.data.epochs import Indices
+from nmt.data.language_tokens import tagged
 from nmt.data.manifest import DatasetInfo, SplitRecord
+from nmt.data.pieces import PieceModel
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.vocabulary import LineDropout, Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
@@ -100,6 +102,13 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
+    def corpora(self, indices: Indices) -> list[int]:
+        """Return the corpus of each of some pairs, numbered as in `origin`."""
+        corpora = np.empty(len(indices), np.int64)
+        for shard, chosen, _ in self._by_shard(indices):
+            corpora[chosen] = shard.corpus
+        return [int(corpus) for corpus in corpora]
+
     def _locate(self, index: int) -> tuple[Shard, int]:
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
@@ -166,6 +175,34 @@ class DataFolder:
     def joint(self) -> bool:
         """Whether both languages share their ids, so that they can share one embedding."""
         return self.src_vocabulary.has_ids_of(self.tgt_vocabulary)
+
+    @property
+    def has_bpe(self) -> bool:
+        """Whether both languages are cut by byte-pair encoding."""
+        vocabularies = self.src_vocabulary, self.tgt_vocabulary
+        return all(PieceModel.read(vocabulary.model).is_bpe for vocabulary in vocabularies)
+
+    def encode(
+        self,
+        corpora: Sequence[int],
+        lines: Sequence[tuple[str, str]],
+        dropouts: tuple[LineDropout, LineDropout] | None = None,
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the token ids of raw source and target lines, as `prepare` makes them.
+
+        Args:
+            corpora: of each pair, the corpus of train that it comes from.
+            lines: source and target.
+            dropouts: BPE dropout for both sides.
+        """
+        tags = [self.info.train.corpora[corpus].tag for corpus in corpora]
+        src = [tagged(line, tag) for (line, _), tag in zip(lines, tags, strict=True)]
+        tgt = [line for _, line in lines]
+        first, second = dropouts or (None, None)
+        return (
+            self.src_vocabulary.encode(src, dropout=first),
+            self.tgt_vocabulary.encode(tgt, dropout=second),
+        )
 
     @property
     def valid_text(self) -> tuple[Path, Path]:

@@ -35,6 +35,11 @@ def check_only(own: str, given: str | None, option: str) -> None:
         raise UsageError(f"{option} {given}: the model knows only {own}")
 
 
+def tagged(line: str, tag: str) -> str:
+    """Return the line with a tag before it, as a user would type it."""
+    return f"{tag} {line}" if tag else line
+
+
 @dataclass(frozen=True)
 class LanguageTokens:
     """The tokens of a model's languages, and where they stand."""

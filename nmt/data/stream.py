@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
@@ -107,12 +108,22 @@ def updates_from(
     *,
     batch_tokens: int,
     seed: int,
+    augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
 ) -> Iterator[Update]:
     """Yield the updates of a run from a position on, endlessly.
 
-    dropouts: subword dropout for source and target, drawn anew in each epoch. Updates are planned
-    by the tokens before it, and split by the tokens after it.
+    Updates are planned by the stored tokens, and split by those after augmentation and dropout,
+    which are drawn anew in each epoch.
+
+    Args:
+        position: of the first update.
+        pairs: the training pairs.
+        cut: how updates are split.
+        batch_tokens: the budget of an update.
+        seed: of the order and of all changes.
+        augmenter: changes the text of the pairs.
+        dropouts: subword dropout for source and target, on token ids.
     """
     epochs = Epochs(pairs.shares, seed=seed)
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
@@ -120,6 +131,8 @@ def updates_from(
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
             src, tgt = pairs.rows(plan.update(index))
+            if augmenter is not None:
+                src, tgt = augmenter(plan.update(index), src, tgt, seed=seed, epoch=epoch)
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nmt.data.language_tokens import LanguageTokens
+from nmt.data.language_tokens import LanguageTokens, tagged
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -100,8 +100,3 @@ class BlockEncoder:
         hashes = hash_lines(src)
         by_source = self.cleaner.cleaning.duplicates_by == "source"
         return hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
-
-
-def tagged(line: str, tag: str) -> str:
-    """Return the line with a tag before it, as a user would type it."""
-    return f"{tag} {line}" if tag else line

@@ -19,12 +19,13 @@ import numpy.typing as npt
 
 from nmt import console
 from nmt.data.folder import PairDataset
+from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
-from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
+from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.readers.reader import record_file

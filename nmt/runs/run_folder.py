@@ -175,6 +175,9 @@ class RunFolder:
             UsageError: naming the old and new value of everything that must not change.
         """
         before = self._read_config()
+        # A run from before there was a key has its default.
+        for section, values in recipe.sections.items():
+            before[section] = dataclasses.asdict(type(values)()) | before.get(section, {})
         may_change = resumable_keys() | {"init_from", "init_from_checksum", "ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
@@ -219,7 +222,7 @@ class RunFolder:
         sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
         write_text(
             self._config,
-            format_toml(sections | {"model": recipe.model, "training": recipe.training}),
+            format_toml(sections | recipe.sections),
         )
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
@@ -328,8 +331,5 @@ def _sections(
         "init_from": initial.path,
         "ranks": ranks,
     }
-    return {
-        "run": run,
-        "model": dataclasses.asdict(recipe.model),
-        "training": dataclasses.asdict(recipe.training),
-    }
+    values = {section: dataclasses.asdict(one) for section, one in recipe.sections.items()}
+    return {"run": run, **values}

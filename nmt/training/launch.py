@@ -195,6 +195,10 @@ def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: R
 
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
+    if recipe.augment.any and data.train_text is None:
+        raise UsageError(
+            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
     if recipe.training.valid_old:
         read_pairs(recipe.training.valid_old, *data.info.langs)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import torch
 
 from nmt.config import Recipe
+from nmt.data.augment import Augmenter
 from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
@@ -85,7 +86,8 @@ class Trainer:
             warm_from=Path(setup.initial.path) if warm else None,
         )
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
-        self.runner = UpdateRunner(self.model, self.optimizer, ranks, self.config, device, stop)
+        self.augmenter = Augmenter.of(data, recipe.augment, self.config.subword_dropout)
+        self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
         self.saver = Saver(run, ranks, self.config, self.optimizer)
         self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
@@ -222,7 +224,7 @@ class Trainer:
         )
         self.cut = Cut(tokens, rank, world_size, shape)
         dropouts = None
-        if config.subword_dropout:
+        if config.subword_dropout and not (self.augmenter and self.augmenter.dropout):
             src, tgt = (
                 SubwordDropout(vocabulary, config.subword_dropout)
                 for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
@@ -234,6 +236,7 @@ class Trainer:
             self.cut,
             batch_tokens=config.batch_tokens,
             seed=config.seed,
+            augmenter=self.augmenter,
             dropouts=dropouts,
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
