@@ -23,6 +23,10 @@ from nmt.values import Value, checked, value
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""
 
+STAGES = "stages"
+"""The key of a layer's stages."""
+
+_LARGEST_WEIGHT = 1000
 _MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
 
@@ -250,6 +254,55 @@ class AugmentConfig:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A stretch of training with weights of its own."""
+
+    updates: int
+    """How many updates it lasts; 0 for the last stage, which lasts to the end."""
+    weights: Mapping[str, float]
+    """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
+
+    @classmethod
+    def all_of(cls, raw: object) -> tuple[Stage, ...]:
+        """Return the stages of a recipe's [[stages]].
+
+        Raises:
+            ValueError: if they are something else.
+        """
+        if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+            raise ValueError("stages: write them as [[stages]] in a --config file")
+        return tuple(
+            cls._of(entry, f"stage {number}", is_last=number == len(raw))
+            for number, entry in enumerate(raw, 1)
+        )
+
+    @classmethod
+    def _of(cls, entry: Mapping[str, Any], name: str, *, is_last: bool) -> Stage:
+        if odd := entry.keys() - {"updates", "weights"}:
+            listed = ", ".join(sorted(odd))
+            raise ValueError(f"{name}: unknown key {listed}; a stage has updates and weights")
+        updates, weights = entry.get("updates", 0), entry.get("weights", {})
+        if type(updates) is not int or not 0 <= updates < 2**31:
+            raise ValueError(f"{name}: updates = {updates!r}: must be a whole number")
+        if is_last != (updates == 0):
+            raise ValueError(
+                f"{name}: the last stage lasts to the end, so leave out its updates"
+                if is_last
+                else f"{name}: updates is missing; only the last stage lasts to the end"
+            )
+        is_table = isinstance(weights, dict)
+        if not is_table:
+            raise ValueError(f"{name}: weights must be a table, such as {{clean = 1, noisy = 0}}")
+        for corpus, weight in weights.items():
+            if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
+                raise ValueError(
+                    f"{name}: the weight of {corpus} is {weight!r}: must be from 0 to "
+                    f"{_LARGEST_WEIGHT:,}"
+                )
+        return cls(updates, {corpus: float(weight) for corpus, weight in weights.items()})
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A preset's name, and all resolved values of the model and its training."""
 
@@ -258,10 +311,11 @@ class Recipe:
     model: ModelConfig
     training: TrainingConfig
     augment: AugmentConfig = AugmentConfig()
+    stages: tuple[Stage, ...] = ()
 
     @property
     def sections(self) -> dict[str, Any]:
-        """The values by the section of a recipe that they stand in."""
+        """The values by the section of a recipe that they stand in, without stages."""
         return {"model": self.model, "training": self.training, "augment": self.augment}
 
 
@@ -275,9 +329,16 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
     classes = (model_class, TrainingConfig, AugmentConfig)
     fields = {f.name: f for cls in classes for f in dataclasses.fields(cls)}
     values: dict[str, Value] = {}
+    stages: tuple[Stage, ...] = ()
     problems: list[str] = []
     for origin, mapping in layers:
         for key, raw in mapping.items():
+            if key == STAGES:
+                try:
+                    stages = Stage.all_of(raw)
+                except ValueError as error:
+                    problems.append(f"{origin}: {error}")
+                continue
             if key not in fields:
                 problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
                 continue
@@ -290,7 +351,7 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
         problems = [*model.problems(), *training.problems(), *augment.problems()]
     if problems:
         raise UsageError("; ".join(problems))
-    return Recipe(preset, architecture, model, training, augment)
+    return Recipe(preset, architecture, model, training, augment, stages)
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
@@ -333,7 +394,7 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Read a recipe: keys under [model], [training] and [augment], flattened.
+    """Read a recipe: keys under [model], [training] and [augment], flattened, and [[stages]].
 
     The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
 
@@ -348,11 +409,13 @@ def read_toml(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
     document.pop("run", None)
+    if STAGES in document:
+        values[STAGES] = document.pop(STAGES)
     for section, content in document.items():
         if section not in _SECTIONS or not isinstance(content, dict):
             raise UsageError(
-                f"{path}: {section!r} is not a section; put keys under [model], [training] or "
-                "[augment]"
+                f"{path}: {section!r} is not a section; put keys under [model], [training], "
+                "[augment] or [[stages]]"
             )
         others = (_keys(other) for other in _SECTIONS if other != section)
         astray = sorted(content.keys() & set().union(*others))
@@ -391,7 +454,7 @@ def explanation(spec: dataclasses.Field[Any]) -> str:
     return f"{spec.metadata['help']}{listed}"
 
 
-def format_toml(sections: Mapping[str, object]) -> str:
+def format_toml(sections: Mapping[str, object], stages: Sequence[Stage] = ()) -> str:
     """Return dataclasses and mappings as TOML sections, each field under its explanation."""
     lines: list[str] = []
     for section, content in sections.items():
@@ -403,4 +466,9 @@ def format_toml(sections: Mapping[str, object]) -> str:
                 lines.append(f"# {explanation(spec)}")
                 lines.append(f"{spec.name} = {json.dumps(getattr(content, spec.name))}")
         lines.append("")
+    for stage in stages:
+        lines.append(f"[[{STAGES}]]")
+        lines += [f"updates = {stage.updates}"] * bool(stage.updates)
+        weights = (f"{json.dumps(name)} = {weight}" for name, weight in stage.weights.items())
+        lines += [f"weights = {{{', '.join(weights)}}}", ""]
     return "\n".join(lines)

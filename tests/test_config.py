@@ -12,6 +12,7 @@ from nmt.config import (
     AugmentConfig,
     Layer,
     Recipe,
+    Stage,
     TrainingConfig,
     format_toml,
     model_config_from,
@@ -182,7 +183,7 @@ def test_overrides_are_split_at_the_first_equals_sign() -> None:
     [
         (None, "no such file"),
         (b"[model]\xff\n", "not a TOML file"),
-        (b"d_model = 3\n", "'d_model' is not a section; put keys under [model], [training] or"),
+        (b"d_model = 3\n", "'d_model' is not a section; put keys under [model], [training], "),
         (b"[modell]\nd_model = 3\n", "'modell' is not a section"),
         (b"model = 3\n", "'model' is not a section"),
         (b"[training]\nd_model = 3\nseed = 2\n", "d_model: not a key of [training]"),
@@ -230,6 +231,50 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     # Its [run] section tells of the run, and says nothing of how to train.
     (tmp_path / "config.toml").write_text("[run]\nranks = 2\n[model]\nd_ff = 100\n")
     assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
+
+
+# ------------------------------------------------------------------------------ stages
+
+
+STAGES = """
+[training]
+seed = 3
+[[stages]]
+updates = 100
+weights = {"back translated" = 1, clean = 0.5}
+[[stages]]
+weights = {clean = 2}
+"""
+
+
+def test_stages_are_read_and_written_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(STAGES)
+    recipe = resolve((str(path), read_toml(path)))
+    assert recipe.stages == (
+        Stage(100, {"back translated": 1.0, "clean": 0.5}),
+        Stage(0, {"clean": 2.0}),
+    )
+    path.write_text(format_toml(recipe.sections, recipe.stages))
+    assert resolve((str(path), read_toml(path))) == recipe
+    assert resolve((str(path), read_toml(path)), ("--set", {"seed": 4})).stages == recipe.stages
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("100", "stages: write them as [[stages]] in a --config file"),
+        ([{"updates": 5}], "stage 1: the last stage lasts to the end, so leave out its updates"),
+        ([{}, {}], "stage 1: updates is missing; only the last stage lasts to the end"),
+        ([{"updates": True}], "stage 1: updates = True: must be a whole number"),
+        ([{"updates": 5, "weight": {}}, {}], "stage 1: unknown key weight; a stage has updates"),
+        ([{"weights": 3}], "stage 1: weights must be a table, such as {clean = 1, noisy = 0}"),
+        ([{"weights": {"a": -1}}], "stage 1: the weight of a is -1: must be from 0 to 1,000"),
+        ([{"weights": {"a": "1"}}], "stage 1: the weight of a is '1': must be from 0 to 1,000"),
+    ],
+)
+def test_what_stages_cannot_be_is_told(raw: object, message: str) -> None:
+    assert refusal(stages=raw).startswith(f"--set: {message}")
 
 
 # ---------------------------------------------------------------- model files, resuming

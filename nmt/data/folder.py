@@ -253,10 +253,15 @@ def _shares(split: SplitRecord) -> list[tuple[int, float]] | None:
     """Return the number of pairs and the weight of each corpus; None if all weights are 1."""
     if all(corpus.weight == 1 for corpus in split.corpora):
         return None
+    return list(zip(corpus_pairs(split), (corpus.weight for corpus in split.corpora), strict=True))
+
+
+def corpus_pairs(split: SplitRecord) -> list[int]:
+    """Return the number of pairs of each corpus in the shards."""
     pairs = [0] * len(split.corpora)
     for shard in split.shards:
         pairs[shard.corpus] += shard.pairs
-    return list(zip(pairs, (corpus.weight for corpus in split.corpora), strict=True))
+    return pairs
 
 
 def _check_shape(path: Path, info: DatasetInfo) -> None:
