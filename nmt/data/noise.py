@@ -60,12 +60,13 @@ def drop_punctuation(pair: Pair, draw: random.Random) -> Pair:
     """Drop the marks at the end of the source, or all marks at the edges of its words."""
     src, tgt = pair
     if draw.random() < 0.5:
-        return _without_end(src), tgt
-    words = (_without_end(_without_end(word)[::-1])[::-1] for word in src.split(" "))
+        return without_end(src), tgt
+    words = (without_end(without_end(word)[::-1])[::-1] for word in src.split(" "))
     return " ".join(filter(None, words)), tgt
 
 
-def _without_end(text: str) -> str:
+def without_end(text: str) -> str:
+    """Return a text without the marks and spaces at its end."""
     end = len(text)
     while end and (text[end - 1].isspace() or unicodedata.category(text[end - 1])[0] == "P"):
         end -= 1
