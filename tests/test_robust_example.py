@@ -42,7 +42,7 @@ def noisy(folder: Path, kind: str) -> tuple[list[str], list[str]]:
     paths = [folder / name for name in ("test.en", "test.de", "out.en", "out.de")]
     for path, side in zip(paths, (EN, DE), strict=False):
         path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
-    command = [sys.executable, EXAMPLE / "noisy.py", kind, *paths]
+    command = [sys.executable, str(EXAMPLE / "noisy.py"), kind, *map(str, paths)]
     subprocess.run(command, check=True, env=environment())
     src, tgt = (path.read_text(encoding="utf-8").splitlines() for path in paths[2:])
     return src, tgt

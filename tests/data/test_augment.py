@@ -16,6 +16,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.data.stream import Cut, Position, Update, updates_from
 from nmt.data.vocabulary import learn_vocabulary
+from nmt.errors import UsageError
 
 WORDS = ["small", "house", "blue", "forest", "sings", "river", "stone", "old"]
 LINES = [
@@ -191,6 +192,14 @@ def test_unigram_subwords_and_folders_without_text_have_no_bpe_dropout(tmp_path:
     assert Augmenter.of(job.prepare(), shares, 0.1) is None
     without = job.but(out=tmp_path / "other", vocab=(), vocab_size=330, keep_text=False)
     assert Augmenter.of(without.prepare(), shares, 0.1) is None
+
+
+def test_a_sentencepiece_that_cannot_draw_the_same_again_is_refused(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentencepiece.set_random_generator_seed", lambda _: None)
+    with pytest.raises(UsageError, match=r"subword_dropout on text needs SentencePiece 0\.2\.3"):
+        Augmenter.of(data, AugmentConfig(), 0.1)
 
 
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
