@@ -284,7 +284,8 @@ class Trainer:
         weights = (f"{name} {weight:g}" for name, weight in stages[stage].weights.items())
         end = self.stages.end(stage)
         until = f"to update {end:,}" if end else "to the end"
-        return f"stage {stage + 1} of {len(stages)}, {until}: {', '.join(weights)}"
+        listed = ", ".join(weights) or "the weights of the data"
+        return f"stage {stage + 1} of {len(stages)}, {until}: {listed}"
 
     def updates_an_epoch(self) -> int:
         """Return about how many updates an epoch has, from its tokens."""

@@ -79,3 +79,9 @@ def test_a_state_from_before_there_were_stages_goes_on(toy: Toy) -> None:
     vectors = {name: file.read(name) for name in file.names}
     write_tensors(path, vectors, {"progress": progress}, kind=STATE_KIND, version=STATE_VERSION)
     assert_same_state(toy.train(run, **values), toy.train("whole", **values))
+
+
+def test_an_unknown_corpus_is_told_before_a_run_begins(toy: Toy) -> None:
+    with pytest.raises(UsageError, match=r"stage 1: no corpus is named 'noisy'; .* has train$"):
+        train(toy.data, toy.folder / "run")
+    assert not (toy.folder / "run").exists()
