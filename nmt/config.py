@@ -23,6 +23,10 @@ from nmt.values import Value, checked, value
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""
 
+STAGES = "stages"
+"""The key of a layer's stages."""
+
+_LARGEST_WEIGHT = 1000
 _MATMUL = re.compile(r"auto|torch|onednn(:(forward|input|weight)(,(forward|input|weight))*)?")
 
 
@@ -217,6 +221,87 @@ class TrainingConfig:
         return found
 
 
+def _share(help: str) -> Any:
+    return value(0.0, f"Share of pairs: {help}", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """Which pairs are changed on their way to training; needs data with text (--keep-text)."""
+
+    upper_case: float = _share("both sides are put into upper case.")
+    title_case: float = _share("each word of both sides begins with a capital.")
+    typos: float = _share("the source gets a typo for each started 40 characters.")
+    drop_punctuation: float = _share(
+        "the source loses its last mark, or all marks at the edges of words."
+    )
+    drop_diacritics: float = _share("the source loses its accents.")
+    placeholders: float = _share(
+        "both sides get the same number or placeholder, such as {name}, which is to be copied."
+    )
+    merged: float = _share("the next line of the text is joined to both sides.")
+
+    @property
+    def any(self) -> bool:
+        """Whether pairs are changed at all."""
+        return any(dataclasses.astuple(self))
+
+    def problems(self) -> list[str]:
+        """Return the problems of the combination of values."""
+        if self.upper_case + self.title_case > 1:
+            return ["upper_case and title_case are more than 1 together; lower them"]
+        return []
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training with weights of its own."""
+
+    updates: int
+    """How many updates it lasts; 0 for the last stage, which lasts to the end."""
+    weights: Mapping[str, float]
+    """How often an epoch visits each pair of a corpus, by name; others keep that of the data."""
+
+    @classmethod
+    def all_of(cls, raw: object) -> tuple[Stage, ...]:
+        """Return the stages of a recipe's [[stages]].
+
+        Raises:
+            ValueError: if they are something else.
+        """
+        if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+            raise ValueError("stages: write them as [[stages]] in a --config file")
+        return tuple(
+            cls._of(entry, f"stage {number}", is_last=number == len(raw))
+            for number, entry in enumerate(raw, 1)
+        )
+
+    @classmethod
+    def _of(cls, entry: Mapping[str, Any], name: str, *, is_last: bool) -> Stage:
+        if odd := entry.keys() - {"updates", "weights"}:
+            listed = ", ".join(sorted(odd))
+            raise ValueError(f"{name}: unknown key {listed}; a stage has updates and weights")
+        updates, weights = entry.get("updates", 0), entry.get("weights", {})
+        if type(updates) is not int or not 0 <= updates < 2**31:
+            raise ValueError(f"{name}: updates = {updates!r}: must be a whole number")
+        if is_last != (updates == 0):
+            raise ValueError(
+                f"{name}: the last stage lasts to the end, so leave out its updates"
+                if is_last
+                else f"{name}: updates is missing; only the last stage lasts to the end"
+            )
+        is_table = isinstance(weights, dict)
+        if not is_table:
+            raise ValueError(f"{name}: weights must be a table, such as {{clean = 1, noisy = 0}}")
+        for corpus, weight in weights.items():
+            if type(weight) not in (int, float) or not 0 <= weight <= _LARGEST_WEIGHT:
+                raise ValueError(
+                    f"{name}: the weight of {corpus} is {weight!r}: must be from 0 to "
+                    f"{_LARGEST_WEIGHT:,}"
+                )
+        return cls(updates, {corpus: float(weight) for corpus, weight in weights.items()})
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A preset's name, and all resolved values of the model and its training."""
@@ -225,6 +310,13 @@ class Recipe:
     architecture: str
     model: ModelConfig
     training: TrainingConfig
+    augment: AugmentConfig = AugmentConfig()
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The values by the section of a recipe that they stand in, without stages."""
+        return {"model": self.model, "training": self.training, "augment": self.augment}
 
 
 def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> Recipe:
@@ -234,11 +326,19 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
         UsageError: naming every unknown key, wrong type and bad value of all layers at once.
     """
     model_class = MODEL_CONFIGS[architecture]
-    fields = {f.name: f for cls in (model_class, TrainingConfig) for f in dataclasses.fields(cls)}
+    classes = (model_class, TrainingConfig, AugmentConfig)
+    fields = {f.name: f for cls in classes for f in dataclasses.fields(cls)}
     values: dict[str, Value] = {}
+    stages: tuple[Stage, ...] = ()
     problems: list[str] = []
     for origin, mapping in layers:
         for key, raw in mapping.items():
+            if key == STAGES:
+                try:
+                    stages = Stage.all_of(raw)
+                except ValueError as error:
+                    problems.append(f"{origin}: {error}")
+                continue
             if key not in fields:
                 problems.append(f"{origin}: unknown key {key!r}{did_you_mean(key, fields)}")
                 continue
@@ -246,13 +346,12 @@ def resolve_recipe(preset: str, architecture: str, layers: Sequence[Layer]) -> R
                 values[key] = checked(fields[key], raw)
             except ValueError as error:
                 problems.append(f"{origin}: {error}")
-    model = _build(model_class, values)
-    training = _build(TrainingConfig, values)
+    model, training, augment = (_build(cls, values) for cls in classes)
     if not problems:
-        problems = [*model.problems(), *training.problems()]
+        problems = [*model.problems(), *training.problems(), *augment.problems()]
     if problems:
         raise UsageError("; ".join(problems))
-    return Recipe(preset, architecture, model, training)
+    return Recipe(preset, architecture, model, training, augment, stages)
 
 
 def model_config_from(architecture: str, values: Mapping[str, object], origin: str) -> ModelConfig:
@@ -295,7 +394,7 @@ def parse_overrides(assignments: Sequence[str]) -> dict[str, object]:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Read a recipe: keys under [model] and [training], flattened.
+    """Read a recipe: keys under [model], [training] and [augment], flattened, and [[stages]].
 
     The section [run] of a run folder's config.toml does not belong to the recipe and is ignored.
 
@@ -310,12 +409,16 @@ def read_toml(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     values: dict[str, object] = {}
     document.pop("run", None)
+    if STAGES in document:
+        values[STAGES] = document.pop(STAGES)
     for section, content in document.items():
-        if section not in ("model", "training") or not isinstance(content, dict):
+        if section not in _SECTIONS or not isinstance(content, dict):
             raise UsageError(
-                f"{path}: {section!r} is not a section; put keys under [model] or [training]"
+                f"{path}: {section!r} is not a section; put keys under [model], [training], "
+                "[augment] or [[stages]]"
             )
-        astray = sorted(content.keys() & _keys("training" if section == "model" else "model"))
+        others = (_keys(other) for other in _SECTIONS if other != section)
+        astray = sorted(content.keys() & set().union(*others))
         if astray:
             raise UsageError(f"{path}: {', '.join(astray)}: not a key of [{section}]")
         values.update(content)
@@ -332,9 +435,16 @@ def noted_preset(path: Path) -> str:
     return str(run.get("preset", "")) if isinstance(run, dict) else ""
 
 
+_SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "model": tuple(MODEL_CONFIGS.values()),
+    "training": (TrainingConfig,),
+    "augment": (AugmentConfig,),
+}
+"""The sections of a recipe, with the classes of their keys."""
+
+
 def _keys(section: str) -> set[str]:
-    classes = MODEL_CONFIGS.values() if section == "model" else (TrainingConfig,)
-    return {spec.name for cls in classes for spec in dataclasses.fields(cls)}
+    return {spec.name for cls in _SECTIONS[section] for spec in dataclasses.fields(cls)}
 
 
 def explanation(spec: dataclasses.Field[Any]) -> str:
@@ -344,7 +454,7 @@ def explanation(spec: dataclasses.Field[Any]) -> str:
     return f"{spec.metadata['help']}{listed}"
 
 
-def format_toml(sections: Mapping[str, object]) -> str:
+def format_toml(sections: Mapping[str, object], stages: Sequence[Stage] = ()) -> str:
     """Return dataclasses and mappings as TOML sections, each field under its explanation."""
     lines: list[str] = []
     for section, content in sections.items():
@@ -356,4 +466,9 @@ def format_toml(sections: Mapping[str, object]) -> str:
                 lines.append(f"# {explanation(spec)}")
                 lines.append(f"{spec.name} = {json.dumps(getattr(content, spec.name))}")
         lines.append("")
+    for stage in stages:
+        lines.append(f"[[{STAGES}]]")
+        lines += [f"updates = {stage.updates}"] * bool(stage.updates)
+        weights = (f"{json.dumps(name)} = {weight}" for name, weight in stage.weights.items())
+        lines += [f"weights = {{{', '.join(weights)}}}", ""]
     return "\n".join(lines)

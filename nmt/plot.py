@@ -120,8 +120,17 @@ class _Axis:
         return self.length * (value - low) / (high - low)
 
 
-def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update") -> str:
-    """Return an SVG document with the panels in two columns; x begins at 0."""
+def draw_curves(
+    panels: Sequence[Panel],
+    title: str,
+    *,
+    x_label: str = "update",
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
+    """Return an SVG document with the panels in two columns; x begins at 0.
+
+    marks: places on the x axis with a name, such as where a stage of training begins.
+    """
     drawable = [
         [one for one in (_drawable(s, panel.log_scale) for s in panel.series) if one.points]
         for panel in panels
@@ -144,6 +153,9 @@ def draw_curves(panels: Sequence[Panel], title: str, *, x_label: str = "update")
         top = _HEADER + row * panel_height + panel_top
         parts.append(f'<g transform="translate({left},{top})">')
         parts += _draw_panel(panel, series, legends[index], x_axis, x_label)
+        for x, name in marks:
+            if series and x <= x_high:
+                parts.append(_draw_mark(x_axis(x), name))
         parts.append("</g>")
     return document(width, height, title, parts)
 
@@ -232,6 +244,11 @@ def _draw_axes(x_axis: _Axis, y_axis: _Axis, x_label: str) -> list[str]:
     parts.append(f'<path d="M0 0V{PLOT_HEIGHT}H{PLOT_WIDTH}" fill="none" stroke="{FAINT}"/>')
     parts.append(text(PLOT_WIDTH / 2, PLOT_HEIGHT + 34, x_label, anchor="middle", colour=FAINT))
     return parts
+
+
+def _draw_mark(x: float, name: str) -> str:
+    line = f'<path d="M{x:.1f} 0V{PLOT_HEIGHT}" stroke="{FAINT}" stroke-dasharray="3 3"/>'
+    return line + text(x + 4, 12, name, size=11, colour=FAINT)
 
 
 def _draw_line(points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, colour: str) -> list[str]:

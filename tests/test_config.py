@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from nmt.config import (
+    AugmentConfig,
     Layer,
     Recipe,
+    Stage,
     TrainingConfig,
     format_toml,
     model_config_from,
@@ -60,11 +62,12 @@ def test_later_layers_win_default_preset_toml_command_line(tmp_path: Path) -> No
 
 
 def test_keys_are_unique_over_all_sections() -> None:
-    model, training = (
-        {field.name for field in dataclasses.fields(cls)}
-        for cls in (TransformerConfig, TrainingConfig)
-    )
-    assert not model & training
+    keys = [
+        field.name
+        for cls in (TransformerConfig, TrainingConfig, AugmentConfig)
+        for field in dataclasses.fields(cls)
+    ]
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_default_of_every_value_is_allowed() -> None:
@@ -98,6 +101,7 @@ def test_what_does_not_fit_together_is_told_together() -> None:
     assert "d_model 30 is not divisible by num_heads 4" in message
     assert "best_metric 'bleu' needs validate_bleu = true" in message
     assert "d_model 9 is odd" in refusal(d_model=9, num_heads=3)
+    assert "upper_case and title_case are more than 1" in refusal(upper_case=0.6, title_case=0.5)
     assert "queries are 3 wide, which is odd" in refusal(
         d_model=12, num_heads=4, positions="rotary"
     )
@@ -157,6 +161,7 @@ def test_values_become_the_field_s_type(key: str, raw: object, value: object) ->
         ("num_encoder_layers", 1000, "num_encoder_layers = 1000: must be 1 or more and below 1000"),
         ("dropout", -0.1, "dropout = -0.1: must be 0 or more"),
         ("dropout", 1.0, "dropout = 1.0: must be 0 or more and below 1"),
+        ("typos", 1.5, "typos = 1.5: must be from 0 to 1"),
     ],
 )
 def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> None:
@@ -178,11 +183,12 @@ def test_overrides_are_split_at_the_first_equals_sign() -> None:
     [
         (None, "no such file"),
         (b"[model]\xff\n", "not a TOML file"),
-        (b"d_model = 3\n", "'d_model' is not a section; put keys under [model] or [training]"),
+        (b"d_model = 3\n", "'d_model' is not a section; put keys under [model], [training], "),
         (b"[modell]\nd_model = 3\n", "'modell' is not a section"),
         (b"model = 3\n", "'model' is not a section"),
         (b"[training]\nd_model = 3\nseed = 2\n", "d_model: not a key of [training]"),
         (b"[model]\nseed = 2\n", "seed: not a key of [model]"),
+        (b"[training]\ntypos = 0.1\n", "typos: not a key of [training]"),
         (b"[[model]]\nd_model = 3\n", "'model' is not a section"),
         (b"[model\n", "not a TOML file"),
         (b"[model]\nd_model = 3\nd_model = 4\n", "not a TOML file"),
@@ -208,12 +214,14 @@ def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
         d_ff=999_999,
         validate_bleu=True,
         schedule="linear",
+        typos=0.1,
     )
-    text = format_toml({"model": recipe.model, "training": recipe.training})
+    text = format_toml(recipe.sections)
     assert "# Inner width of the feed-forward sub-layer.\nd_ff = 999999\n" in text
     document = tomllib.loads(text)
     assert document["model"] == dataclasses.asdict(recipe.model)
     assert document["training"] == dataclasses.asdict(recipe.training)
+    assert document["augment"]["typos"] == recipe.augment.typos == 0.1
     path = tmp_path / "again.toml"
     path.write_text(text)
     assert resolve((str(path), read_toml(path))) == recipe
@@ -223,6 +231,50 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     # Its [run] section tells of the run, and says nothing of how to train.
     (tmp_path / "config.toml").write_text("[run]\nranks = 2\n[model]\nd_ff = 100\n")
     assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
+
+
+# ------------------------------------------------------------------------------ stages
+
+
+STAGES = """
+[training]
+seed = 3
+[[stages]]
+updates = 100
+weights = {"back translated" = 1, clean = 0.5}
+[[stages]]
+weights = {clean = 2}
+"""
+
+
+def test_stages_are_read_and_written_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(STAGES)
+    recipe = resolve((str(path), read_toml(path)))
+    assert recipe.stages == (
+        Stage(100, {"back translated": 1.0, "clean": 0.5}),
+        Stage(0, {"clean": 2.0}),
+    )
+    path.write_text(format_toml(recipe.sections, recipe.stages))
+    assert resolve((str(path), read_toml(path))) == recipe
+    assert resolve((str(path), read_toml(path)), ("--set", {"seed": 4})).stages == recipe.stages
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("100", "stages: write them as [[stages]] in a --config file"),
+        ([{"updates": 5}], "stage 1: the last stage lasts to the end, so leave out its updates"),
+        ([{}, {}], "stage 1: updates is missing; only the last stage lasts to the end"),
+        ([{"updates": True}], "stage 1: updates = True: must be a whole number"),
+        ([{"updates": 5, "weight": {}}, {}], "stage 1: unknown key weight; a stage has updates"),
+        ([{"weights": 3}], "stage 1: weights must be a table, such as {clean = 1, noisy = 0}"),
+        ([{"weights": {"a": -1}}], "stage 1: the weight of a is -1: must be from 0 to 1,000"),
+        ([{"weights": {"a": "1"}}], "stage 1: the weight of a is '1': must be from 0 to 1,000"),
+    ],
+)
+def test_what_stages_cannot_be_is_told(raw: object, message: str) -> None:
+    assert refusal(stages=raw).startswith(f"--set: {message}")
 
 
 # ---------------------------------------------------------------- model files, resuming

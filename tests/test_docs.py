@@ -29,7 +29,7 @@ from foreign_models import text as made_up
 from toy_training import pairs, prepare_toy, write_text
 
 from nmt.cli import COMMANDS, application
-from nmt.config import TrainingConfig, resumable_keys
+from nmt.config import AugmentConfig, TrainingConfig, resumable_keys
 from nmt.model_config import MODEL_CONFIGS
 from nmt.models.presets import PRESETS
 
@@ -41,7 +41,7 @@ MANUAL = [
     *sorted(ROOT.glob("examples/*/*.md")),
 ]
 
-CONFIGS: list[type[Any]] = [TrainingConfig, *MODEL_CONFIGS.values()]
+CONFIGS: list[type[Any]] = [TrainingConfig, AugmentConfig, *MODEL_CONFIGS.values()]
 KEYS = {field.name for config in CONFIGS for field in dataclasses.fields(config)}
 
 # What stands in the shell for `nmt`: small models, few updates, and few subwords of little text.

@@ -87,7 +87,9 @@ def write_text(folder: Path, name: str, text: list[tuple[str, str]]) -> str:
     return str(folder / name)
 
 
-def prepare_toy(folder: Path, *, count: int = 300, separate_vocab: bool = False) -> Path:
+def prepare_toy(
+    folder: Path, *, count: int = 300, separate_vocab: bool = False, keep_text: bool = False
+) -> Path:
     """Make a data folder of `count` training pairs."""
     job = Job.of(
         folder / "data",
@@ -95,6 +97,7 @@ def prepare_toy(folder: Path, *, count: int = 300, separate_vocab: bool = False)
         valid=write_text(folder, "valid", pairs(20, seed=2)),
         vocab_size=310 if separate_vocab else 345,
         separate_vocab=separate_vocab,
+        keep_text=keep_text,
     )
     return job.prepare().path
 

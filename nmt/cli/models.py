@@ -89,7 +89,7 @@ def _show(name: str, *sizes: int) -> None:
     for label, value in costs.items():
         print(f"# {label:<{labels}}  {value:>{values}}")
     print()
-    print(format_toml({"model": recipe.model, "training": recipe.training}), end="")
+    print(format_toml(recipe.sections), end="")
 
 
 def _compare(first: str, second: str, *sizes: int) -> None:
@@ -103,9 +103,10 @@ def _compare(first: str, second: str, *sizes: int) -> None:
 
 
 def _values(recipe: Recipe) -> dict[str, str]:
-    values = dataclasses.asdict(recipe.model) | dataclasses.asdict(recipe.training)
     return {"architecture": recipe.architecture} | {
-        key: json.dumps(value) for key, value in values.items()
+        key: json.dumps(value)
+        for section in recipe.sections.values()
+        for key, value in dataclasses.asdict(section).items()
     }
 
 

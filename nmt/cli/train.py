@@ -76,7 +76,8 @@ def train(
         typer.Option(
             "--config",
             metavar="FILE.toml",
-            help="Recipe with values under \\[model] and \\[training] that override the preset's.",
+            help="Recipe with values under \\[model], \\[training] and \\[augment] that override "
+            "the preset's. It may have stages.",
         ),
     ] = None,
     init_from: Annotated[

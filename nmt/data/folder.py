@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from nmt.data import manifest
 from nmt.data.epochs import Indices, mixed_shares
+from nmt.data.language_tokens import tagged
 from nmt.data.manifest import DatasetInfo, SplitRecord
-from nmt.data.shards import Ids, Lengths, Shard, TokenRows, token_bytes_for
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.pieces import PieceModel
+from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
+from nmt.data.vocabulary import LineDropout, Vocabulary
 from nmt.errors import DataError
 from nmt.files import sha256_file
 
@@ -104,6 +106,13 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
+    def corpora(self, indices: Indices) -> list[int]:
+        """Return the corpus of each of some pairs, numbered as in `origin`."""
+        corpora = np.empty(len(indices), np.int64)
+        for shard, chosen, _ in self._by_shard(indices):
+            corpora[chosen] = shard.corpus
+        return [int(corpus) for corpus in corpora]
+
     def _locate(self, index: int) -> tuple[Shard, int]:
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
@@ -144,6 +153,8 @@ class DataFolder:
     valid: PairDataset
     test: PairDataset | None
     """All test sets one after the other, in the order of `info.tests`."""
+    train_text: PairDataset | None
+    """The raw lines of train as bytes, if `prepare` kept them; before tags and Moses' rules."""
 
     @classmethod
     def open(cls, path: Path, *, verify: bool = False) -> DataFolder:
@@ -157,6 +168,9 @@ class DataFolder:
             raise DataError(
                 f"{path}: its vocabulary is not the one that dataset.json describes; {_AGAIN}"
             )
+        shares = weighted_shares(info, [corpus.weight for corpus in info.train.corpora])
+        are_weighted = any(weight != 1 for _, weight in shares)
+        train = _open_shards(path, info.train, info, verify)
         tests = [shard for split in info.tests for shard in _open_shards(path, split, info, verify)]
         return cls(
             path=path,
@@ -164,9 +178,10 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(_open_shards(path, info.train, info, verify), _shares(info)),
+            train=PairDataset(train, shares if are_weighted else None),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
+            train_text=_open_text(path, info.train) if info.train.text else None,
         )
 
     @property
@@ -181,6 +196,43 @@ class DataFolder:
     def joint(self) -> bool:
         """Whether both languages share their ids, so that they can share one embedding."""
         return self.src_vocabulary.has_ids_of(self.tgt_vocabulary)
+
+    @property
+    def has_bpe(self) -> bool:
+        """Whether both languages are cut by byte-pair encoding."""
+        vocabularies = self.src_vocabulary, self.tgt_vocabulary
+        return all(PieceModel.read(vocabulary.model).is_bpe for vocabulary in vocabularies)
+
+    def encode(
+        self,
+        corpora: Sequence[int],
+        lines: Sequence[tuple[str, str]],
+        dropouts: tuple[LineDropout, LineDropout] | None = None,
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the token ids of raw source and target lines, as `prepare` makes them.
+
+        Args:
+            corpora: of each pair, the corpus of train that it comes from.
+            lines: source and target.
+            dropouts: BPE dropout for both sides.
+        """
+        records = [self.info.train.corpora[corpus] for corpus in corpora]
+        langs = [self.info.langs_of(record) for record in records]
+        texts = (
+            [tagged(line, record.tag) for (line, _), record in zip(lines, records, strict=True)],
+            [line for _, line in lines],
+        )
+        found: tuple[list[list[int]], list[list[int]]] = ([[]] * len(lines), [[]] * len(lines))
+        for pair in dict.fromkeys(langs):
+            rows = [row for row, one in enumerate(langs) if one == pair]
+            for side, vocabulary in enumerate(self.vocabularies(pair)):
+                ids = vocabulary.encode(
+                    [texts[side][row] for row in rows],
+                    dropout=dropouts[side].take(rows) if dropouts else None,
+                )
+                for row, one in zip(rows, ids, strict=True):
+                    found[side][row] = one
+        return found
 
     @property
     def valid_texts(self) -> list[HeldOut]:
@@ -233,18 +285,17 @@ def _load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocab
     return (src, tgt) if languages is None else languages.begin((src, tgt), info.langs)
 
 
-def _shares(info: DatasetInfo) -> list[tuple[int, float]] | None:
-    """Return the number of pairs and the weight of each corpus; None if all weights are 1."""
+def weighted_shares(info: DatasetInfo, weights: Sequence[float]) -> list[tuple[int, float]]:
+    """Return the number of pairs and the weight of each corpus, mixed by the temperature.
+
+    weights: of each corpus of train.
+    """
     split = info.train
     pairs = [0] * len(split.corpora)
     for shard in split.shards:
         pairs[shard.corpus] += shard.pairs
-    shares = mixed_shares(
-        list(zip(pairs, (corpus.weight for corpus in split.corpora), strict=True)),
-        [info.langs_of(corpus) for corpus in split.corpora],
-        info.temperature,
-    )
-    return None if all(weight == 1 for _, weight in shares) else shares
+    langs = [info.langs_of(corpus) for corpus in split.corpora]
+    return mixed_shares(list(zip(pairs, weights, strict=True)), langs, info.temperature)
 
 
 def _check_shape(path: Path, info: DatasetInfo) -> None:
@@ -276,3 +327,17 @@ def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool
             f"{path}: the shards of {split.name} do not have its {split.pairs} pairs; {_AGAIN}"
         )
     return shards
+
+
+def _open_text(path: Path, train: SplitRecord) -> PairDataset:
+    """Return the raw lines of train, pair by pair."""
+    if len(train.text) != len(train.shards):
+        raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
+    shards = []
+    for file, record in zip(train.text, train.shards, strict=True):
+        shard = Shard.open(path / file.name)
+        found = (shard.corpus, len(shard), shard.token_bytes)
+        if found != (record.corpus, record.pairs, TEXT_BYTES):
+            raise DataError(f"{shard.path} is not the text of {record.name}; {_AGAIN}")
+        shards.append(shard)
+    return PairDataset(shards)

@@ -52,6 +52,11 @@ def _codes(lang: str, known: Iterable[str]) -> list[str]:
     return [one for one, own in scripts.items() if own is None or own[1] == script[1]]
 
 
+def tagged(line: str, tag: str) -> str:
+    """Return the line with a tag before it, as a user would type it."""
+    return f"{tag} {line}" if tag else line
+
+
 @dataclass(frozen=True)
 class LanguageTokens:
     """The tokens of a model's languages, and where they stand."""

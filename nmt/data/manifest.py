@@ -102,7 +102,7 @@ class SplitRecord:
     corpora: tuple[CorpusRecord, ...]
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...]
-    """The raw text, source and target of each corpus; empty for train."""
+    """The raw text: source and target of each corpus; of train, if kept, one for each shard."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@
     src token ids   uint16 if the vocabulary fits, else uint32; without bos and eos
     tgt token ids   the same
 
+A shard of text is the same file with the bytes of the raw lines, in UTF-8, in place of token ids.
+
 All pairs of a shard come from one corpus, whose index is in the header. Shards are written once and
 opened with mmap, so ranks share their pages and access is random and without copies. The CRC covers
 the header, the offsets and the line numbers. The SHA-256 in `dataset.json` covers the token ids.
@@ -25,7 +27,7 @@ import weakref
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +48,13 @@ _CRC = struct.Struct("<I")
 _BODY_AT = _HEADER.size + _CRC.size
 _OFFSET: np.dtype[Any] = np.dtype("<u4")
 _LINE: np.dtype[Any] = np.dtype("<u4")
-_IDS: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
+_IDS: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<u1"),  # of text
+    2: np.dtype("<u2"),
+    4: np.dtype("<u4"),
+}
+TEXT_BYTES = 1
+"""What takes the place of the bytes of a token id in a shard of text."""
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]
@@ -71,6 +79,18 @@ class TokenRows:
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), _IDS[token_bytes], int(lengths.sum()))
         return cls(ids, lengths)
+
+    @classmethod
+    def of_text(cls, lines: Sequence[str]) -> TokenRows:
+        """Return lines as rows of the bytes of their UTF-8."""
+        encoded = [line.encode() for line in lines]
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), lengths)
+
+    def text(self) -> list[str]:
+        """Return the lines that `of_text` was given."""
+        joined, bounds = self.ids.tobytes(), [0, *np.cumsum(self.lengths).tolist()]
+        return [joined[start:end].decode() for start, end in pairwise(bounds)]
 
     def __len__(self) -> int:
         return len(self.lengths)

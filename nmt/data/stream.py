@@ -11,14 +11,16 @@ import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
+from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
+from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
 
 Item = TypeVar("Item")
@@ -30,7 +32,9 @@ _TRIED_UPDATES = 100  # for the fixed shape
 class Position:
     """The position of an update in the run."""
 
+    stage: int = 0
     epoch: int = 0
+    """Of the stage."""
     pool: int = 0
     index: int = 0
     """Index of the update in its pool."""
@@ -46,7 +50,7 @@ class Update:
     own_tokens: int  # tokens of both sides on this rank
     following: Position
     epoch: float
-    """Epochs that are complete after this update."""
+    """Epochs of the stage that are complete after this update."""
 
     @property
     def tgt_tokens(self) -> int:
@@ -107,19 +111,69 @@ def updates_from(
     *,
     batch_tokens: int,
     seed: int,
+    augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
+    stages: Stages | None = None,
+    done: int = 0,
 ) -> Iterator[Update]:
     """Yield the updates of a run from a position on, endlessly.
 
-    dropouts: subword dropout for source and target, drawn anew in each epoch. Updates are planned
-    by the tokens before it, and split by the tokens after it.
+    Updates are planned by the stored tokens, and split by those after augmentation and dropout,
+    which are drawn anew in each epoch.
+
+    Args:
+        position: of the first update.
+        pairs: the training pairs.
+        cut: how updates are split.
+        batch_tokens: the budget of an update.
+        seed: of the order and of all changes.
+        augmenter: changes the text of the pairs.
+        dropouts: subword dropout for source and target, on token ids.
+        stages: those of the run; None: one stage with the weights of the pairs.
+        done: how many updates come before the first.
     """
-    epochs = Epochs(pairs.shares, seed=seed)
+    stages = stages or Stages((), (pairs.shares,))
+    while True:
+        stage = position.stage
+        updates = _updates_of_stage(
+            position,
+            pairs,
+            cut,
+            Epochs(stages.shares[stage], seed=stage_seed(seed, stage)),
+            batch_tokens=batch_tokens,
+            seed=stage_seed(seed, stage),
+            augmenter=augmenter,
+            dropouts=dropouts,
+        )
+        position = Position(stage + 1)
+        with contextlib.closing(updates):
+            for update in updates:
+                done += 1
+                if done == stages.end(stage):
+                    yield replace(update, following=position)
+                    break
+                yield update
+
+
+def _updates_of_stage(
+    position: Position,
+    pairs: Pairs,
+    cut: Cut,
+    epochs: Epochs,
+    *,
+    batch_tokens: int,
+    seed: int,
+    augmenter: Augmenter | None,
+    dropouts: tuple[SubwordDropout, SubwordDropout] | None,
+) -> Generator[Update]:
+    """Yield the updates of a stage from a position on, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
     for first, plan in prefetched(plans, ahead=1):
         epoch, pool = first.epoch, first.pool
         for index in range(first.index, len(plan)):
             src, tgt = pairs.rows(plan.update(index))
+            if augmenter is not None:
+                src, tgt = augmenter(plan.update(index), src, tgt, seed=seed, epoch=epoch)
             if dropouts is not None:
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
@@ -134,7 +188,7 @@ def updates_from(
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
                 own_tokens=_tokens(own_src) + _tokens(own_tgt),
                 following=(
-                    Position(epoch, pool, index + 1)
+                    replace(first, index=index + 1)
                     if index + 1 < len(plan)
                     else _next_pool(first, epochs)
                 ),
@@ -158,8 +212,8 @@ def _plans_from(
 def _next_pool(position: Position, epochs: Epochs) -> Position:
     """Return the start of the pool after this one."""
     if position.pool + 1 < epochs.pools:
-        return Position(position.epoch, position.pool + 1)
-    return Position(position.epoch + 1)
+        return Position(position.stage, position.epoch, position.pool + 1)
+    return Position(position.stage, position.epoch + 1)
 
 
 def _tokens(rows: TokenRows) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import io
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,6 +39,22 @@ _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
 _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
+
+_SEEDED = threading.Lock()  # SentencePiece has one seed for the whole process
+
+
+@dataclass(frozen=True)
+class LineDropout:
+    """BPE dropout (Provilkov et al. 2020), drawn for each line by a seed of its own."""
+
+    p: float
+    """Probability that a merge is left out."""
+    seeds: Sequence[int]
+    """One for each line, below 2^32."""
+
+    def take(self, lines: Sequence[int]) -> LineDropout:
+        """Return the dropout of some lines."""
+        return LineDropout(self.p, [self.seeds[line] for line in lines])
 
 
 class Vocabulary:
@@ -135,18 +153,29 @@ class Vocabulary:
         found.first = (self._tokens.index(piece),)
         return found
 
-    def encode(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
+    def encode(
+        self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
+    ) -> list[list[int]]:
         """Return the ids of each line with its tag or language token, without bos and eos."""
         if not (self._tags or self.first):
-            return self.encode_text(lines, threads=threads)
+            return self.encode_text(lines, threads=threads, dropout=dropout)
         first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
-        ids = self.encode_text(texts, threads=threads)
+        ids = self.encode_text(texts, threads=threads, dropout=dropout)
         return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
 
-    def encode_text(self, lines: Sequence[str], *, threads: int = 1) -> list[list[int]]:
+    def encode_text(
+        self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
+    ) -> list[list[int]]:
         """Return the ids of text that begins no line."""
         prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
-        ids: list[list[int]] = self._processor.encode(prepared, num_threads=threads)
+        ids: list[list[int]]
+        if dropout is None:
+            ids = self._processor.encode(prepared, num_threads=threads)
+        else:
+            ids = [
+                self._sampled(line, dropout.p, seed)
+                for line, seed in zip(prepared, dropout.seeds, strict=True)
+            ]
         if self._others:
             ids = [
                 self._with_others(line) if UNK_ID in row else row
@@ -154,6 +183,14 @@ class Vocabulary:
             ]
         if self._known < len(self):
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
+        return ids
+
+    def _sampled(self, line: str, p: float, seed: int) -> list[int]:
+        with _SEEDED:
+            sentencepiece.set_random_generator_seed(seed)
+            ids: list[int] = self._processor.encode(
+                line, enable_sampling=True, alpha=p, nbest_size=-1
+            )
         return ids
 
     def split_tag(self, line: str) -> tuple[tuple[int, ...], str]:
@@ -221,6 +258,22 @@ class Vocabulary:
             return True
         text = chr(int(piece[1:-1], 16)) if processor.is_byte(token_id) else piece
         return any(character in text for character in _LINE_BREAKERS)
+
+
+def check_dropout_by_line(vocabulary: Vocabulary) -> None:
+    """Check that this SentencePiece can draw the same again.
+
+    Raises:
+        UsageError: if it is older than 0.2.3, which gives a thread its seed only once.
+    """
+    longest = sorted(vocabulary.tokens(range(len(vocabulary))), key=len)[-20:]
+    line = " ".join(longest).replace("\u2581", " ")
+    first, again = vocabulary.encode([line] * 2, dropout=LineDropout(0.5, [1, 1]))
+    if first != again:
+        raise UsageError(
+            f"subword_dropout on text needs SentencePiece 0.2.3 or later, not "
+            f"{sentencepiece.__version__}: pip install -U sentencepiece"
+        )
 
 
 def _last_merge(piece: str, ranks: Mapping[str, tuple[float, int]]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nmt.data.language_tokens import LanguageTokens, spell_pair
+from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.vocabulary import Vocabulary
@@ -20,12 +20,14 @@ from nmt.prepare.text import Block, decode_block
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The result for one block, without its text."""
+    """The result for one block, without the text that is not kept."""
 
     verdicts: Verdicts  # (lines,)
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
+    text: tuple[TokenRows, TokenRows] | None
+    """The raw lines of both sides as bytes, if they are kept: (kept,) each."""
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
     shift: int
@@ -45,6 +47,7 @@ class BlockEncoder:
     """The tag put before the source lines of each corpus; may be empty."""
     has_pairs: bool
     """Whether corpora are in several pairs of languages."""
+    keep_text: bool = False
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -66,8 +69,12 @@ class BlockEncoder:
             for rule in self.cleaner.cleaning.duplicate_rules
         }
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
+        text = None
+        if self.keep_text:
+            src_text, tgt_text = map(TokenRows.of_text, (src_lines, tgt_lines))
+            text = src_text.select(chosen), tgt_text.select(chosen)
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, seconds, shift)
+        return EncodedBlock(verdicts, hashes, *rows, text, seconds, shift)
 
     def encode(
         self, src: list[str], tgt: list[str], langs: tuple[str, str]
@@ -100,8 +107,3 @@ class BlockEncoder:
         hashes = hash_lines(src)
         by_source = self.cleaner.cleaning.duplicates_by == "source"
         return hashes if by_source else hash_pairs(hashes, hash_lines(tgt))
-
-
-def tagged(line: str, tag: str) -> str:
-    """Return the line with a tag before it, as a user would type it."""
-    return f"{tag} {line}" if tag else line

@@ -187,6 +187,12 @@ class PrepareOptions:
         maximum=1,
         panel=_VOCABULARY,
     )
+    keep_text: bool = value(
+        False,
+        "Keep the raw training text in OUT, too, for a recipe that changes it in training, such as "
+        "to upper case. It takes the size of the text and 12 bytes a pair.",
+        panel=_TEXT,
+    )
     seed: int = value(1, "Seed of random pairs, for the vocabulary and --valid-lines.", minimum=0)
     workers: int | None = value(
         None, "Number of processes. The result does not depend on it.", shown="all cores"

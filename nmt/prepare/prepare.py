@@ -67,6 +67,8 @@ from nmt.workers import map_in_order
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
+TEXT_BYTES_A_PAIR = 12
+"""Likewise of text that is kept, beside the text itself: two offsets and a line number."""
 
 
 def prepare(
@@ -98,7 +100,7 @@ def prepare(
             console.notice(f"{out} is already prepared from the same text and options")
             return there
 
-        check_space(folder, _space_needed(inputs.sources))
+        check_space(folder, _space_needed(inputs.sources, keep_text=options.keep_text))
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
         held_out = inputs.check_held_out()
@@ -305,6 +307,7 @@ class _Inputs:
             languages=self.languages,
             tags=tuple(text.tag for text in self.sources.train),
             has_pairs=bool(self.options.pair),
+            keep_text=self.options.keep_text,
         )
 
 
@@ -521,9 +524,11 @@ def _nothing_left(rejected: Mapping[str, int]) -> DataError:
     )
 
 
-def _space_needed(sources: Sources) -> int:
+def _space_needed(sources: Sources, *, keep_text: bool) -> int:
     """Return an upper estimate of the bytes that a data folder takes while it is built."""
     train_bytes = sum(text.text_bytes for text in sources.train)
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
-    return int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs + 2 * held_out_bytes) + (1 << 22)
+    kept = train_bytes + TEXT_BYTES_A_PAIR * pairs if keep_text else 0
+    ids = int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs)
+    return ids + kept + 2 * held_out_bytes + (1 << 22)

@@ -304,6 +304,8 @@ class Progress:
     """The training text to read next."""
     line: int
     """The next line in it."""
+    text: tuple[FileRecord, ...] = ()
+    """The shards of text, if it is kept."""
 
 
 def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
@@ -331,6 +333,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
+            **{folder / file.name: file.sha256 for file in progress.text},
             **{folder / PROGRESS_FOLDER / file.name: file.sha256 for file in progress.hashes},
         }
         if any(sha256_file(path) != sha256 for path, sha256 in checksums.items()):

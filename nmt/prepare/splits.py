@@ -19,12 +19,13 @@ import numpy.typing as npt
 
 from nmt import console
 from nmt.data.folder import PairDataset
+from nmt.data.language_tokens import tagged
 from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
-from nmt.data.shards import Shard, ShardBuilder
+from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
-from nmt.prepare.encode import BlockEncoder, EncodedBlock, tagged
+from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.readers.reader import record_file
@@ -32,6 +33,9 @@ from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes,
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, Mask, TextSide, decode_block
 from nmt.workers import map_in_order
+
+TEXT_SUFFIX = ".text"
+"""Of shards of text, such as train-00000.text beside train-00000.bin."""
 
 
 def write_shard(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
@@ -183,7 +187,7 @@ class TrainSplit:
         self._encoder = encoder
         self._progress = progress
         self._shard_pairs = shard_pairs
-        self._builder = ShardBuilder(token_bytes=encoder.token_bytes)
+        self._builder, self._text_builder = self._new_builders()
         rules = encoder.cleaner.cleaning.duplicate_rules
         self._seen = {rule: SeenHashes(self._lines) for rule in rules}
         # Those that came after the last complete shard.
@@ -226,7 +230,13 @@ class TrainSplit:
             text.record(lines=rejects.lines, rejected=rejects.counts)
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]
-        return split_record(self._folder, "train", self._progress.shards, corpora)
+        progress = self._progress
+        return split_record(self._folder, "train", progress.shards, corpora, progress.text)
+
+    def _new_builders(self) -> tuple[ShardBuilder, ShardBuilder]:
+        """Return empty builders, of token ids and of text."""
+        ids = ShardBuilder(token_bytes=self._encoder.token_bytes)
+        return ids, ShardBuilder(token_bytes=TEXT_BYTES)
 
     def _blocks(self) -> Iterator[Block]:
         for corpus, text in enumerate(self._texts):
@@ -235,7 +245,10 @@ class TrainSplit:
                 yield from text.read(corpus=corpus, start=start)
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
-        if not self._builder.has_room_for(result.src, result.tgt):
+        if not (
+            self._builder.has_room_for(result.src, result.tgt)
+            and (result.text is None or self._text_builder.has_room_for(*result.text))
+        ):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
         self._warn_of_shift(block, result.shift)
         rows = np.flatnonzero(result.verdicts == KEPT)
@@ -251,6 +264,9 @@ class TrainSplit:
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         self.rejects[block.corpus].add(block, result.verdicts)
         self._builder.extend(src, tgt, block.number + rows)
+        if result.text is not None:
+            src_text, tgt_text = (side.select(is_left) for side in result.text)
+            self._text_builder.extend(src_text, tgt_text, block.number + rows)
         self._seconds += result.seconds
         if len(self._builder) >= self._shard_pairs:
             self._flush(
@@ -276,13 +292,18 @@ class TrainSplit:
         ]
         path = self._folder / f"train-{number:05d}.bin"
         shard = write_shard(path, self._builder, corpus=corpus)
-        self._builder = ShardBuilder(token_bytes=self._encoder.token_bytes)
+        text: tuple[FileRecord, ...] = ()
+        if self._encoder.keep_text:
+            self._text_builder.write(path.with_suffix(TEXT_SUFFIX), corpus=corpus)
+            text = (record_file(path.with_suffix(TEXT_SUFFIX)),)
+        self._builder, self._text_builder = self._new_builders()
         for hashes in self._new_hashes.values():
             hashes.clear()
         self._progress = replace(
             self._progress,
             shards=(*self._progress.shards, shard),
             hashes=(*self._progress.hashes, *files),
+            text=(*self._progress.text, *text),
             corpus=next_corpus,
             line=next_line,
         )

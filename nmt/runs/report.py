@@ -232,6 +232,11 @@ class Report:
         self._show(state)
         self._draw_curves()
 
+    def stage_began(self, state: RunState, stage: str) -> None:
+        """Report a stage of the recipe that begins after this update."""
+        self.run.log(f"update {state.update:,}: {stage}")
+        self.run.record({"kind": "event", "update": state.update, "stage": stage})
+
     def went_back(self, state: RunState, why: str) -> None:
         """Report that the run has gone back to an earlier update."""
         self.run.warn(why)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nmt import console
-from nmt.config import Recipe, TrainingConfig, format_toml, resumable_keys
+from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, resumable_keys
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.plot import Panel, Point, Series, draw_curves
@@ -55,6 +55,11 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
 def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
     """Draw the records of a run's `metrics.jsonl`; with a BLEU panel if there are BLEU scores."""
     kept = list(records)
+    marks = [
+        (update, str(record["stage"]).partition(",")[0])
+        for record in kept
+        if "stage" in record and isinstance(update := record.get("update"), int)
+    ]
     panels = []
     for title, explanation, shown in _CURVES:
         series = tuple(
@@ -65,7 +70,7 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
         if series:
             log_scale = title == "Perplexity"
             panels.append(Panel(title, series, explanation, log_scale=log_scale))
-    return draw_curves(panels, "Learning curves")
+    return draw_curves(panels, "Learning curves", marks=marks)
 
 
 def _of_pairs(
@@ -189,6 +194,9 @@ class RunFolder:
             UsageError: naming the old and new value of everything that must not change.
         """
         before = self._read_config()
+        # A run from before there was a key has its default.
+        for section, values in recipe.sections.items():
+            before[section] = dataclasses.asdict(type(values)()) | before.get(section, {})
         may_change = resumable_keys() | {"init_from", "init_from_checksum", "ranks"}
         changes = [
             f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
@@ -196,6 +204,9 @@ class RunFolder:
             for key, value in values.items()
             if key not in may_change and before.get(section, {}).get(key) != value
         ]
+        stages = tomllib.loads(format_toml({}, recipe.stages))
+        if before.get(STAGES) != stages.get(STAGES):
+            changes.append("[[stages]] were others")
         run = before.get("run", {})
         if run.get("init_from_checksum") != initial.checksum:
             was, now = run.get("init_from") or "not given", initial.path or "not given"
@@ -233,7 +244,7 @@ class RunFolder:
         sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
         write_text(
             self._config,
-            format_toml(sections | {"model": recipe.model, "training": recipe.training}),
+            format_toml(sections | recipe.sections, recipe.stages),
         )
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
@@ -342,8 +353,5 @@ def _sections(
         "init_from": initial.path,
         "ranks": ranks,
     }
-    return {
-        "run": run,
-        "model": dataclasses.asdict(recipe.model),
-        "training": dataclasses.asdict(recipe.training),
-    }
+    values = {section: dataclasses.asdict(one) for section, one in recipe.sections.items()}
+    return {"run": run, **values}

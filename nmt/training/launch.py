@@ -13,6 +13,7 @@ import torch
 from nmt.config import Recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
+from nmt.data.stages import Stages
 from nmt.distributed import RankLost, Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
@@ -195,6 +196,11 @@ def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: R
 
 
 def _check_fit(recipe: Recipe, data: DataFolder) -> None:
+    if recipe.augment.any and data.train_text is None:
+        raise UsageError(
+            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
+    Stages.of(data, recipe.stages)
     if recipe.training.valid_old:
         if not all(data.info.langs):
             raise UsageError(

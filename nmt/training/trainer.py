@@ -19,9 +19,11 @@ from typing import Any, NoReturn
 import torch
 
 from nmt.config import Recipe
+from nmt.data.augment import Augmenter
 from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
+from nmt.data.stages import Stages
 from nmt.data.stream import Cut, Update, prefetched, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.distributed import Ranks
@@ -85,7 +87,9 @@ class Trainer:
             warm_from=Path(setup.initial.path) if warm else None,
         )
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
-        self.runner = UpdateRunner(self.model, self.optimizer, ranks, self.config, device, stop)
+        self.stages = Stages.of(data, recipe.stages)
+        self.augmenter = Augmenter.of(data, recipe.augment, self.config.subword_dropout)
+        self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
         self.saver = Saver(run, ranks, self.config, self.optimizer)
         self.machine_rate = math.inf  # FLOP/s of matrix products over all ranks, once measured
@@ -108,9 +112,11 @@ class Trainer:
             self._do_what_is_due(save=False)  # what a stop cut short, before the resume
             while not self._is_finished():
                 update = self.window.take(self.updates)
-                save = self.saver.is_due(self.state.update + 1)
+                save, stage = self.saver.is_due(self.state.update + 1), self.state.position.stage
                 outcome = self.train_update(update, save=save)
                 self._after(outcome)
+                if self.state.position.stage > stage and self.ranks.is_first:
+                    self.report.stage_began(self.state, self._stage())
                 self._do_what_is_due(save=outcome.save)
             self._finish()
 
@@ -222,7 +228,7 @@ class Trainer:
         )
         self.cut = Cut(tokens, rank, world_size, shape)
         dropouts = None
-        if config.subword_dropout:
+        if config.subword_dropout and not (self.augmenter and self.augmenter.dropout):
             src, tgt = (
                 SubwordDropout(vocabulary, config.subword_dropout)
                 for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
@@ -234,6 +240,9 @@ class Trainer:
             self.cut,
             batch_tokens=config.batch_tokens,
             seed=config.seed,
+            augmenter=self.augmenter,
+            stages=self.stages,
+            done=self.state.update,
             dropouts=dropouts,
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
@@ -261,17 +270,29 @@ class Trainer:
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
                 facts = {"kind": "start", "update": state.update} | self.surroundings()
                 self.run.record(facts | rate)
-                for remark in self.remarks:
+                for remark in (*self.remarks, *filter(None, [self._stage()])):
                     self.run.log(remark)
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
 
+    def _stage(self) -> str:
+        """Describe the present stage; empty if the recipe has none."""
+        stage, stages = self.state.position.stage, self.recipe.stages
+        if not stages:
+            return ""
+        weights = (f"{name} {weight:g}" for name, weight in stages[stage].weights.items())
+        end = self.stages.end(stage)
+        until = f"to update {end:,}" if end else "to the end"
+        listed = ", ".join(weights) or "the weights of the data"
+        return f"stage {stage + 1} of {len(stages)}, {until}: {listed}"
+
     def updates_an_epoch(self) -> int:
         """Return about how many updates an epoch has, from its tokens."""
         train = self.data.info.train
         tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-        visits = Epochs(self.data.train.shares, seed=self.config.seed).visits
+        shares = self.stages.shares[self.state.position.stage]
+        visits = Epochs(shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
 
     def surroundings(self) -> dict[str, object]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._triton import has_triton
 
-from nmt.config import TrainingConfig
+from nmt.config import Recipe
 from nmt.data.batches import Batch, FixedShape
 from nmt.data.epochs import Pairs
 from nmt.data.stream import Update, fixed_shape
@@ -58,18 +58,19 @@ class UpdateRunner:
         model: TranslationModel,
         optimizer: Optimizer,
         ranks: Ranks,
-        config: TrainingConfig,
+        recipe: Recipe,
         device: torch.device,
         stop: StopRequest,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.ranks = ranks
-        self.config = config
+        self.config = config = recipe.training
         self.device = device
         self.stop = stop
-        # Subword dropout makes sentences longer than the longest one in the data.
-        self._fixed = config.compiles and model.is_padding_free and not config.subword_dropout
+        # Other subwords and other text make sentences longer than the longest one in the data.
+        is_longer = config.subword_dropout or recipe.augment.any
+        self._fixed = config.compiles and model.is_padding_free and not is_longer
         self._shape: FixedShape | None = None
         # Uncompiled, a GPU moves 28 bytes for each logit, and 6 compiled.
         self._compiles_loss = config.compiles or (device.type == "cuda" and has_triton())

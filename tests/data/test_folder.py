@@ -34,7 +34,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = Job.of(root / "data", train=(train,), valid=valid, test=tuple(test), vocab_size=330)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "BLOCK_LINES", 30)  # shards end with a block
-        job.but(shard_pairs=30).prepare()
+        job.but(shard_pairs=30, keep_text=True).prepare()
     return root / "data"
 
 
@@ -105,6 +105,7 @@ def test_an_empty_shard_between_others_is_skipped_over(tmp_path: Path) -> None:
 
 
 FILES = ["train-00002.bin", "valid.bin", "test-t1.bin", "vocab.model", "valid.de", "rejects.json"]
+FILES += ["train-00001.text"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -138,6 +139,8 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
         (lambda c: c["vocabulary"].update(sizes=[8]), "its vocabulary is not the one"),
         (lambda c: c["vocabulary"].update(files=[]), "one or two vocabularies"),
         (lambda c: c["valid"].update(text=[]), "two text files"),
+        (lambda c: c["train"]["text"].pop(), "each shard of train needs its text"),
+        (lambda c: c["train"]["text"].reverse(), "train-00003.text is not the text of train-00000"),
         (lambda c: c["rejects"].update(name="../../etc/passwd"), "outside the folder"),
     ],
 )

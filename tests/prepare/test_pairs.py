@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prepare_job import Job, content, pairs, pairs_in
 
@@ -173,6 +174,19 @@ def test_a_given_vocabulary_gets_the_tokens_that_it_lacks(prepare: Prepare, tmp_
     more = prepare(out=tmp_path / "more", **options)
     assert len(more.src_vocabulary) == len(two.src_vocabulary) + 1
     assert first_pieces(more)[2] == ["<2fr>"] * 12
+
+
+def test_kept_text_is_cut_again_in_the_languages_of_its_corpus(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    folder = prepare(keep_text=True, tag=(f"de-en={tmp_path}/text=<BT>",))
+    assert folder.train_text is not None
+    order = np.array([30, 1, 13, 14, 2])
+    src, tgt = folder.train_text.rows(order)
+    lines = list(zip(src.text(), tgt.text(), strict=True))
+    ids = folder.encode(folder.train.corpora(order), lines)
+    assert ids[0] == [folder.train.src(n).tolist() for n in order]
+    assert ids[1] == [folder.train.tgt(n).tolist() for n in order]
 
 
 @pytest.mark.parametrize(

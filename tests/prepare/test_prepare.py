@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 from foreign_models import learn_pieces
@@ -70,12 +71,28 @@ def test_each_pair_of_several_texts_is_counted_and_can_be_traced(job: Job, tmp_p
 def test_the_bytes_are_the_same_for_any_number_of_workers(job: Job, tmp_path: Path) -> None:
     mixed = [*pairs(90)[30:], ("same", "same"), ("10 20", "zehn"), ("", "leer")]
     job = job.but(train=(*job.options.train, write(tmp_path, "m", mixed)))
-    job = job.but(shard_pairs=20, sample_size=50)
+    job = job.but(shard_pairs=20, sample_size=50, keep_text=True)
     job.prepare()
     for workers in (2, 3):
         out = tmp_path / f"again{workers}"
         job.but(out=out, workers=workers).prepare()
         assert content(job.out) == content(out)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_raw_text_is_kept_of_the_pairs_of_each_shard(job: Job, tmp_path: Path) -> None:
+    lines = [("one  \u00e9\u2028b", " ein  Satz"), ("same", "same"), *[("two", "zwei")] * 2]
+    more = write(tmp_path, "more", lines)
+    job = job.but(train=(more, *job.options.train), tag=(f"{more}=<2de>",), shard_pairs=25)
+    folder = job.but(keep_text=True, moses_tokenize=True).prepare()
+    assert folder.train_text is not None
+    everything = np.arange(len(folder.train))
+    kept = [side.text() for side in folder.train_text.rows(everything)]
+    assert list(zip(*kept, strict=True)) == [lines[0], lines[2], *pairs(60)]
+    numbers = everything.tolist()
+    assert list(map(folder.train_text.origin, numbers)) == list(map(folder.train.origin, numbers))
+    assert len(folder.info.train.text) == len(folder.info.train.shards) == 4
+    assert job.but(out=tmp_path / "without", tag=()).prepare().train_text is None
 
 
 # ------------------------------------------------------------- what is dropped, what is refused

@@ -183,7 +183,7 @@ def test_a_setting_that_an_old_folder_does_not_have_counts_as_its_default(job: J
     job.prepare()
     file = job.out / "dataset.json"
     dataset = json.loads(file.read_text())
-    for name in ("valid_lines", "max_symbols", "symbol"):
+    for name in ("valid_lines", "max_symbols", "symbol", "keep_text"):
         del dataset["settings"][name]
     file.write_text(json.dumps(dataset))
     assert "max_symbols" not in job.prepare().info.settings
@@ -199,7 +199,7 @@ def long_run(job: Job, tmp_path: Path, small_blocks: None) -> Job:  # noqa: ARG0
     """Two texts with rejects and duplicates of each other, in eleven shards."""
     mixed = [pairs(200)[n] for n in range(30, 110)] + [("same", "same"), ("10 20", "zehn")]
     train = (*job.options.train, write(tmp_path, "m", mixed))
-    return job.but(train=train, shard_pairs=10)
+    return job.but(train=train, shard_pairs=10, keep_text=True)
 
 
 def stop(
@@ -227,6 +227,7 @@ def stop(
         (4, OSError(errno.ENOSPC, "full"), {}),
         (3, KeyboardInterrupt(), {"valid": (), "valid_lines": 12}),
         (2, KeyboardInterrupt(), {"duplicates": "near"}),
+        (2, KeyboardInterrupt(), {"keep_text": False}),
     ],
 )
 def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
@@ -255,7 +256,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     job.prepare()
     done = min(shards, count)
     assert f"data.partial: {done} shards with" in capsys.readouterr().err
-    assert sum(name.startswith("train") for name in written) == count - done
+    assert sum(re.match(r"train-.*\.bin", name) is not None for name in written) == count - done
     assert content(job.out) == content(whole.path)
 
 
@@ -265,6 +266,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
         ("option", "from other text, options"),
         ("text", "from other text, options"),
         ("train-00002.bin", "damaged"),
+        ("train-00002.text", "damaged"),
         ("progress/duplicate-00002.bin", "damaged"),
         ("progress/progress.json", "damaged"),
     ],

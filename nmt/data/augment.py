@@ -1,0 +1,174 @@
+"""Augmentation: training pairs changed on the fly, as raw text that is cut into subwords again.
+
+Which pairs change, and how, is a function of (seed, epoch, pair). So it is the same for any number
+of ranks, and a resumed run draws the same. Most pairs keep the token ids of the shards. Only those
+that change cost time in the data thread, unless BPE dropout cuts all of them anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt.config import AugmentConfig
+from nmt.data import noise
+from nmt.data.epochs import Indices, mix
+from nmt.data.folder import DataFolder, PairDataset
+from nmt.data.noise import Pair
+from nmt.data.shards import TokenRows
+from nmt.data.vocabulary import LineDropout, check_dropout_by_line
+
+_Chosen = npt.NDArray[np.bool_]
+
+_CHANGES: dict[str, Callable[[Pair, random.Random], Pair]] = {
+    "placeholders": noise.placeholders,
+    "drop_diacritics": noise.drop_diacritics,
+    "drop_punctuation": noise.drop_punctuation,
+    "typos": noise.typos,
+    "upper_case": noise.upper_case,
+    "title_case": noise.title_case,
+}
+"""In the order in which a pair goes through them, after it is merged with the next one."""
+
+_MERGED, _CASING, _CHANGED, _SRC, _TGT = range(len(_CHANGES), len(_CHANGES) + 5)
+"""What else the random numbers of a pair are for."""
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """Changes pairs of a data folder by the shares of a recipe.
+
+    A pair that becomes blank, or longer than the folder's max_length, stays as it is.
+
+    dropout: probability of BPE dropout (Provilkov et al. 2020) by SentencePiece, for all pairs.
+    """
+
+    data: DataFolder
+    text: PairDataset
+    shares: AugmentConfig
+    dropout: float = 0.0
+
+    @classmethod
+    def of(cls, data: DataFolder, shares: AugmentConfig, dropout: float) -> Augmenter | None:
+        """Return the augmenter that a recipe needs; None if it needs none, or there is no text.
+
+        Raises:
+            UsageError: if SentencePiece is too old for BPE dropout.
+        """
+        if not data.has_bpe:
+            dropout = 0.0
+        if data.train_text is None or not (shares.any or dropout):
+            return None
+        if dropout:
+            check_dropout_by_line(data.src_vocabulary)
+        return cls(data, data.train_text, shares, dropout)
+
+    def __call__(
+        self, pairs: Indices, src: TokenRows, tgt: TokenRows, *, seed: int, epoch: int
+    ) -> tuple[TokenRows, TokenRows]:
+        """Return the rows of these pairs in an epoch; src, tgt: those of the shards, (pairs,)."""
+        draws = _Draws(pairs, seed, epoch)
+        chosen = self._chosen(draws)
+        is_merged = draws.uniform(_MERGED) < self.shares.merged
+        changed = np.logical_or.reduce([is_merged, *chosen.values()])
+        cut = np.ones_like(changed) if self.dropout else changed
+        at = np.flatnonzero(cut)
+        if not len(at):
+            return src, tgt
+        lines = self._lines(pairs[at])
+        self._merge(lines, pairs[at], is_merged[at])
+        seeds = draws.whole(_CHANGED)
+        for row in np.flatnonzero(changed[at]).tolist():
+            draw = random.Random(int(seeds[at[row]]))
+            for name, change in _CHANGES.items():
+                if chosen[name][at[row]]:
+                    lines[row] = change(lines[row], draw)
+        return self._cut(lines, at, pairs, src, tgt, draws)
+
+    def _chosen(self, draws: _Draws) -> dict[str, _Chosen]:
+        """Return which pairs each change is for."""
+        shares = self.shares
+        chosen = {
+            name: draws.uniform(number) < getattr(shares, name)
+            for number, name in enumerate(_CHANGES)
+        }
+        casing = draws.uniform(_CASING)  # a pair is in upper or in title case, not in both
+        chosen["upper_case"] = casing < shares.upper_case
+        chosen["title_case"] = casing >= 1 - shares.title_case
+        return chosen
+
+    def _lines(self, pairs: Indices) -> list[Pair]:
+        if not len(pairs):
+            return []
+        src, tgt = self.text.rows(pairs)
+        return list(zip(src.text(), tgt.text(), strict=True))
+
+    def _merge(self, lines: list[Pair], pairs: Indices, is_merged: _Chosen) -> None:
+        """Join chosen pairs with the next line of their corpus, if that is a pair, too."""
+        rows = [row for row in np.flatnonzero(is_merged).tolist() if self._has_next(pairs[row])]
+        for row, following in zip(rows, self._lines(pairs[rows] + 1), strict=True):
+            lines[row] = noise.merged(lines[row], following)
+
+    def _has_next(self, pair: int) -> bool:
+        if pair + 1 >= len(self.text):
+            return False
+        corpus, line = self.text.origin(int(pair))
+        return self.text.origin(int(pair) + 1) == (corpus, line + 1)
+
+    def _cut(
+        self,
+        lines: Sequence[Pair],
+        at: Indices,
+        pairs: Indices,
+        src: TokenRows,
+        tgt: TokenRows,
+        draws: _Draws,
+    ) -> tuple[TokenRows, TokenRows]:
+        """Return the rows, where those at `at` are of the lines; too long ones stay."""
+        dropouts = None
+        if self.dropout:
+            first, second = (draws.whole(side)[at] >> np.uint64(32) for side in (_SRC, _TGT))
+            dropouts = (
+                LineDropout(self.dropout, first.tolist()),
+                LineDropout(self.dropout, second.tolist()),
+            )
+        new_src, new_tgt = self.data.encode(self.text.corpora(pairs[at]), lines, dropouts)
+        longest = self.data.info.max_length
+        fits = np.array(
+            [
+                bool(line[0].strip() and one and other) and max(len(one), len(other)) <= longest
+                for line, one, other in zip(lines, new_src, new_tgt, strict=True)
+            ]
+        )
+        # The new rows stand after those of the shards, and take their places.
+        order = np.arange(len(pairs))
+        order[at[fits]] = len(pairs) + np.flatnonzero(fits)
+        whole_src, whole_tgt = (
+            TokenRows.join([old, TokenRows.of(new, token_bytes=old.ids.itemsize)]).take(order)
+            for old, new in ((src, new_src), (tgt, new_tgt))
+        )
+        return whole_src, whole_tgt
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Random numbers of pairs, each a function of (seed, epoch, pair, what it is for)."""
+
+    pairs: Indices
+    seed: int
+    epoch: int
+
+    def whole(self, *what: int) -> npt.NDArray[np.uint64]:
+        """Return numbers of 64 bits: (pairs,)."""
+        keys = np.random.SeedSequence((self.seed, self.epoch, *what, 1)).generate_state(
+            2, np.uint64
+        )
+        return mix(mix(self.pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
+
+    def uniform(self, *what: int) -> npt.NDArray[np.float64]:
+        """Return numbers from 0 to below 1: (pairs,)."""
+        return (self.whole(*what) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,231 @@
+"""Augmentation: which pairs change, that they are cut as in `prepare`, and that draws repeat."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pairs import sentences
+from prepare_job import Job, write
+
+from nmt.config import AugmentConfig
+from nmt.data.augment import Augmenter
+from nmt.data.folder import DataFolder
+from nmt.data.shards import TokenRows
+from nmt.data.stream import Cut, Position, Update, updates_from
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.errors import UsageError
+
+WORDS = ["small", "house", "blue", "forest", "sings", "river", "stone", "old"]
+LINES = [
+    (f"the {a} {b} stands, {n} times.", f"das {b} {a} steht {n}-mal da.")
+    for n, (a, b) in enumerate(itertools.product(WORDS, repeat=2))
+]
+TAG = "<2de>"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    """Two corpora in shards with text: one with a tag, and one that lacks some lines."""
+    root = tmp_path_factory.mktemp("augment")
+    one = write(root, "one", LINES[:32])
+    other = write(root, "other", [*LINES[32:40], ("same", "same"), *LINES[40:]])
+    job = Job.of(
+        root / "data",
+        train=(one, other),
+        valid=write(root, "valid", [("a valid line", "eine Zeile")]),
+        tag=(f"{one}={TAG}",),
+        moses_tokenize=True,
+        vocab_size=400,
+        keep_text=True,
+    )
+    return job.prepare()
+
+
+EVERYTHING = np.arange(len(LINES))
+
+
+def augmented(
+    data: DataFolder,
+    shares: AugmentConfig | None = None,
+    *,
+    pairs: np.ndarray = EVERYTHING,
+    dropout: float = 0.0,
+    epoch: int = 0,
+) -> tuple[TokenRows, TokenRows]:
+    augmenter = Augmenter.of(data, shares or AugmentConfig(), dropout)
+    assert augmenter is not None
+    return augmenter(pairs, *data.train.rows(pairs), seed=1, epoch=epoch)
+
+
+def ids(rows: TokenRows) -> list[list[int]]:
+    return [row.tolist() for row in np.split(rows.ids, np.cumsum(rows.lengths)[:-1])]
+
+
+def lines(data: DataFolder, rows: TokenRows) -> list[str]:
+    return data.src_vocabulary.decode(ids(rows))
+
+
+def test_lines_are_cut_as_prepare_has_cut_them(data: DataFolder) -> None:
+    assert data.train_text is not None
+    src, tgt = (side.text() for side in data.train_text.rows(EVERYTHING))
+    corpora = data.train_text.corpora(EVERYTHING)
+    assert corpora == [0] * 32 + [1] * 32
+    encoded = data.encode(corpora, list(zip(src, tgt, strict=True)))
+    for found, stored in zip(encoded, data.train.rows(EVERYTHING), strict=True):
+        assert found == ids(stored)
+
+
+def test_changed_pairs_keep_tag_and_moses_rules(data: DataFolder) -> None:
+    src, tgt = augmented(data, AugmentConfig(upper_case=1.0))
+    assert lines(data, src) == [
+        f"{TAG} {line.upper()}" if n < 32 else line.upper() for n, (line, _) in enumerate(LINES)
+    ]
+    assert lines(data, tgt) == [line.upper() for _, line in LINES]
+
+
+def test_only_the_share_of_pairs_changes_and_other_ones_in_each_epoch(data: DataFolder) -> None:
+    stored = ids(data.train.rows(EVERYTHING)[0])
+
+    def changed(epoch: int) -> set[int]:
+        found = ids(augmented(data, AugmentConfig(title_case=0.5), epoch=epoch)[0])
+        return {n for n in EVERYTHING.tolist() if found[n] != stored[n]}
+
+    first, second = changed(0), changed(1)
+    assert first == changed(0)
+    assert all(16 < len(one) < 48 for one in (first, second, first ^ second))
+
+
+def test_a_pair_is_in_upper_or_in_title_case(data: DataFolder) -> None:
+    src, _ = augmented(data, AugmentConfig(upper_case=0.5, title_case=0.5))
+    found = [line.removeprefix(f"{TAG} ") for line in lines(data, src)]
+    originals = [line for line, _ in LINES]
+    upper = [line == old.upper() for line, old in zip(found, originals, strict=True)]
+    title = [
+        line == " ".join(word[:1].upper() + word[1:] for word in old.split())
+        for line, old in zip(found, originals, strict=True)
+    ]
+    assert all(one != other for one, other in zip(upper, title, strict=True))
+    assert any(upper)
+    assert any(title)
+
+
+def test_only_the_next_line_of_the_same_corpus_is_merged(data: DataFolder) -> None:
+    src, tgt = augmented(data, AugmentConfig(merged=1.0))
+    ends = {31, 39, 63}  # of a corpus, before a line that was dropped, of all
+    for n, (one, other) in enumerate(zip(lines(data, src), lines(data, tgt), strict=True)):
+        pairs = LINES[n : n + 1 if n in ends else n + 2]
+        assert one.removeprefix(f"{TAG} ") == " ".join(line for line, _ in pairs)
+        assert other == " ".join(line for _, line in pairs)
+
+
+def test_a_pair_that_becomes_too_long_stays_as_it_is(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = max(data.info.train.src.longest, data.info.train.tgt.longest)
+    monkeypatch.setattr(type(data.info), "max_length", longest)
+    found = augmented(data, AugmentConfig(merged=1.0))
+    for side, stored in zip(found, data.train.rows(EVERYTHING), strict=True):
+        assert ids(side) == ids(stored)
+
+
+def test_a_source_that_becomes_blank_stays_as_it_is(tmp_path: Path) -> None:
+    job = Job.of(
+        tmp_path / "data",
+        train=(write(tmp_path, "train", [("?", "was"), *LINES]),),
+        valid=write(tmp_path, "valid", [("a valid line", "eine Zeile")]),
+        vocab_size=330,
+        keep=("symbols",),
+        keep_text=True,
+    )
+    found = job.prepare()
+    src, _ = augmented(found, AugmentConfig(drop_punctuation=1.0), pairs=np.array([0, 1]))
+    assert lines(found, src)[0] == "?"
+    assert lines(found, src)[1] != LINES[0][0]
+
+
+def test_bpe_dropout_cuts_the_same_text_in_other_ways(data: DataFolder) -> None:
+    plain = data.train.rows(EVERYTHING)
+    dropped = augmented(data, dropout=0.3)
+    assert [lines(data, side) for side in dropped] == [lines(data, side) for side in plain]
+    assert all(
+        len(one.ids) > 1.2 * len(other.ids) for one, other in zip(dropped, plain, strict=True)
+    )
+    assert ids(augmented(data, dropout=0.3)[0]) == ids(dropped[0])
+    assert ids(augmented(data, dropout=0.3, epoch=1)[0]) != ids(dropped[0])
+    everything = augmented(data, dropout=1.0 - 1e-9)[1]
+    assert len(everything.ids) == sum(len(one) for one in characters(data))
+
+
+def characters(data: DataFolder) -> list[list[int]]:
+    """Return the ids of targets whose merges are all undone."""
+    tokens = data.tgt_vocabulary.tokens
+    merges = data.tgt_vocabulary.merges()
+
+    def parts(token: int) -> list[int]:
+        left, right = merges[token]
+        return [token] if left < 0 else [*parts(left), *parts(right)]
+
+    found = [
+        [part for token in row for part in parts(token)]
+        for row in ids(data.train.rows(EVERYTHING)[1])
+    ]
+    assert all(len(token) == 1 for row in found for token in tokens(row))
+    return found
+
+
+def test_unigram_subwords_and_folders_without_text_have_no_bpe_dropout(tmp_path: Path) -> None:
+    vocabulary = learn_vocabulary(
+        (side for pair in LINES for side in pair), vocab_size=330, subwords="unigram"
+    )
+    (tmp_path / "unigram.model").write_bytes(vocabulary.model)
+    job = Job.of(
+        tmp_path / "data",
+        train=(write(tmp_path, "train", LINES),),
+        valid=write(tmp_path, "valid", [("a valid line", "eine Zeile")]),
+        vocab=(tmp_path / "unigram.model",),
+        keep_text=True,
+    )
+    shares = AugmentConfig()
+    assert Augmenter.of(job.prepare(), shares, 0.1) is None
+    without = job.but(out=tmp_path / "other", vocab=(), vocab_size=330, keep_text=False)
+    assert Augmenter.of(without.prepare(), shares, 0.1) is None
+
+
+def test_a_sentencepiece_that_cannot_draw_the_same_again_is_refused(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentencepiece.set_random_generator_seed", lambda _: None)
+    with pytest.raises(UsageError, match=r"subword_dropout on text needs SentencePiece 0\.2\.3"):
+        Augmenter.of(data, AugmentConfig(), 0.1)
+
+
+def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
+    shares = AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3)
+    augmenter = Augmenter.of(data, shares, 0.1)
+
+    def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:
+        stream = updates_from(
+            position,
+            data.train,
+            Cut(micro_batch_tokens=1000, rank=rank, world_size=ranks),
+            batch_tokens=400,
+            seed=1,
+            augmenter=augmenter,
+        )
+        return list(itertools.islice(stream, 12))
+
+    def sources(update: Update) -> list[list[int]]:
+        return sorted(row for batch in update.batches for row in sentences(batch.src))
+
+    whole = updates(Position())
+    assert max(update.following.epoch for update in whole) > 0
+    for at in (1, 5, 9):
+        again = updates(whole[at - 1].following)
+        assert [*map(sources, again[:3])] == [*map(sources, whole[at : at + 3])]
+    shares_of_ranks = [updates(Position(), rank, 3) for rank in range(3)]
+    for update, *parts in zip(whole, *shares_of_ranks, strict=True):
+        assert sorted(itertools.chain(*map(sources, parts))) == sources(update)
+        assert {part.tgt_tokens for part in parts} == {update.tgt_tokens}

@@ -1,0 +1,143 @@
+"""Stages: the order of each is a function of seed, stage and epoch, and ends at its update."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pairs import like_wmt
+from prepare_job import Job, write
+
+from nmt.config import Stage
+from nmt.data import epochs
+from nmt.data.epochs import Epochs
+from nmt.data.folder import DataFolder
+from nmt.data.stages import Stages, corpus_names, stage_seed
+from nmt.data.stream import Cut, Position, Update, updates_from
+from nmt.errors import UsageError
+
+PAIRS = like_wmt(500)
+FIRST, SECOND, LAST = [(300, 1.0), (200, 0.0)], [(300, 0.0), (200, 2.0)], [(300, 1.0), (200, 1.0)]
+STAGES = Stages(ends=(10, 13), shares=(FIRST, SECOND, LAST))
+
+
+def stream(position: Position, done: int, rank: int = 0, ranks: int = 1) -> list[Update]:
+    """Return the updates up to the 40th."""
+    updates = updates_from(
+        position,
+        PAIRS,
+        Cut(micro_batch_tokens=400, rank=rank, world_size=ranks),
+        batch_tokens=1500,
+        seed=1,
+        stages=STAGES,
+        done=done,
+    )
+    return list(itertools.islice(updates, 40 - done))
+
+
+@pytest.fixture(scope="module")
+def whole() -> list[Update]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(epochs, "POOL_PAIRS", 100)
+        return stream(Position(), 0)
+
+
+def test_a_stage_visits_its_corpora_and_ends_at_its_update(whole: list[Update]) -> None:
+    visited = [set(update.pairs.tolist()) for update in whole]
+    clean, other = set(range(300)), set(range(300, 500))
+    assert all(pairs <= clean for pairs in visited[:10])
+    assert all(pairs <= other for pairs in visited[10:13])
+    assert [update.following.stage for update in whole] == [0] * 9 + [1] * 3 + [2] * 28
+    assert whole[9].following == Position(stage=1)
+    assert whole[12].following == Position(stage=2)
+    third = Counter(
+        pair for update in whole[13:] if update.epoch <= 1 for pair in update.pairs.tolist()
+    )
+    assert third == Counter(range(500))
+
+
+def test_stages_go_on_from_any_update(whole: list[Update], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "POOL_PAIRS", 100)
+    for done in (1, 9, 10, 11, 13, 30):
+        again = stream(whole[done - 1].following, done)
+        assert [(update.pairs.tolist(), update.following) for update in again] == [
+            (update.pairs.tolist(), update.following) for update in whole[done:]
+        ]
+
+
+def test_any_number_of_ranks_sees_the_same_stages(
+    whole: list[Update], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "POOL_PAIRS", 100)
+    parts = [stream(Position(), 0, rank, 3) for rank in range(3)]
+    for update, *shares in zip(whole, *parts, strict=True):
+        assert all(share.pairs.tolist() == update.pairs.tolist() for share in shares)
+        assert sum(share.own_tokens for share in shares) == update.own_tokens
+
+
+def test_stages_with_the_same_weights_have_other_orders() -> None:
+    orders = [
+        Epochs(LAST, seed=stage_seed(seed, stage)).pool(0, 0).tolist()
+        for seed, stage in ((1, 0), (1, 1), (1, 2), (2, 1))
+    ]
+    assert all(one != other for one, other in itertools.combinations(orders, 2))
+    assert orders[0] == Epochs(LAST, seed=1).pool(0, 0).tolist()  # as without stages
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    """Three corpora, two of which have the same name in different folders."""
+    root = tmp_path_factory.mktemp("stages")
+    for name in ("a", "b"):
+        (root / name).mkdir()
+    lines = [(f"line {n}", f"Zeile {n}") for n in range(30)]
+    texts = [
+        write(root / "a", "news", lines[:5]),
+        write(root / "b", "news", lines[5:15]),
+        write(root, "clean", lines[15:]),
+    ]
+    job = Job.of(
+        root / "data",
+        train=tuple(texts),
+        valid=write(root, "valid", [("a valid line", "eine Zeile")]),
+        weight=(f"{texts[2]}=3",),
+        vocab_size=300,
+    )
+    return job.prepare()
+
+
+def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
+    first, second, third = corpus_names(data)
+    assert Path(first).parts[-2:] == ("a", "news")
+    assert Path(second).parts[-2:] == ("b", "news")
+    assert third == "clean"
+    found = Stages.of(data, [Stage(7, {"clean": 0.5, second: 2.0}), Stage(0, {first: 0.0})])
+    assert found == Stages(
+        (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)])
+    )
+    assert Stages.of(data, ()).shares == (data.train.shares,)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (
+            [Stage(0, {"cleen": 1})],
+            r"stage 1: no corpus .*'cleen'; did you mean 'clean'.* has .*, clean$",
+        ),
+        ([Stage(0, {"news": 1})], r"stage 1: no corpus is named 'news'.*; .*data has /.*a/news, "),
+    ],
+)
+def test_an_unknown_corpus_is_refused_with_the_known_ones(
+    data: DataFolder, stages: list[Stage], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        Stages.of(data, stages)
+
+
+def test_a_stage_without_pairs_is_refused(data: DataFolder) -> None:
+    nothing = dict.fromkeys(corpus_names(data), 0.01)
+    with pytest.raises(UsageError, match="stage 2 visits no pair: raise one of its weights"):
+        Stages.of(data, [Stage(3, {}), Stage(0, nothing)])

@@ -1,0 +1,52 @@
+"""Runs on data that changes on its way: augmentation in the training loop."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from toy_training import Toy, assert_same_state, metrics, prepare_toy, train
+
+from nmt.errors import UsageError
+from nmt.values import Value
+
+AUGMENTED: dict[str, Value] = {"title_case": 0.3, "typos": 0.3, "merged": 0.5}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with text."""
+    return prepare_toy(tmp_path_factory.mktemp("text"), keep_text=True)
+
+
+def test_a_run_with_augmentation_goes_on_as_if_it_was_never_stopped(toy: Toy, text: Path) -> None:
+    values = AUGMENTED | {"subword_dropout": 0.1}
+    whole = train(text, toy.folder / "whole", **values)
+    train(text, toy.folder / "run", **values, max_updates=13)
+    assert_same_state(train(text, toy.folder / "run", **values), whole)
+    first, plain = (
+        metrics(run, "train")[0]["nll"]
+        for run in (whole, train(text, toy.folder / "plain", max_updates=5))
+    )
+    assert first != plain
+
+
+def test_augmentation_needs_text(toy: Toy) -> None:
+    message = f"{toy.data} has no text, which [augment] changes; prepare it with --keep-text"
+    with pytest.raises(UsageError, match=re.escape(message)):
+        toy.train(**AUGMENTED)
+
+
+def test_augmentation_does_not_change_in_a_run(toy: Toy, text: Path) -> None:
+    run = train(text, toy.folder / "run", max_updates=2)
+    with pytest.raises(UsageError, match=r"other values: typos was 0\.0 and is now 0\.1; give"):
+        train(text, run, max_updates=2, typos=0.1)
+
+
+def test_a_run_from_before_there_was_augmentation_goes_on(toy: Toy) -> None:
+    run = toy.train(max_updates=2)
+    config = run / "config.toml"
+    before, _, _ = config.read_text().partition("[augment]")
+    config.write_text(before)
+    assert metrics(toy.train(run, max_updates=5), "train")[-1]["update"] == 5

@@ -1,0 +1,87 @@
+"""Runs in stages: they begin where the recipe says, are named, and resume anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prepare_job import Job
+from toy_training import Toy, assert_same_state, metrics, pairs, recipe, write_text
+
+from nmt.config import Stage
+from nmt.errors import UsageError
+from nmt.models.tensor_file import TensorFile, write_tensors
+from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
+from nmt.training.launch import launch
+
+STAGES = (Stage(12, {"noisy": 1.0, "clean": 0.0}), Stage(0, {"noisy": 0.0, "clean": 2.0}))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of two corpora."""
+    folder = tmp_path_factory.mktemp("two")
+    text = pairs(320, seed=1)
+    job = Job.of(
+        folder / "data",
+        train=tuple(
+            write_text(folder, name, part)
+            for name, part in (("noisy", text[:150]), ("clean", text[150:300]))
+        ),
+        valid=write_text(folder, "valid", text[300:]),
+        vocab_size=345,
+    )
+    return job.prepare().path
+
+
+def train(data: Path, out: Path, stages: tuple[Stage, ...] = STAGES, max_updates: int = 24) -> Path:
+    launch(dataclasses.replace(recipe(max_updates=max_updates), stages=stages), data, out)
+    return out
+
+
+@pytest.mark.parametrize("stop", [5, 12, 17])
+def test_a_run_goes_on_in_any_stage_and_names_each_where_it_begins(
+    toy: Toy, two: Path, stop: int
+) -> None:
+    whole = train(two, toy.folder / "whole")
+    run = toy.folder / "run"
+    train(two, run, max_updates=stop)
+    assert_same_state(train(two, run), whole)
+    second = "stage 2 of 2, to the end: noisy 0, clean 2"
+    assert [record for record in metrics(run, "event") if "stage" in record] == [
+        {"kind": "event", "update": 12, "stage": second}
+    ]
+    log = (run / "train.log").read_text()
+    assert "stage 1 of 2, to update 12: noisy 1, clean 0" in log
+    assert f"update 12: {second}" in log
+    assert ">stage 2 of 2<" in (run / "curves.svg").read_text()
+
+
+def test_stages_change_what_is_learnt_and_do_not_change_in_a_run(toy: Toy, two: Path) -> None:
+    run = train(two, toy.folder / "run", max_updates=14)
+    plain = train(two, toy.folder / "plain", (), max_updates=14)
+    losses = [metrics(one, "train")[-1]["nll"] for one in (run, plain)]
+    assert losses[0] != losses[1]
+    with pytest.raises(UsageError, match=r"has a run with other values: \[\[stages\]\] were oth"):
+        train(two, run, (dataclasses.replace(STAGES[0], updates=13), STAGES[1]))
+
+
+def test_a_state_from_before_there_were_stages_goes_on(toy: Toy) -> None:
+    values: dict[str, Any] = {"max_updates": 11}
+    run = toy.train(max_updates=6)
+    (path,) = (run / "checkpoints").glob("update-00000006.state")
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    progress = json.loads(json.dumps(file.header["progress"]))
+    assert progress["position"].pop("stage") == 0
+    vectors = {name: file.read(name) for name in file.names}
+    write_tensors(path, vectors, {"progress": progress}, kind=STATE_KIND, version=STATE_VERSION)
+    assert_same_state(toy.train(run, **values), toy.train("whole", **values))
+
+
+def test_an_unknown_corpus_is_told_before_a_run_begins(toy: Toy) -> None:
+    with pytest.raises(UsageError, match=r"stage 1: no corpus is named 'noisy'; .* has train$"):
+        train(toy.data, toy.folder / "run")
+    assert not (toy.folder / "run").exists()
