@@ -81,7 +81,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 COMMANDS = (
     *("prepare", "train", "average", "translate", "score", "rescore"),
-    *("import", "export", "models", "data"),
+    *("join", "import", "export", "models", "data"),
 )
 
 

@@ -308,6 +308,10 @@ class Shard:
         self._check(index)
         return int(self._lines[index])
 
+    def lines(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the line numbers of some pairs: (len(indices),)."""
+        return self._lines[indices].astype(np.int64)
+
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         """Raise DataError if an offset or a token id is impossible."""
         for ids, offsets, size in (

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from nmt.console import printable, warning
+from nmt.data.manifest import REJECTS_NAME
+from nmt.errors import DataError
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import KEPT, RULE_OF, Verdicts
 from nmt.prepare.sources import SourceText
@@ -84,6 +86,7 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
                 "prefix": corpus.prefix,
                 "src": corpus.src,
                 "tgt": corpus.tgt,
+                "unit": corpus.unit,
                 "lines": corpus.lines,
                 "kept": corpus.kept,
                 "rejected": corpus.counts,
@@ -96,6 +99,33 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
         ],
     }
     return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_report(folder: Path) -> list[CorpusRejects]:
+    """Return the report of a data folder, by corpus.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    path = folder / REJECTS_NAME
+    try:
+        return [
+            CorpusRejects(
+                corpus["prefix"],
+                corpus["src"],
+                corpus["tgt"],
+                corpus.get("unit", "line"),
+                corpus["lines"],
+                dict(corpus["rejected"]),
+                {
+                    rule: [Example(**example) for example in examples]
+                    for rule, examples in corpus["examples"].items()
+                },
+            )
+            for corpus in json.loads(path.read_bytes())["corpora"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
 
 
 def report_text(corpora: Sequence[CorpusRejects]) -> str:

@@ -1,0 +1,297 @@
+"""`nmt join`: data folders that were prepared apart become one, without pairs that repeat.
+
+1. Check that the folders have one vocabulary, the same options, and the same valid and test sets.
+2. Hash the token ids of each training pair into a file. Then sort it range by range, so that memory
+   is bounded, and mark all but the first pair of each hash.
+3. Write the shards again, with their corpora renumbered, and without the marked pairs.
+
+The order is that of the folders as they are named. Text is not there any more, so pairs are equal
+if their token ids are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt import console
+from nmt.data import manifest
+from nmt.data.epochs import mix
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
+from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder, TokenRows
+from nmt.errors import UsageError
+from nmt.files import link_or_copy, resolved, write_text
+from nmt.prepare.duplicates import Hashes, hash_pairs
+from nmt.prepare.readers.reader import record_file
+from nmt.prepare.rejects import (
+    EXAMPLES_PER_RULE,
+    CorpusRejects,
+    Example,
+    read_report,
+    report_json,
+    report_text,
+)
+from nmt.prepare.resume import (
+    building_folder,
+    check_space,
+    check_target,
+    empty_folder,
+    find_folder,
+)
+from nmt.prepare.splits import TEXT_SUFFIX, split_record, write_shard
+from nmt.prepare.text import Mask
+
+JOINED = "joined"
+"""The setting that names the folders of a joined one, by their fingerprints."""
+_RULE = "duplicate"
+_CHUNK_PAIRS = 1 << 17
+_BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
+
+
+def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
+    """Make one data folder of several, or open it if it was made of them already.
+
+    Args:
+        out: the folder.
+        paths: of the folders, in the order of their pairs.
+        memory: gigabytes for finding pairs that repeat; the result does not depend on it.
+
+    Raises:
+        UsageError: the folders do not fit together, or `out` is another folder.
+        DataError: a folder is damaged.
+    """
+    target = resolved(out)
+    check_target(target)
+    folders = [DataFolder.open(path) for path in paths]
+    fingerprints = [folder.fingerprint for folder in folders]
+    there = find_folder(target)
+    if there is not None:
+        if there.info.settings.get(JOINED) != fingerprints:
+            raise UsageError(f"{out} is another data folder; remove it or choose another name")
+        console.notice(f"{out} is already joined from the same folders")
+        return there
+    for folder in folders[1:]:
+        _check_fit(folders[0], folder)
+    _check_corpora(folders)
+    check_space(target, sum(file.size for folder in folders for file in folder.info.files))
+    with building_folder(target) as partial:
+        empty_folder(partial)
+        _Joiner(partial, folders, int(memory * 1e9)).join()
+        DataFolder.open(partial)
+    return DataFolder.open(target)
+
+
+def _check_fit(first: DataFolder, other: DataFolder) -> None:
+    """Check that two folders were prepared in the same way."""
+    mine, theirs = first.info, other.info
+    differences = [
+        name
+        for name in sorted(mine.settings.keys() | theirs.settings.keys())
+        if mine.settings.get(name) != theirs.settings.get(name)
+        and name not in (JOINED, "max_length", "shard_pairs")
+    ]
+    if mine.vocabulary.files != theirs.vocabulary.files:
+        differences.append("the vocabulary")
+    if mine.valid.text != theirs.valid.text:
+        differences.append("valid")
+    if [test.text for test in mine.tests] != [test.text for test in theirs.tests]:
+        differences.append("the test sets")
+    if differences:
+        raise UsageError(
+            f"{other.path} and {first.path} differ in {', '.join(differences)}; prepare all "
+            "folders with the same options, --vocab, --valid and --test"
+        )
+
+
+def _check_corpora(folders: Sequence[DataFolder]) -> None:
+    """Check that no text is in two folders."""
+    seen: dict[tuple[object, ...], Path] = {}
+    for folder in folders:
+        for corpus in folder.info.train.corpora:
+            key = (corpus.src.sha256, corpus.tgt.sha256, corpus.langs, corpus.columns, corpus.tag)
+            if key in seen:
+                raise UsageError(
+                    f"{folder.path}: the text of {corpus.prefix} is also in {seen[key]}; leave one "
+                    "of the folders out"
+                )
+            seen[key] = folder.path
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A shard that is read, and where it goes."""
+
+    folder: DataFolder
+    record: ShardRecord
+    text: FileRecord | None
+    corpus: int
+    """Its number in the new folder."""
+    first: int
+    """Number of its first pair, over all folders."""
+
+    def open(self) -> Shard:
+        return Shard.open(self.folder.path / self.record.name)
+
+
+@dataclass(frozen=True)
+class _Joiner:
+    """Writes the files of the new folder."""
+
+    path: Path
+    folders: Sequence[DataFolder]
+    memory: int
+
+    @property
+    def info(self) -> DatasetInfo:
+        return self.folders[0].info
+
+    @property
+    def pairs(self) -> int:
+        return sum(folder.info.train.pairs for folder in self.folders)
+
+    def join(self) -> None:
+        """Write everything."""
+        places = list(self._places())
+        keep = self.info.settings.get("keep", [])
+        repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
+        rejects = [one for folder in self.folders for one in read_report(folder.path)]
+        shards, text = self._write_shards(places, repeats, rejects)
+        corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
+        train = split_record(
+            self.path,
+            "train",
+            shards,
+            [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
+            text,
+        )
+        info = self.info
+        written = (*info.train.shards, *info.train.text, info.rejects, info.rejects_text)
+        for file in info.files:
+            if file not in written:
+                link_or_copy(self.folders[0].path / file.name, self.path / file.name)
+        for name, content in (
+            (manifest.REJECTS_NAME, report_json(rejects)),
+            (manifest.REJECTS_TEXT_NAME, report_text(rejects)),
+        ):
+            write_text(self.path / name, content)
+        settings: dict[str, Any] = {
+            **info.settings,
+            "max_length": max(folder.info.max_length for folder in self.folders),
+            JOINED: [folder.fingerprint for folder in self.folders],
+        }
+        joined = replace(
+            info,
+            settings=settings,
+            train=train,
+            rejects=record_file(self.path / manifest.REJECTS_NAME),
+            rejects_text=record_file(self.path / manifest.REJECTS_TEXT_NAME),
+        )
+        write_text(self.path / manifest.FILE_NAME, manifest.to_json(joined))
+
+    def _places(self) -> Iterator[_Place]:
+        corpora = first = 0
+        for folder in self.folders:
+            train = folder.info.train
+            text: Sequence[FileRecord | None] = train.text or [None] * len(train.shards)
+            for record, kept in zip(train.shards, text, strict=True):
+                yield _Place(folder, record, kept, corpora + record.corpus, first)
+                first += record.pairs
+            corpora += len(train.corpora)
+
+    def _repeats(self, places: Sequence[_Place]) -> Mask:
+        """Return which pairs came earlier, by their token ids: (pairs,)."""
+        file = self.path / "hashes"
+        hashes = np.memmap(file, np.uint64, "w+", shape=(max(1, self.pairs),))
+        by_source = self.info.settings.get("duplicates_by") == "source"
+        with console.Progress("Hashing", total=self.pairs, unit="pairs") as bar:
+            for place in places:
+                shard = place.open()
+                for rows in _chunks(len(shard)):
+                    src, tgt = map(_hash_rows, shard.rows(rows))
+                    found = src if by_source else hash_pairs(src, tgt)
+                    hashes[place.first + rows] = found
+                    bar.update(len(rows))
+        repeats = np.zeros(self.pairs, np.bool_)
+        ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1
+        with console.Progress("Comparing", total=ranges, unit="ranges of hashes") as bar:
+            for number in range(ranges):
+                bounds = [number * 2**64 // ranges, (number + 1) * 2**64 // ranges - 1]
+                low, high = (np.uint64(bound) for bound in bounds)
+                parts = []
+                for rows in _chunks(self.pairs):
+                    chunk = hashes[rows[0] : rows[-1] + 1]
+                    parts.append(rows[(low <= chunk) & (chunk <= high)])
+                at = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+                order = np.argsort(hashes[at], kind="stable")  # so the first pair stays the first
+                in_order = hashes[at[order]]
+                repeats[at[order[1:][in_order[1:] == in_order[:-1]]]] = True
+                bar.update(1)
+        del hashes
+        file.unlink()
+        return repeats
+
+    def _write_shards(
+        self, places: Sequence[_Place], repeats: Mask, rejects: Sequence[CorpusRejects]
+    ) -> tuple[list[ShardRecord], list[FileRecord]]:
+        """Write what is left of each shard, and count the rest in `rejects`."""
+        shards, texts = list[ShardRecord](), list[FileRecord]()
+        with console.Progress("Writing", total=self.pairs, unit="pairs") as bar:
+            for place in places:
+                count = place.record.pairs
+                is_left = ~repeats[place.first : place.first + count]
+                rows = np.flatnonzero(is_left)
+                shard = place.open()
+                _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
+                if len(rows):
+                    path = self.path / f"train-{len(shards):05d}.bin"
+                    builder = ShardBuilder(token_bytes=shard.token_bytes)
+                    builder.extend(*shard.rows(rows), shard.lines(rows))
+                    shards.append(write_shard(path, builder, corpus=place.corpus))
+                    if place.text is not None:
+                        text = Shard.open(place.folder.path / place.text.name)
+                        builder = ShardBuilder(token_bytes=TEXT_BYTES)
+                        builder.extend(*text.rows(rows), text.lines(rows))
+                        builder.write(path.with_suffix(TEXT_SUFFIX), corpus=place.corpus)
+                        texts.append(record_file(path.with_suffix(TEXT_SUFFIX)))
+                bar.update(count)
+        return shards, texts
+
+
+def _chunks(pairs: int) -> Iterator[npt.NDArray[np.int64]]:
+    for start in range(0, pairs, _CHUNK_PAIRS):
+        yield np.arange(start, min(pairs, start + _CHUNK_PAIRS))
+
+
+def _hash_rows(rows: TokenRows) -> Hashes:
+    """Return a 64-bit hash of the ids of each row, none of which is empty: (rows,)."""
+    starts = np.cumsum(rows.lengths, dtype=np.int64) - rows.lengths
+    places = np.arange(len(rows.ids)) - np.repeat(starts, rows.lengths)
+    tokens = mix(rows.ids.astype(np.uint64) + (places.astype(np.uint64) << np.uint64(32)))
+    if not len(starts):
+        return np.zeros(0, np.uint64)
+    sums: Hashes = np.add.reduceat(tokens, starts)
+    return mix(sums + rows.lengths.astype(np.uint64))
+
+
+def _count(
+    rejects: CorpusRejects, folder: DataFolder, shard: Shard, rows: npt.NDArray[np.int64]
+) -> None:
+    """Count the pairs at `rows` as duplicates, and show the first of them."""
+    if not len(rows):
+        return
+    rejects.rejected[_RULE] = rejects.rejected.get(_RULE, 0) + len(rows)
+    examples = rejects.examples.setdefault(_RULE, [])
+    for row in rows[: EXAMPLES_PER_RULE - len(examples)].tolist():
+        src = folder.src_vocabulary.decode([shard.src(row).tolist()])[0]
+        tgt = folder.tgt_vocabulary.decode([shard.tgt(row).tolist()])[0]
+        examples.append(Example(shard.line(row), src, tgt))
+
+
+def _recorded(corpus: CorpusRecord, rejects: CorpusRejects) -> CorpusRecord:
+    return replace(corpus, kept=rejects.kept, rejected=rejects.counts)

@@ -1,0 +1,157 @@
+"""`nmt join`: folders that were prepared apart are as one that was prepared at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prepare_job import Job, content, pairs, pairs_in, write
+
+from nmt.data.folder import DataFolder
+from nmt.errors import DataError, UsageError
+from nmt.prepare import join as stage
+from nmt.prepare.join import join
+
+Prepare = Callable[..., DataFolder]
+MORE = [("the same", "dasselbe"), ("another", "anderes"), ("the same", "dasselbe")]
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Prepare:
+    """Prepare some of three texts, two of which share pairs, with one vocabulary."""
+    texts = pairs(90)
+    write(tmp_path, "a", [*texts[:40], *MORE])
+    write(tmp_path, "b", [*MORE, *texts[30:60], ("the same", "das gleiche")])
+    write(tmp_path, "c", texts[60:])
+    write(tmp_path, "valid", pairs(95)[-3:])
+    learnt = Job.of(
+        tmp_path / "learnt",
+        train=tuple(f"{tmp_path}/{name}" for name in "abc"),
+        valid=f"{tmp_path}/valid",
+        vocab_size=330,
+    ).prepare()
+
+    def prepare(names: str, **values: Any) -> DataFolder:
+        options: dict[str, Any] = {
+            "train": tuple(f"{tmp_path}/{name}" for name in names),
+            "valid": f"{tmp_path}/valid",
+            "vocab": (learnt.path / "vocab.model",),
+        }
+        return Job.of(tmp_path / f"part-{names}", **options | values).prepare()
+
+    return prepare
+
+
+def origins(folder: DataFolder) -> list[tuple[int, int]]:
+    return [folder.train.origin(index) for index in range(len(folder.train))]
+
+
+@pytest.mark.parametrize("memory", [2.0, 1e-9, 1e-6], ids=["one range", "most", "some"])
+@pytest.mark.parametrize("values", [{}, {"duplicates_by": "source"}, {"keep": ("duplicate",)}])
+def test_joined_parts_are_what_all_texts_at_once_are(
+    prepare: Prepare, tmp_path: Path, values: dict[str, Any], memory: float
+) -> None:
+    parts = [prepare("a", **values).path, prepare("bc", shard_pairs=1, **values).path]
+    joined, whole = join(tmp_path / "out", parts, memory=memory), prepare("abc", **values)
+    assert pairs_in(joined) == pairs_in(whole)
+    assert origins(joined) == origins(whole)
+    for one, other in zip(joined.info.train.corpora, whole.info.train.corpora, strict=True):
+        assert one == other
+    assert [one.rejected for one in whole.info.train.corpora] != [{}, {}, {}] or "keep" in values
+    assert joined.info.valid == whole.info.valid
+    assert (joined.path / "rejects.txt").read_text() == (whole.path / "rejects.txt").read_text()
+    assert (joined.path / "rejects.json").read_text() == (whole.path / "rejects.json").read_text()
+    DataFolder.open(joined.path, verify=True)
+
+
+def test_text_that_was_kept_stays_beside_its_pairs(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare(name, keep_text=True).path for name in "abc"]
+    folder = join(tmp_path / "out", parts, memory=1)
+    assert folder.train_text is not None
+    src, tgt = folder.train_text.rows(np.arange(len(folder.train)))
+    assert list(zip(src.text(), tgt.text(), strict=True)) == pairs_in(folder)
+    DataFolder.open(folder.path, verify=True)
+
+
+def test_the_same_folders_give_the_same_bytes_and_are_found_again(
+    prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [prepare(name).path for name in "abc"]
+    one, two = (join(tmp_path / name, parts, memory=1) for name in ("one", "two"))
+    assert content(one.path) == content(two.path)
+    join(one.path, parts, memory=1)
+    assert "already joined from the same folders" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="one is another data folder"):
+        join(one.path, parts[:2], memory=1)
+
+
+def test_a_joined_folder_can_be_joined_again(prepare: Prepare, tmp_path: Path) -> None:
+    a, b, c = (prepare(name).path for name in "abc")
+    ab = join(tmp_path / "ab", [a, b], memory=1).path
+    assert pairs_in(join(tmp_path / "abc", [ab, c], memory=1)) == pairs_in(prepare("abc"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab": (), "vocab_size": 320}, "differ in .*the vocabulary"),
+        ({"valid": "VALID"}, "differ in valid"),
+        ({"test": ("VALID",)}, "differ in the test sets"),
+        ({"max_ratio": 5.0}, "differ in max_ratio; prepare all folders with the same options"),
+        ({"keep_text": True}, "differ in keep_text"),
+    ],
+)
+def test_folders_that_do_not_fit_are_refused_with_the_reason(
+    prepare: Prepare, tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
+    other = write(tmp_path, "other", pairs(99)[-2:])
+    given = {
+        key: other if value == "VALID" else (other,) if value == ("VALID",) else value
+        for key, value in values.items()
+    }
+    parts = [prepare("a").path, prepare("b", **given).path]
+    with pytest.raises(UsageError, match=message):
+        join(tmp_path / "out", parts, memory=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_in_two_folders_is_refused(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("ab").path, prepare("b").path]
+    with pytest.raises(UsageError, match=r"the text of .*b is also in .*part-ab; leave one of"):
+        join(tmp_path / "out", parts, memory=1)
+
+
+def test_lengths_may_differ_and_the_largest_counts(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a", max_length=60).path, prepare("b", max_length=90).path]
+    assert join(tmp_path / "out", parts, memory=1).info.max_length == 90
+
+
+def test_a_join_that_is_stopped_leaves_nothing(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [prepare("a").path, prepare("b").path]
+    with monkeypatch.context() as patch:
+
+        def stop(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(stage, "write_shard", stop)
+        with pytest.raises(Exception, match="stopped; nothing was kept; run the same command"):
+            join(tmp_path / "out", parts, memory=1)
+    assert not list(tmp_path.glob("out*"))
+    assert len(join(tmp_path / "out", parts, memory=1).train) > 40
+
+
+def test_a_damaged_report_is_told(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a").path, prepare("b").path]
+    report = parts[1] / "rejects.json"
+    broken = json.loads(report.read_text())
+    text = report.read_text().replace('"prefix"', '"prefax"')
+    assert broken["corpora"][0]["prefix"]
+    report.write_text(text)
+    with pytest.raises(DataError, match=r"rejects\.json: damaged"):
+        join(tmp_path / "out", parts, memory=1)
