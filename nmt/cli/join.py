@@ -11,7 +11,10 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.errors import UsageError
 
-EXAMPLES = ("nmt join data part-1 part-2 part-3",)
+EXAMPLES = (
+    "nmt join data part-1 part-2 part-3",
+    "nmt join data part-* --memory 0.5",
+)
 
 
 def join(

@@ -287,10 +287,12 @@ def _count(
         return
     rejects.rejected[_RULE] = rejects.rejected.get(_RULE, 0) + len(rows)
     examples = rejects.examples.setdefault(_RULE, [])
-    for row in rows[: EXAMPLES_PER_RULE - len(examples)].tolist():
+    for row in rows[:EXAMPLES_PER_RULE].tolist():
         src = folder.src_vocabulary.decode([shard.src(row).tolist()])[0]
         tgt = folder.tgt_vocabulary.decode([shard.tgt(row).tolist()])[0]
         examples.append(Example(shard.line(row), src, tgt))
+    examples.sort(key=lambda example: example.line)
+    del examples[EXAMPLES_PER_RULE:]
 
 
 def _recorded(corpus: CorpusRecord, rejects: CorpusRejects) -> CorpusRecord:
