@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from nmt.data import noise
+
+Change = Callable[[noise.Pair, random.Random], noise.Pair]
 
 if __name__ == "__main__":
     kind, *paths = sys.argv[1:]
@@ -19,12 +22,13 @@ if __name__ == "__main__":
     pairs = list(zip(*(path.read_text("utf-8").splitlines() for path in (src, tgt)), strict=True))
     if kind == "joined":
         pairs = [noise.merged(*two) for two in zip(pairs[::2], pairs[1::2], strict=True)]
-    change = {
+    changes: dict[str, Change] = {
         "upper": noise.upper_case,
         "title": noise.title_case,
         "typos": noise.typos,
         "no-stop": lambda pair, _: (noise.without_end(pair[0]), pair[1]),
-    }.get(kind, lambda pair, _: pair)
-    found = [change(pair, random.Random(number)) for number, pair in enumerate(pairs)]
-    for path, side in zip(out, zip(*found, strict=True), strict=True):
+    }
+    if kind in changes:
+        pairs = [changes[kind](pair, random.Random(number)) for number, pair in enumerate(pairs)]
+    for path, side in zip(out, zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in side), "utf-8")
