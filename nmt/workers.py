@@ -15,6 +15,7 @@ from multiprocessing import connection
 from typing import Any, Generic, Self, TypeVar
 
 from nmt.errors import WorkerDied
+from nmt.ray_workers import map_on_ray
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,19 +42,22 @@ PAUSE = Pause()
 
 
 def map_in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int
+    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int | None
 ) -> Iterator[tuple[Item, Result]]:
     """Yield each item with its result, in the order of the items. Few are in memory at once.
 
-    With one worker, everything happens in this process. Otherwise processes are spawned, so
-    `function`, items and results must be picklable. `function` is sent to each process once.
+    Without a number of workers, a Ray cluster does the work. With one worker, everything happens in
+    this process. Otherwise processes are spawned. Then `function`, items and results must be
+    picklable, and `function` is sent to each process once.
     """
-    if workers == 1:
+    if workers is None:
+        yield from map_on_ray(function, items)
+    elif workers == 1:
         for item in items:
             yield item, function(item)
-        return
-    with Workers(function, workers) as pool:
-        yield from pool.map(items)
+    else:
+        with Workers(function, workers) as pool:
+            yield from pool.map(items)
 
 
 class Workers(Generic[Item, Result]):

@@ -31,6 +31,8 @@ _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
 STDIN = "-"
 """Stands for TSV on stdin instead of a file's name."""
+RAY = "ray"
+"""Stands for a cluster instead of a number of processes."""
 TABLE_FOLDERS = (".parquet", ".arrow")
 """Suffixes of the files that a folder may be made of."""
 
@@ -194,8 +196,12 @@ class PrepareOptions:
         panel=_TEXT,
     )
     seed: int = value(1, "Seed of random pairs, for the vocabulary and --valid-lines.", minimum=0)
-    workers: int | None = value(
-        None, "Number of processes. The result does not depend on it.", shown="all cores"
+    workers: str | None = value(
+        None,
+        "Number of processes, or ray for a cluster that RAY_ADDRESS names. The result does not "
+        "depend on it.",
+        metavar="N|ray",
+        shown="all cores",
     )
     shard_pairs: int = 500_000  # of a shard of train; the last block may add some
 
@@ -205,10 +211,10 @@ class PrepareOptions:
     def problems(self) -> list[str]:
         """Return what is wrong with the languages, the encoding, and combinations of options."""
         problems = [*(self._problems_of_pairs() if self.pair else self._problems_of_one_pair())]
-        if not 1 <= self.processes <= most_workers():
+        if not (self.workers == RAY or 1 <= self.threads <= most_workers()):
             problems.append(
-                f"--workers {self.workers}: must be from 1 to {most_workers()} (this process "
-                f"may use {cores()} cores)"
+                f"--workers {self.workers}: must be ray, or from 1 to {most_workers()} (this "
+                f"process may use {cores()} cores)"
             )
         if bool(self.valid) == bool(self.valid_lines):
             problems.append("give one of --valid PREFIX and --valid-lines N")
@@ -309,8 +315,16 @@ class PrepareOptions:
                 yield f"--valid {text}: {pair} has more than one; give only one"
 
     @property
-    def processes(self) -> int:
-        return cores() if self.workers is None else self.workers
+    def processes(self) -> int | None:
+        """The number of worker processes; None: a Ray cluster does the work."""
+        return None if self.workers == RAY else self.threads
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that read files; 0 if it is not a number."""
+        if self.workers in (None, RAY):
+            return cores()
+        return int(self.workers) if str(self.workers).isdecimal() else 0
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

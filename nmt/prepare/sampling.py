@@ -99,7 +99,7 @@ def draw_pairs(
     *,
     size: int,
     seed: int,
-    workers: int,
+    workers: int | None,
 ) -> tuple[SourceText, tuple[Rows, ...]]:
     """Draw `size` different pairs that pass the rules, to become valid.
 

@@ -139,7 +139,7 @@ class Sources:
             )
             for at, prefix in enumerate(prefixes)
         ]
-        surveys = _survey_all(readers, threads=options.processes)
+        surveys = _survey_all(readers, threads=options.threads)
         weights, tags = options.weights, options.tags
         sources = []
         for at, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):

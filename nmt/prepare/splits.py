@@ -201,7 +201,7 @@ class TrainSplit:
     def _lines(self) -> int:
         return sum(text.lines for text in self._texts)
 
-    def write(self, *, workers: int) -> None:
+    def write(self, *, workers: int | None) -> None:
         """Write all missing shards."""
         done = sum(corpus.lines for corpus in self.rejects)
         corpus = self._progress.corpus
@@ -251,7 +251,8 @@ class TrainSplit:
         ):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
         self._warn_of_shift(block, result.shift)
-        rows = np.flatnonzero(result.verdicts == KEPT)
+        verdicts = result.verdicts.copy()  # from a Ray cluster it is read-only
+        rows = np.flatnonzero(verdicts == KEPT)
         src, tgt = result.src, result.tgt
         is_left = np.ones(len(rows), np.bool_)
         for rule, seen in self._seen.items():
@@ -259,10 +260,10 @@ class TrainSplit:
             is_new = seen.add(hashes)
             self._new_hashes[rule].append(hashes[is_new])
             left = np.flatnonzero(is_left)
-            result.verdicts[rows[left[~is_new]]] = CODES[rule]
+            verdicts[rows[left[~is_new]]] = CODES[rule]
             is_left[left] = is_new
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
-        self.rejects[block.corpus].add(block, result.verdicts)
+        self.rejects[block.corpus].add(block, verdicts)
         self._builder.extend(src, tgt, block.number + rows)
         if result.text is not None:
             src_text, tgt_text = (side.select(is_left) for side in result.text)

@@ -12,7 +12,7 @@ from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
-MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} cores)"
+MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores()} cores)"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ MOST = f"must be from 1 to {most_workers()} (this process may use {cores()} core
         ({"vocab_size": 0}, ["--vocab-size 0: must be 1 or more"]),
         ({"sample_size": 0}, ["--sample-size 0: must be 1 or more"]),
         ({"character_coverage": 0.5}, ["--character-coverage 0.5: must be from 0.98 to 1"]),
+        ({"workers": "many"}, [f"--workers many: {MOST}"]),
         ({"workers": 0}, [f"--workers 0: {MOST}"]),
         ({"workers": most_workers() + 1}, [MOST]),
         ({"valid_lines": -1}, ["--valid-lines -1: must be 0 or more"]),

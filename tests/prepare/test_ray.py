@@ -1,0 +1,56 @@
+"""`--workers ray`: the units of work on a Ray cluster give what local processes give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, content, pairs, write
+from ray_job import job
+
+from nmt.errors import NMTError, UsageError
+
+pytest.importorskip("ray", reason="the extra ray is not installed")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    write(tmp_path, "train", pairs(3_000))
+    write(tmp_path, "valid", [("one", "eins")])
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_loses_no_line_and_changes_no_byte(text: Path) -> None:
+    script = Path(__file__).parents[1] / "ray_job.py"
+    command = [sys.executable, str(script), str(text), str(text / "on-ray")]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    local = job(text, text / "local", workers=1).prepare()
+    assert content(text / "on-ray") == content(local.path)
+    assert len(local.train) == 3_000
+
+
+def on_ray(text: Path) -> Job:
+    return Job.of(text / "data", train=(f"{text}/train",), valid=f"{text}/valid", workers="ray")
+
+
+def test_the_address_of_the_cluster_must_be_told(
+    text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(UsageError, match="--workers ray: RAY_ADDRESS is not set"):
+        on_ray(text).prepare()
+    assert not (text / "data").exists()
+
+
+def test_a_cluster_that_is_not_there_is_told(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(NMTError, match=r"no Ray cluster at 127\.0\.0\.1:1"):
+        on_ray(text).prepare()
+    assert not (text / "data").exists()
