@@ -39,11 +39,10 @@ def map_on_ray(
     `function`, items and results must be picklable. `function` is sent to each worker once.
 
     Raises:
-        UsageError: if Ray is missing, or the environment does not name its cluster.
-        NMTError: if the cluster cannot be reached.
+        UsageError, NMTError: see `connect`.
         WorkerDied: if workers die again and again over an item.
     """
-    ray = _connected()
+    ray = connect()
     ahead = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
     work = ray.remote(max_retries=_MOST_DEATHS)(_work)
     reference = ray.put(function)
@@ -79,8 +78,13 @@ def _work(reference: list[Any], item: Any) -> Any:
     return _functions[name](item)
 
 
-def _connected() -> Any:
-    """Return the module of Ray, connected to its cluster until this process ends."""
+def connect() -> Any:
+    """Return the module of Ray, connected to its cluster until this process ends.
+
+    Raises:
+        UsageError: if Ray is missing, or the environment does not name its cluster.
+        NMTError: if the cluster cannot be reached.
+    """
     try:
         import ray
     except ImportError:

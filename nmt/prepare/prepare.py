@@ -62,6 +62,7 @@ from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.text import Block, Rows, decode_block
+from nmt.ray_workers import connect
 from nmt.workers import map_in_order
 
 BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
@@ -174,6 +175,8 @@ class _Inputs:
         stdin: Path | None,
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
+        if options.processes is None:
+            connect()  # before any work is done
         if options.new_language is not None:
             if languages is None:
                 raise UsageError(
