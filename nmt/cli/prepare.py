@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt prepare data --src en --tgt de --train corpora/train --valid corpora/val",
     "nmt prepare data --src en --tgt de --train news --valid-lines 1000",
+    "nmt prepare data --pair en-de=news --pair de-en=news --valid-lines 1000",
 )
 
 
