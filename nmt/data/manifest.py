@@ -26,6 +26,9 @@ REJECTS_TEXT_NAME = "rejects.txt"
 LANGUAGES = "languages"
 """A setting that only folders with language tokens have."""
 
+TEMPERATURE = "temperature"
+"""A setting that older folders lack."""
+
 _NEEDED = {
     "src_lang": str,
     "tgt_lang": str,
@@ -148,7 +151,7 @@ class DatasetInfo:
     @property
     def temperature(self) -> float:
         """How evenly the pairs of languages are mixed, see `nmt.data.epochs.mixed_shares`."""
-        return float(self.settings.get("temperature", 1.0))
+        return float(self.settings.get(TEMPERATURE, 1.0))
 
     @property
     def max_length(self) -> int:
@@ -213,6 +216,7 @@ def read_info(folder: Path) -> DatasetInfo:
         info = build_value(DatasetInfo, content, "")
         for name, kind in _NEEDED.items():
             _typed(kind, info.settings.get(name), f"settings.{name}")
+        build_value(float, info.settings.get(TEMPERATURE, 1.0), f"settings.{TEMPERATURE}")
         if LANGUAGES in info.settings:
             build_value(LanguageTokens, info.settings[LANGUAGES], f"settings.{LANGUAGES}")
     except ValueError as error:
