@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from prepare_job import Job
-from ray.cluster_utils import Cluster
 
 from nmt.prepare.readers import reader
 from nmt.prepare.splits import TrainSplit
@@ -29,6 +28,8 @@ def job(folder: Path, out: Path, **values: Any) -> Job:
 
 
 if __name__ == "__main__":
+    from ray.cluster_utils import Cluster  # which tests that only import `job` may lack
+
     folder, out = map(Path, sys.argv[1:])
     small: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000}
     cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
