@@ -1,0 +1,327 @@
+"""Markup of a line: takes its tags out before translation.
+
+`parse` gives the text without tags, which is translated, and a tree of what was taken out.
+`tag_layout.restore` puts it back. No byte is lost: whatever is not a tag, such as the `<` of
+`a < b` or a tag without its `>`, is text, and is escaped in the output.
+
+- A pair is an opening tag and the next closing tag of the same name, unless it would overlap
+  another pair. A tag without a partner is loose: it is kept by itself.
+- Comments, declarations and processing instructions are kept like tags. So are `<script>`,
+  `<style>` and the like with all that they contain, and the native codes of XLIFF and TMX (`<ph>`,
+  `<bpt>` and so on).
+- A piece that must stay as it is stands in the text, and is put back in the place of its
+  translation: `<code>` and elements with `translate="no"`, placeholders, addresses and numbers.
+- XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
+  line writes as an entity is written so in the output. Entities for control characters, and
+  those of XML that HTML does not know, are kept like tags.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FORMS = ("html", "xml")
+
+_VOID = {
+    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+    *("source", "track", "wbr"),
+}
+"""Elements of HTML without a closing tag."""
+_RAW_TEXT = frozenset(("script", "style", "textarea"))
+"""Elements of HTML whose content is not markup."""
+_NOT_TEXT = frozenset(("svg", "math", "template", "iframe", "object"))
+"""Elements of HTML whose content is not running text."""
+_KEPT = frozenset(("code", "kbd", "samp", "var"))
+_NATIVE_CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
+"""Elements of XLIFF and TMX that contain formatting of another file; they have attributes."""
+_BEGINNINGS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}
+"""Elements of XLIFF and TMX that pair up by an attribute."""
+_ENDINGS = {end: begin for begin, end in _BEGINNINGS.items()}
+_PAIRED = {*_BEGINNINGS, *_ENDINGS}
+
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
+_TAG = re.compile(
+    r"""</?(?P<name>[^\W\d][\w:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
+    r"""|</?(?P<odd>[^\W\d][^\s<>/]*+)[^<>]*>"""  # with a quote that is not closed, for example
+)
+_DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]*\]\s*)?>|<!\[[^>]*>")
+_ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)")
+_LINE_END = re.compile(r"\s*[\r\n]+\s*")
+_SIGNS = set("&<>\"'")
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+PIECE = re.compile(
+    r"(?P<placeholder>\{\{[^{}]{0,200}\}\}|\$\{[^{}]{0,200}\}|\{[\w.:!,$-]{0,200}\}"
+    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?[sdifuxXeEgGc@](?!\w))"
+    r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
+    r"|(?P<number>(?<!\w)\d+(?:[.,:/-]\d+)*+(?!\w))"
+)
+"""What stays as it is in running text."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A tag, or the text up to the next one."""
+
+    kind: str
+    """text, open, close, empty (a tag without content), other (a comment, ...), or a whole element:
+    kept (its text stays as it is) or code (it has no text)."""
+    raw: str
+    start: int  # in the markup
+    name: str = ""  # of an element: small letters in HTML, without a namespace's prefix in XML
+
+    @property
+    def end(self) -> int:
+        """Where the next token begins."""
+        return self.start + len(self.raw)
+
+    def attributes(self) -> dict[str, str]:
+        """Return the attributes by name, in small letters."""
+        tag = _TAG.match(self.raw)
+        after_name = re.sub(r"^</?[^\s<>/]+", "", tag[0]) if tag else ""
+        return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(after_name)}
+
+
+@dataclass(eq=False)
+class Node:
+    """What is taken out at one place: a tag, a pair with its content, or a piece that is kept."""
+
+    opening: str  # as it is written; of a piece that is kept, all of it
+    start: int  # in the text without tags
+    end: int
+    closing: str = ""
+    is_loose: bool = False  # a tag without its partner
+    kept: str = ""  # of a piece that is kept: element, or a group of `PIECE`
+    children: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Marked:
+    """A line with its tags taken out."""
+
+    raw: str
+    text: str
+    root: Node
+    spelling: dict[str, str]  # how characters are escaped
+
+    def escape(self, text: str) -> str:
+        """Write text as the line would."""
+        return "".join(self.spelling.get(character, character) for character in text)
+
+
+def tokenize(markup: str, form: str) -> Iterator[Token]:
+    """Yield the tags and texts of a line or document, which joined in turn are the whole."""
+    is_html = form == "html"
+    text_start = at = 0
+    last_comment = markup.rfind("-->")
+    while (at := markup.find("<", at)) >= 0:
+        token = _tag_at(markup, at, last_comment, is_html=is_html)
+        if token is None:
+            at += 1
+            continue
+        if text_start < at:
+            yield Token("text", markup[text_start:at], text_start)
+        yield token
+        at = text_start = token.end
+        if is_html and token.kind == "open" and token.name in _RAW_TEXT:
+            end = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(markup, at)
+            if end and end.start() > at:
+                yield Token("other", markup[at : end.start()], at)
+                at = text_start = end.start()
+    if text_start < len(markup):
+        yield Token("text", markup[text_start:], text_start)
+
+
+def _tag_at(markup: str, at: int, last_comment: int, *, is_html: bool) -> Token | None:
+    """Return the tag that begins at a `<`, or None if it is text."""
+    if markup.startswith("<!--", at):
+        if last_comment < at + 4:
+            return None
+        return Token("other", markup[at : markup.index("-->", at + 4) + 3], at)
+    if not is_html and markup.startswith("<![CDATA[", at):
+        end = markup.find("]]>", at)
+        return None if end < 0 else Token("text", markup[at : end + 3], at, "cdata")
+    if markup.startswith("<?", at):
+        end = markup.find(">" if is_html else "?>", at)
+        return None if end < 0 else Token("other", markup[at : markup.index(">", end) + 1], at)
+    if markup.startswith("<!", at):
+        found = _DECLARATION.match(markup, at)
+        return Token("other", found[0], at) if found else None
+    found = _TAG.match(markup, at)
+    if found is None:
+        return None
+    name = found["name"] or found["odd"]
+    name = name.lower() if is_html else name.rpartition(":")[2]
+    if found[0].startswith("</"):
+        return Token("close", found[0], at, name)
+    is_empty = found[0].endswith("/>") or (is_html and name in _VOID)
+    return Token("empty" if is_empty else "open", found[0], at, name)
+
+
+def pair_up(tokens: list[Token], form: str) -> dict[int, int]:
+    """Return the index of the closing tag of each opening one that has one; pairs never overlap."""
+    pairs: dict[int, int] = {}
+    waiting: list[tuple[str, int]] = []
+    count: Counter[str] = Counter()
+    for index, token in enumerate(tokens):
+        opens, closes = _keys(token, form)
+        if closes and count[closes]:
+            key = ""
+            while key != closes:  # those in between have no partner
+                key, opening = waiting.pop()
+                count[key] -= 1
+            pairs[opening] = index
+        elif opens:
+            waiting.append((opens, index))
+            count[opens] += 1
+    return pairs
+
+
+def _keys(token: Token, form: str) -> tuple[str, str]:
+    """Return what a tag opens and closes: its name, or that of a pair by an attribute."""
+    if form == "xml" and token.kind in ("empty", "code") and token.name in _PAIRED:
+        has = token.attributes()
+        number = has.get("startref") or has.get("rid") or has.get("id") or has.get("i") or ""
+        if token.name in _BEGINNINGS:
+            return f"{token.name} {number}", ""
+        return "", f"{_ENDINGS[token.name]} {number}"
+    return (
+        token.name if token.kind == "open" else "",
+        token.name if token.kind == "close" else "",
+    )
+
+
+def _joined(tokens: list[Token], form: str) -> list[Token]:
+    """Join the tokens of each element that stays as it is."""
+    pairs = pair_up(tokens, form)
+    joined = []
+    index = 0
+    while index < len(tokens):
+        token, partner = tokens[index], pairs.get(index)
+        kind = _stays_whole(token, form) if partner is not None else ""
+        if partner is not None and kind:
+            raw = "".join(one.raw for one in tokens[index : partner + 1])
+            token, index = Token(kind, raw, token.start, token.name), partner
+        joined.append(token)
+        index += 1
+    return joined
+
+
+def _stays_whole(token: Token, form: str) -> str:
+    """Return the kind of the element with this opening tag: kept, code or "" (any other)."""
+    if form == "html" and token.name in _RAW_TEXT | _NOT_TEXT:
+        return "code"
+    has = token.attributes()
+    if form == "xml" and token.name in _NATIVE_CODES and has:
+        return "code"
+    is_protected = has.get("translate", "").lower() == "no" or has.get("mtype") == "protected"
+    return "kept" if token.name in _KEPT or is_protected else ""
+
+
+def parse(markup: str, form: str) -> Marked:
+    """Take the tags out of a line.
+
+    Line ends in its text become spaces.
+
+    Args:
+        markup: the line.
+        form: one of `FORMS`.
+    """
+    return _Parser(markup, form).parse()
+
+
+class _Parser:
+    def __init__(self, markup: str, form: str) -> None:
+        self.markup = markup
+        self.form = form
+        self.characters: list[str] = []  # of the text
+        self.written: list[str] = []  # how each was written
+        self.spelling = dict(_ESCAPES)
+        self.open = [Node("", 0, 0)]  # from the root to the innermost
+
+    def parse(self) -> Marked:
+        tokens = _joined(list(tokenize(self.markup, self.form)), self.form)
+        pairs = pair_up(tokens, self.form)
+        closes = set(pairs.values())
+        for index, token in enumerate(tokens):
+            if token.kind == "text":
+                self._add_text(token, find_pieces=True)
+            elif token.kind == "kept":
+                self._add_kept(token)
+            elif index in pairs:
+                self.open.append(self._add(token.raw))
+            elif index in closes:
+                node = self.open.pop()
+                node.end, node.closing = len(self.characters), token.raw
+            else:
+                is_loose = token.kind in ("open", "close") or token.name in _PAIRED
+                self._add(token.raw, is_loose=is_loose)
+        (root,) = self.open
+        root.end = len(self.characters)
+        return Marked(self.markup, "".join(self.characters), root, self.spelling)
+
+    def _add(self, raw: str, *, is_loose: bool = False) -> Node:
+        here = len(self.characters)
+        node = Node(raw, here, here, is_loose=is_loose)
+        self.open[-1].children.append(node)
+        return node
+
+    def _add_kept(self, token: Token) -> None:
+        node = self._add(token.raw)
+        node.kept = "element"
+        self.open.append(Node("", 0, 0))  # what would be its children is in its `opening`
+        for inner in tokenize(token.raw, self.form):
+            if inner.kind == "text":
+                self._add_text(inner, find_pieces=False)
+        self.open.pop()
+        node.end = len(self.characters)
+
+    def _add_text(self, token: Token, *, find_pieces: bool) -> None:
+        if token.name == "cdata":
+            self._add_run([(one, one) for one in _LINE_END.sub(" ", token.raw[9:-3])], find_pieces)
+            return
+        raw = _LINE_END.sub(" ", token.raw)
+        run: list[tuple[str, str]] = []  # each character, and how it is written
+        last = 0
+        for found in _ENTITY.finditer(raw):
+            run += [(one, one) for one in raw[last : found.start()]]
+            last = found.end()
+            decoded = html.unescape(found[0])
+            is_complete = found[0].endswith(";")
+            if self.form == "xml" and decoded == found[0] and is_complete:
+                decoded = ""  # it may be declared elsewhere
+            if not decoded or any(map(_is_control, decoded)):
+                self._add_run(run, find_pieces)
+                run = []
+                self._add(found[0])
+                continue
+            if decoded == found[0]:  # only an ampersand
+                run += [(one, one) for one in decoded]
+                continue
+            run += [(one, "" if at else found[0]) for at, one in enumerate(decoded)]
+            is_sign = decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())
+            if is_sign and is_complete:
+                self.spelling[decoded] = found[0]
+        self._add_run(run + [(one, one) for one in raw[last:]], find_pieces)
+
+    def _add_run(self, run: list[tuple[str, str]], find_pieces: bool) -> None:
+        """Add characters without a tag in between, and note the pieces that must stay."""
+        first = len(self.characters)
+        self.characters += [character for character, _ in run]
+        self.written += [written for _, written in run]
+        if not find_pieces:
+            return
+        for found in PIECE.finditer("".join(self.characters[first:])):
+            start, end = first + found.start(), first + found.end()
+            raw = "".join(self.written[start:end])
+            self.open[-1].children.append(Node(raw, start, end, kept=found.lastgroup or ""))
+
+
+def _is_control(character: str) -> bool:
+    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")

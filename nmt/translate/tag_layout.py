@@ -1,0 +1,443 @@
+"""Puts tags back into a translation, at the place that the alignment gives.
+
+Text is compared in units: words, single signs, characters of scripts without spaces, and the pieces
+that must stay as they are. Each unit of the translation comes from one unit of the source, or from
+none.
+
+The tree of tags stays as it is: whatever is inside an element in the source, is inside it in the
+translation, and only the order of neighbours may change. So nesting is legal, and each tag appears
+once. An element gets the run of units in which most come from its own text. Neighbours never
+overlap: the one with the fewest units chooses first. An element without any, and a single tag, goes
+next to the translation of the unit beside it. Loose tags keep their order.
+
+A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
+placeholders, addresses and numbers, others of the same kind in order. If nothing in the translation
+comes from it, it is inserted.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+
+from nmt.translate.markup import PIECE, Marked, Node
+
+Link = tuple[int, int, int, int]
+"""Start and end of a token in the source, and start and end of one that it is translated to."""
+
+_WITHOUT_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
+
+
+@cache
+def _unit() -> re.Pattern[str]:
+    marks = "".join(
+        chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M"
+    )
+    marks = re.escape(marks + "\u200c\u200d")
+    wide = f"[{_WITHOUT_SPACES}]"
+    return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
+
+
+def _units(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each unit of a translation."""
+    found = []
+    last = 0
+    for piece in PIECE.finditer(text):
+        found += [unit.span() for unit in _unit().finditer(text, last, piece.start())]
+        found.append(piece.span())
+        last = piece.end()
+    return found + [unit.span() for unit in _unit().finditer(text, last)]
+
+
+def _source_units(marked: Marked) -> list[tuple[int, int]]:
+    """Return start and end of each unit of the source. Tags end a unit, also inside a word."""
+    cuts, pieces = {0, len(marked.text)}, {}
+    waiting = [marked.root]
+    while waiting:
+        node = waiting.pop()
+        cuts |= {node.start, node.end}
+        if node.kept and node.kept != "element":
+            pieces[node.start] = node.end
+        waiting += node.children
+    found = []
+    ordered = sorted(cuts)
+    for start, end in pairwise(ordered):
+        if pieces.get(start) == end:
+            found.append((start, end))
+        else:
+            found += [unit.span() for unit in _unit().finditer(marked.text, start, end)]
+    return found
+
+
+def _labels(
+    source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]], links: Sequence[Link]
+) -> list[int]:
+    """Return the unit of the source that each unit of the translation comes from; -1: none."""
+    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
+    votes: list[Counter[int]] = [Counter() for _ in target]
+    for src_start, src_end, tgt_start, tgt_end in links:
+        own = _overlap(source, src_starts, src_start, src_end)
+        if not own:
+            continue
+        best = max(own, key=lambda one: (one[1], -one[0]))[0]
+        for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
+            votes[unit][best] += size
+    return [one.most_common(1)[0][0] if one else -1 for one in votes]
+
+
+def _overlap(
+    units: Sequence[tuple[int, int]], starts: Sequence[int], start: int, end: int
+) -> list[tuple[int, int]]:
+    """Return the units with characters in a span, and how many."""
+    found = []
+    for unit in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
+        size = min(end, units[unit][1]) - max(start, units[unit][0])
+        if size > 0:
+            found.append((unit, size))
+    return found
+
+
+@dataclass
+class _Place:
+    """Where a node is put: the units from `first` to `end` - 1 of the translation."""
+
+    first: int
+    end: int
+    is_after: bool = True  # of an empty place: after the unit before it, or before the next one
+
+
+@dataclass
+class _Layout:
+    """The places of all nodes of one translation."""
+
+    marked: Marked
+    translation: str
+    source: list[tuple[int, int]]
+    target: list[tuple[int, int]]
+    labels: list[int]
+    places: dict[Node, _Place] = field(default_factory=dict)
+    work: int = 0
+    runs: list[tuple[int, int]] = field(default_factory=list)  # of the children being placed
+
+    def __post_init__(self) -> None:
+        self.starts = [start for start, _ in self.source]
+        self.tgt_starts = [start for start, _ in self.target]
+        self._find_pieces()
+        self._align_last_signs()
+        self.targets: dict[int, list[int]] = defaultdict(list)  # of each unit of the source
+        for unit, label in enumerate(self.labels):
+            self.targets[label].append(unit)
+        self.places[self.marked.root] = _Place(0, len(self.target))
+        waiting = [self.marked.root]
+        while waiting:
+            node = waiting.pop()
+            if node.children:
+                self._divide(node)
+                waiting += node.children
+
+    def units_of(self, node: Node) -> tuple[int, int]:
+        """Return a node's units of the source: the first, and the one after the last."""
+        return bisect_left(self.starts, node.start), bisect_left(self.starts, node.end)
+
+    def _is_sign(self, unit: tuple[int, int], text: str) -> bool:
+        return not any(map(str.isalnum, text[slice(*unit)]))
+
+    def _align_last_signs(self) -> None:
+        """Align the full stops of both texts: there, attention is often elsewhere."""
+        ends = zip((self.source, self.target), (self.marked.text, self.translation), strict=True)
+        if all(units and self._is_sign(units[-1], text) for units, text in ends):
+            self.labels[-1] = len(self.source) - 1
+
+    def _find_pieces(self) -> None:
+        """Set the labels of the pieces that must stay as they are."""
+        pieces: list[Node] = []
+        waiting = [self.marked.root]
+        while waiting:
+            node = waiting.pop()
+            if node.kept and node.start < node.end:
+                pieces.append(node)
+            waiting += reversed(node.children)
+        if not pieces:
+            return
+        taken: set[int] = set()
+        found = {self.translation[slice(*unit)]: deque[int]() for unit in self.target}
+        for number, unit in enumerate(self.target):
+            found[self.translation[slice(*unit)]].append(number)
+        missing = []
+        for piece in pieces:
+            if not (self._take_element if piece.kept == "element" else self._take_copy)(
+                piece, found, taken
+            ):
+                missing.append(piece)
+        others: dict[str, deque[int]] = defaultdict(deque)
+        for number, (start, end) in enumerate(self.target):
+            kind = PIECE.fullmatch(self.translation, start, end)
+            if kind and number not in taken:
+                others[kind.lastgroup or ""].append(number)
+        for piece in missing:
+            if others[piece.kept]:
+                self.labels[others[piece.kept].popleft()] = self.units_of(piece)[0]
+
+    def _take_copy(self, piece: Node, found: dict[str, deque[int]], taken: set[int]) -> bool:
+        copies = found.get(self.marked.text[piece.start : piece.end], deque())
+        while copies:
+            unit = copies.popleft()
+            if unit not in taken:
+                taken.add(unit)
+                self.labels[unit] = self.units_of(piece)[0]
+                return True
+        return False
+
+    def _take_element(self, piece: Node, _found: dict[str, deque[int]], taken: set[int]) -> bool:
+        text = self.marked.text[piece.start : piece.end].strip()
+        at = self.translation.find(text) if text else -1
+        starts = self.tgt_starts
+        while at >= 0:
+            first, end = bisect_left(starts, at), bisect_left(starts, at + len(text))
+            units = range(first, end)
+            is_whole = units and starts[first] == at and self.target[end - 1][1] == at + len(text)
+            if is_whole and not taken.intersection(units):
+                taken.update(units)
+                for unit in units:
+                    self.labels[unit] = self.units_of(piece)[0]
+                return True
+            at = self.translation.find(text, at + 1)
+        return False
+
+    def _divide(self, node: Node) -> None:
+        """Give each child of a node its place within the node's."""
+        within, units = self.places[node], self.units_of(node)
+        children = [(child, *self.units_of(child)) for child in node.children]
+        whole = [one for one in children if one[1] < one[2]]
+        self.work += within.end - within.first
+        if len(whole) == 1 and whole[0][1:] == units:
+            self.places[whole[0][0]] = _Place(within.first, within.end, within.is_after)
+        elif within.first < within.end and self.work < _MOST_WORK:
+            self._choose_runs(within, whole)
+        placed = (self.places[child] for child, *_ in whole if child in self.places)
+        self.runs = sorted((one.first, one.end) for one in placed if one.first < one.end)
+        order: tuple[int, bool] = (within.first, False)
+        for child, first, _ in children:
+            if child in self.places:
+                continue
+            place = self._between(node, child, first)
+            if child.is_loose:
+                order = max(order, (place.first, not place.is_after))
+                place = _Place(order[0], order[0], is_after=not order[1])
+            self.places[child] = place
+
+    def _choose_runs(self, within: _Place, children: Sequence[tuple[Node, int, int]]) -> None:
+        firsts = [first for _, first, _ in children]
+        owned: dict[int, list[int]] = defaultdict(list)  # units by child
+        owners: list[int | None] = []  # None: comes from nothing; -1: from other text
+        for unit in range(within.first, within.end):
+            label = self.labels[unit]
+            child = bisect_right(firsts, label) - 1
+            if label < 0:
+                owners.append(None)
+            elif child >= 0 and label < children[child][2]:
+                owners.append(child)
+                owned[child].append(unit)
+            else:
+                owners.append(-1)
+        taken = bytearray(len(owners))
+        for child in sorted(owned, key=lambda one: (len(owned[one]), one)):
+            node = children[child][0]
+            run = _best_run(
+                owners, taken, child, range_of=owned[child], offset=within.first, node=node
+            )
+            if run is None:
+                continue
+            first, end = self._without_signs(node, *run)
+            taken[first - within.first : end - within.first] = b"\1" * (end - first)
+            self.places[node] = _Place(first, end)
+
+    def _without_signs(self, node: Node, first: int, end: int) -> tuple[int, int]:
+        """Drop punctuation from the edges of a run, if the element itself has none there."""
+        src_first, src_end = self.units_of(node)
+        if not self._is_sign(self.source[src_end - 1], self.marked.text):
+            while end - first > 1 and self._is_sign(self.target[end - 1], self.translation):
+                end -= 1
+        if not self._is_sign(self.source[src_first], self.marked.text):
+            while end - first > 1 and self._is_sign(self.target[first], self.translation):
+                first += 1
+        return first, end
+
+    def _between(self, parent: Node, child: Node, at: int) -> _Place:
+        """Return the place of a child without a run, which is before unit `at` of the source."""
+        within = self.places[parent]
+        src_first, src_end = self.units_of(parent)
+        _, child_end = self.units_of(child)
+        if within.first == within.end:
+            return _Place(within.first, within.end, within.is_after)
+        if at <= src_first:
+            return _Place(within.first, within.first, is_after=False)
+        if child_end >= src_end:
+            return _Place(within.end, within.end)
+        text = self.marked.text
+        touches_previous = not text[child.start - 1].isspace() and text[child.end].isspace()
+        sides = [(child_end, 1), (at - 1, -1)]
+        for step in range(8):
+            for unit, side in sides[::-1] if touches_previous else sides:
+                place = self._beside(parent, unit + side * step, side)
+                if place is not None:
+                    return place
+        share = (at - src_first) / (src_end - src_first)
+        return self._outside(
+            within.first + round(share * (within.end - within.first)), is_after=True
+        )
+
+    def _beside(self, parent: Node, unit: int, side: int) -> _Place | None:
+        """Return the place before (side 1) or after (-1) the translation of a unit."""
+        within = self.places[parent]
+        own = [one for one in self.targets.get(unit, ()) if within.first <= one < within.end]
+        if not own:
+            return None
+        if side > 0:
+            return self._outside(own[0], is_after=False)
+        return self._outside(own[-1] + 1, is_after=True)
+
+    def _outside(self, at: int, *, is_after: bool) -> _Place:
+        """Move a place out of the runs of other children."""
+        number = bisect_left(self.runs, (at, 0)) - 1
+        if number >= 0 and at < self.runs[number][1]:
+            at = self.runs[number][1] if is_after else self.runs[number][0]
+        return _Place(at, at, is_after)
+
+
+def _best_run(
+    owners: Sequence[int | None],
+    taken: bytearray,
+    child: int,
+    *,
+    range_of: Sequence[int],
+    offset: int,
+    node: Node,
+) -> tuple[int, int] | None:
+    """Return the run of free units that has the most units of a child, less those of others.
+
+    A piece that must stay as it is never takes units of others, because they would be lost.
+    """
+    best, run = 0, None
+    total, start = 0, -1
+    for unit in range(range_of[0], range_of[-1] + 1):
+        owner = owners[unit - offset]
+        if taken[unit - offset] or (node.kept and owner not in (child, None)):
+            total, start = 0, -1
+        elif owner == child:
+            if total <= 0:
+                total, start = 0, unit
+            total += 1
+            if total > best:
+                best, run = total, (start, unit + 1)
+        elif owner is not None:
+            total -= 1
+    return run
+
+
+def restore(marked: Marked, translation: str, links: Sequence[Link]) -> str:
+    """Return a translation of a line's text with the tags of the line.
+
+    Without pieces that must stay as they are, the result without tags is the translation.
+
+    Args:
+        marked: the line.
+        translation: of its text.
+        links: the alignment, by characters of both texts.
+    """
+    if not marked.text.strip():
+        return marked.raw
+    if not marked.root.children:
+        return marked.escape(translation)
+    source, target = _source_units(marked), _units(translation)
+    layout = _Layout(marked, translation, source, target, _labels(source, target, links))
+    return _Writer(layout).write()
+
+
+class _Writer:
+    """Writes text and tags from left to right."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self.layout = layout
+        self.text = layout.translation
+        self.out: list[str] = []
+        self.cursor = 0  # in the translation
+        self.touches = False  # whether text without a space at its end was written last
+
+    def write(self) -> str:
+        root = self.layout.marked.root
+        waiting: list[tuple[Node, bool, int]] = [(root, False, len(self.text))]
+        while waiting:
+            node, is_end, limit = waiting.pop()
+            if is_end:
+                self._text_to(limit)
+                self.out.append(node.closing)
+                continue
+            place = self.layout.places[node]
+            end = self._write_start(node, place, limit) if node is not root else limit
+            if node.kept:
+                continue
+            waiting.append((node, True, end))
+            order = sorted(enumerate(node.children), key=lambda one: self._position(*one))
+            waiting += [(child, False, end) for _, child in reversed(order)]
+        return "".join(self.out)
+
+    def _position(self, number: int, child: Node) -> tuple[int, int, int]:
+        place = self.layout.places[child]
+        if place.first < place.end:
+            return place.first, 2, number
+        return place.first, 0 if place.is_after else 1, number
+
+    def _write_start(self, node: Node, place: _Place, limit: int) -> int:
+        """Write the text before a node, and its opening; return where its text ends."""
+        target = self.layout.target
+        if place.first < place.end:
+            start, end = target[place.first][0], target[place.end - 1][1]
+        else:
+            is_after = place.is_after if place.first else False
+            if is_after:
+                start = target[place.first - 1][1]
+            else:
+                start = target[place.first][0] if place.first < len(target) else len(self.text)
+            start = end = max(self.cursor, min(start, limit))
+        self._text_to(start)
+        if not node.kept:
+            self.out.append(node.opening)
+            return end
+        if place.first < place.end or node.start == node.end:
+            self._add_piece(node.opening, end)
+        else:
+            self._insert(node)
+        return end
+
+    def _insert(self, piece: Node) -> None:
+        """Write a piece that nothing was translated to, with spaces if the source has them."""
+        source = self.layout.marked.text
+        if self.touches and source[piece.start - 1 : piece.start].strip() == "":
+            self.out.append(" ")
+        self._add_piece(piece.opening, self.cursor)
+        following = self.text[self.cursor : self.cursor + 1]
+        if following.strip() and source[piece.end : piece.end + 1].strip() == "":
+            self.out.append(" ")
+            self.touches = False
+
+    def _add_piece(self, raw: str, end: int) -> None:
+        self.out.append(raw)
+        self.cursor = max(self.cursor, end)
+        self.touches = True
+
+    def _text_to(self, end: int) -> None:
+        if end > self.cursor:
+            self.out.append(self.layout.marked.escape(self.text[self.cursor : end]))
+            self.touches = not self.text[end - 1].isspace()
+            self.cursor = end
