@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input news.en.gz --output news.de.gz --beam-size 5",
+    "nmt translate run --markup html --input page.html --output seite.html",
     "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )
 
@@ -73,6 +74,7 @@ def translate(
         shortlist=options.shortlist,
         alignment=options.alignment,
         split=options.split,
+        markup=options.markup,
     )
     also_read = [*setup.models, *filter(None, (options.shortlist, options.lock))]
     files = find_files(options.inputs, options.output, also_read)

@@ -49,9 +49,9 @@ _TAG = re.compile(
     r"""</?(?P<name>[^\W\d][\w:.-]*+)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*+|/)?>"""
     r"""|</?(?P<odd>[^\W\d][^\s<>/]*+)[^<>]*>"""  # with a quote that is not closed, for example
 )
-_DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]*\]\s*)?>|<!\[[^>]*>")
+_DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
 _ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]{0,31};?)")
-_LINE_END = re.compile(r"\s*[\r\n]+\s*")
+_SPACE = re.compile(r"\s+")
 _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -118,10 +118,10 @@ class Marked:
 def tokenize(markup: str, form: str) -> Iterator[Token]:
     """Yield the tags and texts of a line or document, which joined in turn are the whole."""
     is_html = form == "html"
+    last: dict[str, int] = {}
     text_start = at = 0
-    last_comment = markup.rfind("-->")
     while (at := markup.find("<", at)) >= 0:
-        token = _tag_at(markup, at, last_comment, is_html=is_html)
+        token = _tag_at(markup, at, last, is_html=is_html)
         if token is None:
             at += 1
             continue
@@ -130,26 +130,43 @@ def tokenize(markup: str, form: str) -> Iterator[Token]:
         yield token
         at = text_start = token.end
         if is_html and token.kind == "open" and token.name in _RAW_TEXT:
-            end = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(markup, at)
-            if end and end.start() > at:
-                yield Token("other", markup[at : end.start()], at)
-                at = text_start = end.start()
+            end = last.get(token.name) or _raw_text_end(markup, at, token.name)
+            if end < 0:
+                last[token.name] = end
+            elif end > at:
+                yield Token("other", markup[at:end], at)
+                at = text_start = end
     if text_start < len(markup):
         yield Token("text", markup[text_start:], text_start)
 
 
-def _tag_at(markup: str, at: int, last_comment: int, *, is_html: bool) -> Token | None:
+def _raw_text_end(markup: str, at: int, name: str) -> int:
+    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(markup, at)
+    return end.start() if end else -1
+
+
+def _end_of(closer: str, markup: str, at: int, last: dict[str, int]) -> int:
+    """Return where the next `closer` ends, or 0 if there is none.
+
+    last: where it is last found, so that text with many beginnings is not read as often.
+    """
+    if closer not in last:
+        last[closer] = markup.rfind(closer)
+    return markup.index(closer, at) + len(closer) if at <= last[closer] else 0
+
+
+def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Token | None:
     """Return the tag that begins at a `<`, or None if it is text."""
-    if markup.startswith("<!--", at):
-        if last_comment < at + 4:
-            return None
-        return Token("other", markup[at : markup.index("-->", at + 4) + 3], at)
-    if not is_html and markup.startswith("<![CDATA[", at):
-        end = markup.find("]]>", at)
-        return None if end < 0 else Token("text", markup[at : end + 3], at, "cdata")
-    if markup.startswith("<?", at):
-        end = markup.find(">" if is_html else "?>", at)
-        return None if end < 0 else Token("other", markup[at : markup.index(">", end) + 1], at)
+    is_cdata = not is_html and markup.startswith("<![CDATA[", at)
+    for begin, closer in (
+        ("<!--", "-->"),
+        ("<![CDATA[", "]]>" if is_cdata else ">"),
+        ("<?", ">" if is_html else "?>"),
+    ):
+        if markup.startswith(begin, at):
+            end = _end_of(closer, markup, at + len(begin), last)
+            kind, name = ("text", "cdata") if is_cdata else ("other", "")
+            return Token(kind, markup[at:end], at, name) if end else None
     if markup.startswith("<!", at):
         found = _DECLARATION.match(markup, at)
         return Token("other", found[0], at) if found else None
@@ -284,9 +301,9 @@ class _Parser:
 
     def _add_text(self, token: Token, *, find_pieces: bool) -> None:
         if token.name == "cdata":
-            self._add_run([(one, one) for one in _LINE_END.sub(" ", token.raw[9:-3])], find_pieces)
+            self._add_run([(one, one) for one in _on_one_line(token.raw[9:-3])], find_pieces)
             return
-        raw = _LINE_END.sub(" ", token.raw)
+        raw = _on_one_line(token.raw)
         run: list[tuple[str, str]] = []  # each character, and how it is written
         last = 0
         for found in _ENTITY.finditer(raw):
@@ -321,6 +338,10 @@ class _Parser:
             start, end = first + found.start(), first + found.end()
             raw = "".join(self.written[start:end])
             self.open[-1].children.append(Node(raw, start, end, kept=found.lastgroup or ""))
+
+
+def _on_one_line(text: str) -> str:
+    return _SPACE.sub(lambda found: " " if {"\n", "\r"} & set(found[0]) else found[0], text)
 
 
 def _is_control(character: str) -> bool:

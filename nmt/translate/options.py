@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.models.device import DEVICES, DTYPES
+from nmt.translate.markup import FORMS
 from nmt.values import check, value
 
 
@@ -95,6 +96,15 @@ class TranslateOptions:
         "Split each line into sentences, translate them one by one, and join them.",
         panel="Text",
     )
+    markup: str | None = value(
+        None,
+        "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
+        "their words, and code, placeholders, addresses and numbers stay as they are. Files .html "
+        "and .xlf become the same documents, translated.",
+        choices=FORMS,
+        shown="text, unless --input is an HTML or XLIFF file",
+        panel="Text",
+    )
     prefixes: bool = value(
         False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX.", panel="Text"
     )
@@ -169,6 +179,8 @@ class TranslateOptions:
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the combination of options."""
+        if self.markup is not None and self.prefixes:
+            yield "--prefixes does not go with --markup: a prefix has no place among the tags"
         if self.format == "jsonl":
             if self.scores:
                 yield "--scores is for text; jsonl has them"

@@ -26,6 +26,7 @@ class Setup:
     shortlist: Path | None = None  # file of the tokens that each translation may use
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
     split: bool = False  # whether to split lines into sentences
+    markup: str | None = None  # whether lines have tags, and of which form: html or xml
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -38,6 +39,8 @@ class Setup:
             self.refuse_export("takes no shortlist")
         if self.alignment:
             self.refuse_export("has no alignments")
+        if self.markup is not None:
+            self.refuse_export("has no alignments, which --markup needs")
         for model in self.models:
             _checksum(model)
             card = model / CARD if is_export(model) else find_model(model)
@@ -71,6 +74,7 @@ class Setup:
             "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
             "alignment": self.alignment,
             "split": self.split,
+            "markup": self.markup,
         }
 
 

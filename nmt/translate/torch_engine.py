@@ -111,6 +111,7 @@ def load(
         max_src_tokens=min(one.max_src_tokens for one in cards),
         alignment=setup.alignment,
         split=setup.split,
+        markup=setup.markup,
         kernel=kernel,
     )
 

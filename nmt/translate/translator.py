@@ -4,7 +4,8 @@ Each line goes through the same steps: sentences if wanted, ids, segments, searc
 line's translation does not depend on the other lines. Batches change only the speed and rounding.
 
 A line on its way has four forms: a `Line` of input, a `Source` for each segment, `Hypothesis`es of
-search, and `Translation`s of the segments and then of the line. `torch_engine.load` and
+search, and `Translation`s of the segments and then of the line. Tags are taken out before all that,
+and put back at the end. `torch_engine.load` and
 `ctranslate2_engine.load` make translators. This file imports no torch, so that CTranslate2 exports
 start without it.
 """
@@ -24,11 +25,13 @@ from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment
+from nmt.translate.alignment import Alignment, token_spans
 from nmt.translate.attention_picture import draw_attention
+from nmt.translate.markup import FORMS, Marked, parse
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
 from nmt.translate.setup import Setup
+from nmt.translate.tag_layout import restore
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +57,7 @@ class Translator:
         max_src_tokens: int,
         alignment: bool = False,
         split: bool = False,
+        markup: str | None = None,
         kernel: str | None = None,
     ) -> None:
         """Set up the translator. From Python, use `load`.
@@ -62,7 +66,7 @@ class Translator:
             engine: its options bar the tokens that are never text (`Vocabulary.barred_ids`).
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
-            alignment, split: see `Setup`.
+            alignment, split, markup: see `Setup`.
             kernel: of the model on a CPU, if known.
         """
         assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
@@ -73,6 +77,7 @@ class Translator:
         self.max_src_tokens = max_src_tokens
         self.alignment = alignment
         self.split = split
+        self.markup = markup
         self.kernel = kernel
 
     @classmethod
@@ -89,6 +94,7 @@ class Translator:
         shortlist: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
+        markup: str | None = None,
     ) -> Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
@@ -105,6 +111,7 @@ class Translator:
                 which is faster.
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.
+            markup: html or xml: lines have tags, which come back at the aligned places.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
@@ -113,6 +120,8 @@ class Translator:
         """
         from nmt.translate.torch_engine import load
 
+        if markup not in (None, *FORMS):
+            raise UsageError(f"markup is {markup!r}; it must be html, xml or None")
         paths = [path] if isinstance(path, Path | str) else path
         setup = Setup(
             models=tuple(find_model(Path(one)) for one in paths),
@@ -123,6 +132,7 @@ class Translator:
             shortlist=None if shortlist is None else Path(shortlist),
             alignment=alignment,
             split=split,
+            markup=markup,
         )
         return load(setup, device=device, batch_tokens=batch_tokens)
 
@@ -176,6 +186,37 @@ class Translator:
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
             )
+        if self.markup is None:
+            return self._translate(lines, prefixes, on_progress, on_step)
+        marked = [parse(_SURROGATE.sub("\ufffd", line), self.markup) for line in lines]
+        texts = [line.text for line in marked]
+        found = self._translate(texts, prefixes, on_progress, on_step)
+        return [self._with_tags(*pair) for pair in zip(marked, found, strict=True)]
+
+    def _with_tags(self, line: Marked, translation: Translation) -> Translation:
+        """Put the tags of a line back into its translations."""
+        if translation.error:
+            return translation
+        links = []
+        if translation.alignment is not None:
+            src = token_spans(line.text, translation.alignment.src_tokens)
+            tgt = token_spans(translation.text, translation.tokens)
+            positions = translation.alignment.positions
+            links = [(*src[at], *span) for at, span in zip(positions, tgt, strict=True)]
+        return replace(
+            translation,
+            text=restore(line, translation.text, links),
+            alignment=translation.alignment if self.alignment else None,
+            others=tuple(self._with_tags(line, other) for other in translation.others),
+        )
+
+    def _translate(
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str],
+        on_progress: Callable[[int], object] | None,
+        on_step: Callable[[], object] | None,
+    ) -> list[Translation]:
         segments = self._segments(lines, prefixes)
         if on_progress is not None:
             on_progress(segments.count([]))  # blank lines are done
@@ -192,7 +233,8 @@ class Translator:
         Raises:
             NMTError: if the line is blank or could not be translated.
         """
-        (segments,) = self._segments([line], [prefix])
+        text = line if self.markup is None else parse(line, self.markup).text
+        (segments,) = self._segments([text], [prefix])
         (found,) = self.engine.search(segments[:1]) or ["the line is blank"]
         if isinstance(found, str):
             raise NMTError(f"cannot draw attention: {found}")
@@ -257,7 +299,7 @@ class Translator:
         # In one call: each call costs as much as decoding hundreds.
         texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs]))
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
-        if self.alignment:
+        if self.alignment or self.markup is not None:
             alignments = self._alignments(pairs)
         return [
             best
