@@ -54,6 +54,7 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
+    from nmt.translate.documents import check_for_documents, common_form, form_of
     from nmt.translate.files import find_files
     from nmt.translate.job import Job, converse, deadline
     from nmt.translate.journal import lock
@@ -78,6 +79,10 @@ def translate(
     )
     also_read = [*setup.models, *filter(None, (options.shortlist, options.lock))]
     files = find_files(options.inputs, options.output, also_read)
+    sources = [source for source, _ in files] or [Path(one) for one in options.inputs]
+    if any(map(form_of, sources)):
+        check_for_documents(options)
+        setup = replace(setup, markup=common_form(sources, options.markup))
     if options.deadline is not None and not files:
         raise UsageError(
             "--deadline needs --input and --output with files: what comes through a pipe cannot "

@@ -38,11 +38,12 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
+from nmt.translate.documents import Document, form_of
 from nmt.translate.files import Shard, count_lines, cut_lines
 from nmt.translate.journal import Journal
 from nmt.translate.lines import Line, LineReader, pipe_chunks
 from nmt.translate.options import TranslateOptions
-from nmt.translate.output import RENDERS
+from nmt.translate.output import RENDERS, Translation
 from nmt.translate.parallel import Pool, Translators
 from nmt.translate.setup import Setup
 from nmt.translate.stream import Counts, translate_stream
@@ -116,6 +117,10 @@ class Job:
                     out.flush()
 
             chunks: Iterator[bytes | Pause]
+            if source is not None and form_of(source) is not None:
+                written, counts = self._translate_document(source, source.read_bytes())
+                write(b"", written, counts)
+                return counts
             if source is not None and source.is_file():
                 first, end = self._lines(source)
                 chunks, counts = self._chunks(source, first, end), Counts(skipped=first)
@@ -172,6 +177,8 @@ class Job:
         Raises:
             HeldOff: if another job is working on the output.
         """
+        if form_of(source) is not None:
+            return self._translate_document_file(source, output)
         with Journal(output) as journal:
             first, end = self._lines(source)
             _check_shard(output, journal.job(), self._identity)
@@ -200,6 +207,45 @@ class Job:
             )
             journal.finish()
         return counts
+
+    def _translate_document_file(self, source: Path, output: Path) -> Counts:
+        """Translate a document. It is translated as a whole: a killed job begins it again."""
+        with Journal(output) as journal:
+            content = source.read_bytes()
+            if journal.begin(self._identity, lambda: iter([content])) is None:
+                console.notice(f"{output}: already translated")
+            elif not journal.progress.counts:  # else only the last renaming is missing
+                written, counts = self._translate_document(source, content)
+                journal.kernel = self.translators().kernel
+                journal.add(content, written, asdict(counts))
+            counts = Counts(**journal.progress.counts)
+            if not journal.progress.file_sha256:
+                journal.finish()
+        return counts
+
+    def _translate_document(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
+        """Return a document translated, and the counts of its units. A failed unit stays."""
+        document = Document.read(source, content, self.encoding)
+        if document.kept:
+            console.notice(
+                f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
+                "already, which stays"
+            )
+        lines = [Line(unit.line) for unit in document.units]
+        size = self.options.pool_lines
+        pools = (lines[first : first + size] for first in range(0, len(lines), size))
+        counts = Counts()
+        started = time.monotonic()
+        found: list[Translation] = []
+        with console.Progress("translating", total=len(lines), unit="units") as bar:
+            for translated in self.translators().translate(pools, bar.update):
+                found += translated
+        for line, translation in zip(lines, found, strict=True):
+            counts.add(line, translation)
+        counts.lines_out = counts.lines
+        counts.seconds = time.monotonic() - started
+        self._warn_of_failures(str(source), counts)
+        return document.write(None if one.error else one.text for one in found), counts
 
     @cached_property
     def _identity(self) -> dict[str, Any]:

@@ -110,6 +110,21 @@ class Marked:
     root: Node
     spelling: dict[str, str]  # how characters are escaped
 
+    @property
+    def has_words(self) -> bool:
+        """Whether there is something to translate besides pieces that must stay as they are."""
+        letters = list(self.text)
+        waiting, has_pieces = [self.root], False
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children
+            if node.kept:
+                has_pieces = True
+                letters[node.start : node.end] = " " * (node.end - node.start)
+        if has_pieces:
+            return any(map(str.isalnum, letters))
+        return bool(self.text.strip())
+
     def escape(self, text: str) -> str:
         """Write text as the line would."""
         return "".join(self.spelling.get(character, character) for character in text)
@@ -214,8 +229,9 @@ def _keys(token: Token, form: str) -> tuple[str, str]:
     )
 
 
-def _joined(tokens: list[Token], form: str) -> list[Token]:
-    """Join the tokens of each element that stays as it is."""
+def elements(markup: str, form: str) -> list[Token]:
+    """Return the tokens of a line or document; an element that stays as it is is one token."""
+    tokens = list(tokenize(markup, form))
     pairs = pair_up(tokens, form)
     joined = []
     index = 0
@@ -263,7 +279,7 @@ class _Parser:
         self.open = [Node("", 0, 0)]  # from the root to the innermost
 
     def parse(self) -> Marked:
-        tokens = _joined(list(tokenize(self.markup, self.form)), self.form)
+        tokens = elements(self.markup, self.form)
         pairs = pair_up(tokens, self.form)
         closes = set(pairs.values())
         for index, token in enumerate(tokens):

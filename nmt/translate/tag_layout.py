@@ -355,7 +355,7 @@ def restore(marked: Marked, translation: str, links: Sequence[Link]) -> str:
         translation: of its text.
         links: the alignment, by characters of both texts.
     """
-    if not marked.text.strip():
+    if not marked.has_words:
         return marked.raw
     if not marked.root.children:
         return marked.escape(translation)
