@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
-    "nmt translate run --input news.en.gz --output news.de.gz --beam-size 5",
     "nmt translate run --markup html --input page.html --output seite.html",
     "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )

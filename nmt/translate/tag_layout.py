@@ -136,7 +136,8 @@ class _Layout:
         self._align_last_signs()
         self.targets: dict[int, list[int]] = defaultdict(list)  # of each unit of the source
         for unit, label in enumerate(self.labels):
-            self.targets[label].append(unit)
+            if label >= 0:
+                self.targets[label].append(unit)
         self.places[self.marked.root] = _Place(0, len(self.target))
         waiting = [self.marked.root]
         while waiting:

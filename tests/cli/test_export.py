@@ -39,6 +39,7 @@ def test_an_export_translates_as_its_model_does(
         (("--attention", "a.svg"), "--attention"),
         (("--max-tokens", "0"), "--max-tokens must be 1 or more"),
         (("--alignment",), "no alignments"),
+        (("--markup", "xml"), "has no alignments, which --markup needs"),
         (("--format", "jsonl"), "no log-probabilities of tokens"),
         (("--precision", "int8"), "leave out --precision"),
         (("--sample",), "samples"),

@@ -1,0 +1,119 @@
+"""`nmt translate --markup`: lines, and documents."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from command_line import Nmt, TranslateText
+
+import nmt as package
+from nmt.errors import UsageError
+from nmt.translate.markup import parse, tokenize
+
+LINES = [
+    "the <b>cat</b> sees a &amp; bird",
+    "",
+    "<p> </p>",
+    'a dog. <i>The old <x id="1"/>house</i> and the river and <u>a small tree</u>, and a red bird.',
+    "</i> the <b",
+]
+TEXT = "".join(f"{line}\n" for line in LINES)
+PLAIN = "".join(f"{parse(line, 'html').text}\n" for line in LINES)
+
+
+def tags(line: str) -> Counter[str]:
+    return Counter(token.raw for token in tokenize(line, "html") if token.kind != "text")
+
+
+@pytest.mark.parametrize("words", [(), ("--split",), ("--format", "jsonl"), ("--sample",)])
+def test_tags_come_back_and_the_text_is_that_of_lines_without_tags(
+    translate_text: TranslateText, words: tuple[str, ...]
+) -> None:
+    # Line 4 is longer than the model takes at once.
+    with_tags, without = (
+        translate_text(TEXT, *words, "--markup", "html"),
+        translate_text(PLAIN, *words),
+    )
+    assert (with_tags.status, without.status) == (0, 0)
+    lines, plain = (answer.stdout.split("\n")[:-1] for answer in (with_tags, without))
+    if "jsonl" in words:
+        lines, plain = ([json.loads(line)["text"] for line in one] for one in (lines, plain))
+    assert len(lines) == len(LINES)
+    for line, found, expected in zip(LINES, lines, plain, strict=True):
+        assert tags(found) == tags(line)
+        assert parse(found, "html").text.strip() == expected
+    assert lines[1:3] == ["", "<p> </p>"]
+
+
+def test_each_of_several_translations_has_the_tags(translate_text: TranslateText) -> None:
+    found = translate_text(TEXT, "--markup", "xml", "--n-best", "2").stdout.splitlines()
+    for entry in found:
+        number, text, _ = entry.split(" ||| ")
+        assert tags(text) == tags(LINES[int(number)])
+    assert len(found) == 2 * 3 + 2
+
+
+def test_python_does_the_same(model_file: Path, translate_text: TranslateText) -> None:
+    options = package.SearchOptions(beam_size=2, max_extra_tokens=3)
+    translator = package.Translator.load(model_file, options, markup="html")
+    found = translator.translate(LINES)
+    assert [one.text for one in found] == translate_text(
+        TEXT, "--markup", "html"
+    ).stdout.splitlines()
+    assert {one.alignment for one in found} == {None}
+    assert "svg" in translator.draw_attention(LINES[0])
+    with pytest.raises(UsageError, match="markup is 'sgml'; it must be html, xml or None"):
+        package.Translator.load(model_file, markup="sgml")
+
+
+def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
+    page, out = tmp_path / "page.html", tmp_path / "seite.html"
+    page.write_text("<h1>the cat</h1>\n<p>a <b>dog</b> sees<br>the tree")
+    done = translate("--input", page, "--output", out)
+    assert (done.status, done.stdout) == (0, "")
+    assert done.summary["lines_in"] == 3
+    assert tags(out.read_text()) == tags(page.read_text())
+    assert not (tmp_path / ".seite.html.partial").exists()
+    before = out.stat()
+    again = translate("--input", page, "--output", out)
+    assert "seite.html: already translated" in again.stderr
+    assert out.stat().st_mtime_ns == before.st_mtime_ns
+    # To stdout, and with an option that says the same.
+    assert translate("--input", page, "--markup", "html").stdout == out.read_text()
+
+
+def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    unit = "<trans-unit><source>the cat</source></trans-unit>"
+    (folder / "a.xlf").write_text(f"<xliff>{unit}</xliff>")
+    (folder / "b.xlf").write_text(f"<xliff>{unit}")
+    done = translate("--input", folder, "--output", out)
+    assert done.status == 1
+    assert "b.xlf line 1: not valid XML (no element found)" in done.stderr
+    assert "<target>" in (out / "a.xlf").read_text()
+    assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == ["a.xlf"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--markup", "htm"), "--markup htm: unknown; did you mean 'html'?"),
+        (("--markup", "html", "--prefixes"), "--prefixes does not go with --markup"),
+        (("--input", "a.html", "--n-best", "2"), "--n-best is for lines of text"),
+        (("--input", "a.html", "--markup", "xml"), "a.html: needs --markup html, but this is"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    translate: Nmt,
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.html").write_text("<p>the cat")
+    assert message in translate(*words, stdin=b"").refusal(2)

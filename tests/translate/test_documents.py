@@ -1,0 +1,164 @@
+"""Documents stay as they are, except for their text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError, UsageError
+from nmt.translate.documents import Document, common_form
+
+HTML = """<!DOCTYPE html>
+<html lang="en"><head><title>A &amp; b</title>
+<style>p { color: red }</style><script>if (a < b) { alert("<p>no</p>") }</script></head>
+<body class='x' >
+<!-- note --><h1> Two  dogs
+   play </h1>
+<p>A <b>girl</b> sits.<br>A man<p>Run <code>x y</code>
+<div translate="no">Do not <i>touch</i></div>
+<ul><li>one<li><!-- two --><em>two</em></ul><pre>three
+  four
+</pre><p>12:30 {x}</p><img alt="five"></body></html>
+"""
+
+XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>
+  <trans-unit id="1">
+    <source>A <g id="1">girl</g> &amp;
+      a boy</source>
+    <note>a note</note>
+  </trans-unit>
+  <trans-unit id="2"><source> two</source><target state="new" /></trans-unit>
+  <trans-unit id="3"><source>three</source><target>drei</target></trans-unit>
+  <trans-unit id="4" translate="no"><source>four</source></trans-unit>
+  <group translate="no"><trans-unit id="5"><source>five</source></trans-unit>
+  <trans-unit id="6" translate="yes"><source>six</source></trans-unit></group>
+  <trans-unit id="7"><source>se<x id="1"/>ven</source><target>se<x id="1"/>ven</target>
+    <alt-trans><source>alt</source><target>ALT</target></alt-trans></trans-unit>
+  <trans-unit id="8"><source>eight</source><seg-source><mrk mid="1">eight</mrk></seg-source>
+  </trans-unit>
+  <trans-unit id="9"><source>12</source></trans-unit><trans-unit id="10"><source/></trans-unit>
+</body></file></xliff>
+"""
+
+XLIFF_2 = """<x:xliff version="2.0" xmlns:x="urn:oasis:names:tc:xliff:document:2.0"><x:file id="f">
+<x:unit id="u"><x:segment><x:source>A <x:pc id="1">girl</x:pc></x:source></x:segment>
+<x:ignorable><x:source> </x:source></x:ignorable>
+<x:segment><x:source>two</x:source><x:target></x:target></x:segment></x:unit>
+</x:file></x:xliff>
+"""
+
+
+def read(name: str, content: str | bytes) -> Document:
+    raw = content.encode() if isinstance(content, str) else content
+    return Document.read(Path(name), raw, Encoding.find("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.html", HTML), ("a.xlf", XLIFF), ("a.XLIFF", XLIFF_2)]
+)
+def test_without_translations_a_document_is_unchanged(name: str, content: str) -> None:
+    document = read(name, content)
+    written = document.write(None for _ in document.units).decode()
+    assert (
+        written.replace("<source>12</source><target>12</target>", "<source>12</source>") == content
+    )
+
+
+def test_the_running_text_of_html_is_translated() -> None:
+    document = read("a.html", HTML)
+    lines = [unit.line for unit in document.units]
+    assert lines == [
+        *("A &amp; b", "Two  dogs\n   play", "A <b>girl</b> sits.", "A man"),
+        *("Run <code>x y</code>", "one", "<!-- two --><em>two</em>", "three", "four"),
+    ]
+    expected = HTML
+    for number, line in enumerate(lines):
+        expected = expected.replace(line, f"[{number}]", 1)
+    assert document.write(f"[{number}]" for number in range(len(lines))).decode() == expected
+
+
+def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
+    document = read("a.xlf", XLIFF)
+    lines = [unit.line for unit in document.units]
+    assert lines == [
+        'A <g id="1">girl</g> &amp;\n      a boy',
+        *("two", "six", 'se<x id="1"/>ven', '<mrk mid="1">eight</mrk>'),
+    ]
+    assert document.kept == 1
+    expected = (
+        XLIFF.replace("a boy</source>", "a boy</source>\n    <target>[0]</target>")
+        .replace('<target state="new" />', '<target state="new"> [1]</target>')
+        .replace("<source>six</source>", "<source>six</source><target>[2]</target>")
+        .replace('<target>se<x id="1"/>ven</target>', "<target>[3]</target>")
+        .replace("</seg-source>", "</seg-source><target>[4]</target>")
+        .replace("<source>12</source>", "<source>12</source><target>12</target>")
+    )
+    assert document.write(f"[{number}]" for number in range(5)).decode() == expected
+
+
+def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
+    document = read("a.xlf", XLIFF_2)
+    written = document.write(("[0]", "[1]")).decode()
+    assert written == XLIFF_2.replace(
+        "girl</x:pc></x:source>", "girl</x:pc></x:source><x:target>[0]</x:target>"
+    ).replace("<x:target></x:target>", "<x:target>[1]</x:target>")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        ('<meta charset="iso-8859-1"><p>é</p>', "iso-8859-1"),
+        ('\ufeff<meta charset="iso-8859-1"><p>é</p>', "utf-16-le"),
+        ("\ufeff<p>é</p>", "utf-8"),
+        ("<p>é</p>", "utf-8"),
+    ],
+)
+def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
+    document = read("a.htm", content.encode(encoding))
+    (unit,) = document.units
+    assert unit.line == "é"
+    expected = content.replace("é", "É—").encode(encoding, "xmlcharrefreplace")
+    assert document.write(["É—"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.xlf",
+            XLIFF.replace("</xliff>", ""),
+            "a.xlf line 20: not valid XML (no element found); export it again",
+        ),
+        ("a.xlf", "<html></html>", "a.xlf: not XLIFF: its first element is <html>"),
+        (
+            "a.xlf",
+            '<!DOCTYPE xliff [<!ENTITY e SYSTEM "/etc/passwd">]><xliff>&e;</xliff>',
+            "a.xlf: uses the entity &e;, which XLIFF does not need; replace it by its text",
+        ),
+        ("a.html", b"<p>\xff</p>", "a.html: not valid utf-8; pass its --encoding"),
+        ("a.html", "<meta charset=klingon>", "its encoding 'klingon' is unknown"),
+    ],
+)
+def test_damaged_documents_are_refused(name: str, content: str | bytes, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(name, content)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_names_of_documents_choose_the_form_and_must_agree() -> None:
+    page, units, text = Path("a.html"), Path("b.xlf"), Path("c.txt")
+    assert common_form([page], None) == "html"
+    assert common_form([units, text], "xml") == "xml"
+    for paths, markup, message in (
+        ([page, units], None, "b.xlf: needs --markup xml, but this is --markup html"),
+        ([units], "html", "b.xlf: needs --markup xml"),
+        ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
+        ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            common_form(paths, markup)
+        assert message in str(caught.value)
