@@ -45,6 +45,25 @@ class Alignment:
         words = align_words(positions, src_tokens, tgt_tokens)
         return cls(tuple(src_tokens), tuple(positions), tuple(words), tuple(attention))
 
+    def weaker_links(self) -> list[tuple[int, int]]:
+        """Return the target token that attends most to each source token without any link.
+
+        Pairs of source token and target token, counted from 0 over all segments.
+        """
+        linked = set(self.positions)
+        found = []
+        first_src = first_tgt = 0
+        for segment in self.attention:
+            targets, sources = segment.shape
+            best = segment.argmax(axis=0).tolist() if targets else []
+            found += [
+                (first_src + src, first_tgt + tgt)
+                for src, tgt in enumerate(best)
+                if first_src + src not in linked
+            ]
+            first_src, first_tgt = first_src + sources, first_tgt + targets
+        return found
+
 
 def align_words(
     alignment: Sequence[int], src_tokens: Sequence[str], tgt_tokens: Sequence[str]

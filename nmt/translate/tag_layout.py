@@ -1,14 +1,13 @@
 """Puts tags back into a translation, at the place that the alignment gives.
 
-Text is compared in units: words, single signs, characters of scripts without spaces, and the pieces
-that must stay as they are. Each unit of the translation comes from one unit of the source, or from
-none.
+Each unit of the translation (`text_units`) comes from one unit of the source, or from none.
 
 The tree of tags stays as it is: whatever is inside an element in the source, is inside it in the
 translation, and only the order of neighbours may change. So nesting is legal, and each tag appears
 once. An element gets the run of units in which most come from its own text. Neighbours never
-overlap: the one with the fewest units chooses first. An element without any, and a single tag, goes
-next to the translation of the unit beside it. Loose tags keep their order.
+overlap: the one with the fewest units chooses first. An element without any takes a unit that is
+weakly linked to it. If there is none, it is empty, and goes, like a single tag, next to the
+translation of the unit beside it. Loose tags keep their order.
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
 placeholders, addresses and numbers, others of the same kind in order. If nothing in the translation
@@ -17,94 +16,22 @@ comes from it, it is inserted.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import pairwise
 
 from nmt.translate.markup import PIECE, Marked, Node
-
-Link = tuple[int, int, int, int]
-"""Start and end of a token in the source, and start and end of one that it is translated to."""
-
-_WITHOUT_SPACES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff"
+from nmt.translate.text_units import (
+    Link,
+    Span,
+    label_units,
+    link_weakly,
+    source_units,
+    target_units,
 )
+
 _MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
-
-
-@cache
-def _unit() -> re.Pattern[str]:
-    marks = "".join(
-        chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M"
-    )
-    marks = re.escape(marks + "\u200c\u200d")
-    wide = f"[{_WITHOUT_SPACES}]"
-    return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
-
-
-def _units(text: str) -> list[tuple[int, int]]:
-    """Return start and end of each unit of a translation."""
-    found = []
-    last = 0
-    for piece in PIECE.finditer(text):
-        found += [unit.span() for unit in _unit().finditer(text, last, piece.start())]
-        found.append(piece.span())
-        last = piece.end()
-    return found + [unit.span() for unit in _unit().finditer(text, last)]
-
-
-def _source_units(marked: Marked) -> list[tuple[int, int]]:
-    """Return start and end of each unit of the source. Tags end a unit, also inside a word."""
-    cuts, pieces = {0, len(marked.text)}, {}
-    waiting = [marked.root]
-    while waiting:
-        node = waiting.pop()
-        cuts |= {node.start, node.end}
-        if node.kept and node.kept != "element":
-            pieces[node.start] = node.end
-        waiting += node.children
-    found = []
-    ordered = sorted(cuts)
-    for start, end in pairwise(ordered):
-        if pieces.get(start) == end:
-            found.append((start, end))
-        else:
-            found += [unit.span() for unit in _unit().finditer(marked.text, start, end)]
-    return found
-
-
-def _labels(
-    source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]], links: Sequence[Link]
-) -> list[int]:
-    """Return the unit of the source that each unit of the translation comes from; -1: none."""
-    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
-    votes: list[Counter[int]] = [Counter() for _ in target]
-    for src_start, src_end, tgt_start, tgt_end in links:
-        own = _overlap(source, src_starts, src_start, src_end)
-        if not own:
-            continue
-        best = max(own, key=lambda one: (one[1], -one[0]))[0]
-        for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
-            votes[unit][best] += size
-    return [one.most_common(1)[0][0] if one else -1 for one in votes]
-
-
-def _overlap(
-    units: Sequence[tuple[int, int]], starts: Sequence[int], start: int, end: int
-) -> list[tuple[int, int]]:
-    """Return the units with characters in a span, and how many."""
-    found = []
-    for unit in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
-        size = min(end, units[unit][1]) - max(start, units[unit][0])
-        if size > 0:
-            found.append((unit, size))
-    return found
 
 
 @dataclass
@@ -122,9 +49,10 @@ class _Layout:
 
     marked: Marked
     translation: str
-    source: list[tuple[int, int]]
-    target: list[tuple[int, int]]
+    source: list[Span]
+    target: list[Span]
     labels: list[int]
+    weak_targets: dict[int, int]  # of units of the source
     places: dict[Node, _Place] = field(default_factory=dict)
     work: int = 0
     runs: list[tuple[int, int]] = field(default_factory=list)  # of the children being placed
@@ -138,6 +66,9 @@ class _Layout:
         for unit, label in enumerate(self.labels):
             if label >= 0:
                 self.targets[label].append(unit)
+        for label, unit in self.weak_targets.items():
+            if label not in self.targets:
+                self.targets[label] = [unit]
         self.places[self.marked.root] = _Place(0, len(self.target))
         waiting = [self.marked.root]
         while waiting:
@@ -150,7 +81,7 @@ class _Layout:
         """Return a node's units of the source: the first, and the one after the last."""
         return bisect_left(self.starts, node.start), bisect_left(self.starts, node.end)
 
-    def _is_sign(self, unit: tuple[int, int], text: str) -> bool:
+    def _is_sign(self, unit: Span, text: str) -> bool:
         return not any(map(str.isalnum, text[slice(*unit)]))
 
     def _align_last_signs(self) -> None:
@@ -251,6 +182,15 @@ class _Layout:
                 owned[child].append(unit)
             else:
                 owners.append(-1)
+        for child, (node, first, end) in enumerate(children):
+            if child not in owned and not node.kept:
+                weak = (self.weak_targets.get(unit, -1) for unit in range(first, end))
+                free = (one for one in weak if within.first <= one < within.end)
+                for unit in free:
+                    if owners[unit - within.first] in (None, -1):
+                        owners[unit - within.first] = child
+                        owned[child].append(unit)
+                        break
         taken = bytearray(len(owners))
         for child in sorted(owned, key=lambda one: (len(owned[one]), one)):
             node = children[child][0]
@@ -346,7 +286,9 @@ def _best_run(
     return run
 
 
-def restore(marked: Marked, translation: str, links: Sequence[Link]) -> str:
+def restore(
+    marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link] = ()
+) -> str:
     """Return a translation of a line's text with the tags of the line.
 
     Without pieces that must stay as they are, the result without tags is the translation.
@@ -355,13 +297,17 @@ def restore(marked: Marked, translation: str, links: Sequence[Link]) -> str:
         marked: the line.
         translation: of its text.
         links: the alignment, by characters of both texts.
+        weaker: links of tokens of the source that have none.
     """
     if not marked.has_words:
         return marked.raw
     if not marked.root.children:
         return marked.escape(translation)
-    source, target = _source_units(marked), _units(translation)
-    layout = _Layout(marked, translation, source, target, _labels(source, target, links))
+    source, target = source_units(marked), target_units(translation)
+    found = label_units(source, target, links)
+    layout = _Layout(
+        marked, translation, source, target, found, link_weakly(source, target, weaker)
+    )
     return _Writer(layout).write()
 
 

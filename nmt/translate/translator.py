@@ -197,15 +197,17 @@ class Translator:
         """Put the tags of a line back into its translations."""
         if translation.error:
             return translation
-        links = []
+        links, weaker = [], []
         if translation.alignment is not None:
             src = token_spans(line.text, translation.alignment.src_tokens)
             tgt = token_spans(translation.text, translation.tokens)
             positions = translation.alignment.positions
             links = [(*src[at], *span) for at, span in zip(positions, tgt, strict=True)]
+            pairs = translation.alignment.weaker_links()
+            weaker = [(*src[one], *tgt[other]) for one, other in pairs]
         return replace(
             translation,
-            text=restore(line, translation.text, links),
+            text=restore(line, translation.text, links, weaker),
             alignment=translation.alignment if self.alignment else None,
             others=tuple(self._with_tags(line, other) for other in translation.others),
         )

@@ -18,7 +18,7 @@ from nmt.models.model_file import load_model
 from nmt.models.registry import build_model
 from nmt.search.engine import Ids, Pair
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment, align_words
+from nmt.translate.alignment import Alignment, align_words, token_spans
 from nmt.translate.torch_engine import TorchEngine
 
 
@@ -59,6 +59,31 @@ def test_words_are_what_stands_between_spaces(tokens: list[str], words: list[lis
     # And the same the other way round.
     swapped = [(tgt, src) for src, tgt in expected]
     assert align_words(range(len(tokens)), tokens, source) == sorted(swapped)
+
+
+def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
+    first, second = np.array([[0.6, 0.3], [0.5, 0.4]]), np.array([[0.1, 0.2, 0.7]])
+    src, tgt = ["▁a", "▁b", "▁c", "d", "▁e"], ["▁x", "▁y", "▁z"]
+    found = Alignment.of([first, second], src, tgt)
+    assert found.positions == (0, 0, 4)
+    assert found.weaker_links() == [(1, 1), (2, 2), (3, 2)]
+    assert Alignment.of([first[:0]], src[:2], []).weaker_links() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "parts"),
+    [
+        ("Das  Haus.", ["▁Das", "▁Ha", "us", "."], ["Das", "Ha", "us", "."]),
+        ("5 €", ["▁5", "▁", "<0xE2>", "<0x82>", "<0xAC>"], ["5", "", "€", "€", "€"]),
+        ("a\u2581b\tc", ["▁a▁b", "▁c"], ["a\u2581b", "c"]),
+        # A vocabulary has changed the second word; all others are found.
+        ("ein ½ Haus", ["▁ein", "▁1", "⁄2", "▁Haus"], ["ein", "", "½", "Haus"]),
+        ("", ["▁a"], [""]),
+        ("a", [], []),
+    ],
+)
+def test_tokens_are_found_in_their_text(text: str, tokens: list[str], parts: list[str]) -> None:
+    assert [text[start:end] for start, end in token_spans(text, tokens)] == parts
 
 
 def engine_of(model: TranslationModel) -> TorchEngine:

@@ -130,7 +130,7 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
         (
             "a.xlf",
             XLIFF.replace("</xliff>", ""),
-            "a.xlf line 20: not valid XML (no element found); export it again",
+            "a.xlf line 19: not valid XML (no element found); export it again",
         ),
         ("a.xlf", "<html></html>", "a.xlf: not XLIFF: its first element is <html>"),
         (

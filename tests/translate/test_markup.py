@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.translate.markup import FORMS, Marked, elements, parse, tokenize
-from nmt.translate.tag_layout import Link, restore
+from nmt.translate.tag_layout import restore
+from nmt.translate.text_units import Link
 
 
 def aligned(marked: Marked, translation: str, pairs: list[tuple[int, int]]) -> str:
@@ -120,7 +121,7 @@ def test_ten_thousand_fragments_lose_nothing(form: str) -> None:
         line = "".join(parts)
         marked = parse(line, form)
         text, links = translated(marked.text, random)
-        found = restore(marked, text, links)
+        found = restore(marked, text, links, random.sample(links, len(links) // 2))
         tags = Counter(token.raw for token in tokenize(line, form) if token.kind != "text")
         if not is_broken:
             given = Counter(part for part in parts if part.startswith("<"))
@@ -193,6 +194,17 @@ def test_tags_go_where_their_words_go(
     line: str, translation: str, pairs: list[tuple[int, int]], expected: str
 ) -> None:
     assert aligned(parse(line, "html"), translation, pairs) == expected
+
+
+def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
+    # A and B both come from a; B looks a little at b. Neighbours keep what is theirs.
+    links, weaker = [(0, 1, 0, 1), (0, 1, 2, 3)], [(2, 3, 2, 3)]
+    assert restore(parse("a <b>b</b>", "xml"), "A B", links, weaker) == "A <b>B</b>"
+    assert restore(parse("a <x/>b", "xml"), "B A", links, [(2, 3, 0, 1)]) == "<x/>B A"
+    neighbours = parse("<i>a</i> <b>b</b>", "xml")
+    assert restore(neighbours, "A B", links, weaker) == "<i>A B</i><b></b>"
+    code = parse("a <code>b</code>", "xml")
+    assert restore(code, "A B", links, weaker) == "A B <code>b</code>"
 
 
 @pytest.mark.parametrize(

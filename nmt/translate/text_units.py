@@ -1,0 +1,108 @@
+"""Units of text, in which a line is compared with its translation, and the links between them.
+
+A unit is a word, a single sign, a character of a script without spaces, or a piece that must stay
+as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+from nmt.translate.markup import PIECE, Marked
+
+Span = tuple[int, int]
+
+Link = tuple[int, int, int, int]
+"""Start and end of a token in the source, and start and end of one that it is translated to."""
+
+_WITHOUT_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+
+
+@cache
+def _unit() -> re.Pattern[str]:
+    marks = "".join(
+        chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M"
+    )
+    marks = re.escape(marks + "\u200c\u200d")
+    wide = f"[{_WITHOUT_SPACES}]"
+    return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
+
+
+def target_units(text: str) -> list[Span]:
+    """Return start and end of each unit of a translation."""
+    found = []
+    last = 0
+    for piece in PIECE.finditer(text):
+        found += [unit.span() for unit in _unit().finditer(text, last, piece.start())]
+        found.append(piece.span())
+        last = piece.end()
+    return found + [unit.span() for unit in _unit().finditer(text, last)]
+
+
+def source_units(marked: Marked) -> list[Span]:
+    """Return start and end of each unit of the source. Tags end a unit, also inside a word."""
+    cuts, pieces = {0, len(marked.text)}, {}
+    waiting = [marked.root]
+    while waiting:
+        node = waiting.pop()
+        cuts |= {node.start, node.end}
+        if node.kept and node.kept != "element":
+            pieces[node.start] = node.end
+        waiting += node.children
+    found = []
+    ordered = sorted(cuts)
+    for start, end in pairwise(ordered):
+        if pieces.get(start) == end:
+            found.append((start, end))
+        else:
+            found += [unit.span() for unit in _unit().finditer(marked.text, start, end)]
+    return found
+
+
+def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int]:
+    """Return the unit of the source that each unit of the translation comes from; -1: none."""
+    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
+    votes: list[Counter[int]] = [Counter() for _ in target]
+    for src_start, src_end, tgt_start, tgt_end in links:
+        own = _overlap(source, src_starts, src_start, src_end)
+        if not own:
+            continue
+        best = max(own, key=lambda one: (one[1], -one[0]))[0]
+        for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
+            votes[unit][best] += size
+    return [one.most_common(1)[0][0] if one else -1 for one in votes]
+
+
+def link_weakly(
+    source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]
+) -> dict[int, int]:
+    """Return a unit of the translation for units of the source, by links of their tokens."""
+    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
+    found: dict[int, int] = {}
+    for src_start, src_end, tgt_start, tgt_end in links:
+        units = _overlap(target, tgt_starts, tgt_start, tgt_end)
+        for unit, _ in _overlap(source, src_starts, src_start, src_end):
+            if units:
+                found.setdefault(unit, units[0][0])
+    return found
+
+
+def _overlap(
+    units: Sequence[Span], starts: Sequence[int], start: int, end: int
+) -> list[tuple[int, int]]:
+    """Return the units with characters in a span, and how many."""
+    found = []
+    for unit in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
+        size = min(end, units[unit][1]) - max(start, units[unit][0])
+        if size > 0:
+            found.append((unit, size))
+    return found
