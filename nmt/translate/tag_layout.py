@@ -331,7 +331,7 @@ class _Writer:
                 self.out.append(node.closing)
                 continue
             place = self.layout.places[node]
-            end = self._write_start(node, place, limit) if node is not root else limit
+            end = self._write_start(node, place) if node is not root else limit
             if node.kept:
                 continue
             waiting.append((node, True, end))
@@ -345,7 +345,7 @@ class _Writer:
             return place.first, 2, number
         return place.first, 0 if place.is_after else 1, number
 
-    def _write_start(self, node: Node, place: _Place, limit: int) -> int:
+    def _write_start(self, node: Node, place: _Place) -> int:
         """Write the text before a node, and its opening; return where its text ends."""
         target = self.layout.target
         if place.first < place.end:
@@ -356,7 +356,7 @@ class _Writer:
                 start = target[place.first - 1][1]
             else:
                 start = target[place.first][0] if place.first < len(target) else len(self.text)
-            start = end = max(self.cursor, min(start, limit))
+            end = start
         self._text_to(start)
         if not node.kept:
             self.out.append(node.opening)

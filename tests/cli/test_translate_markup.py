@@ -85,6 +85,16 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
 
 
+def test_a_file_is_translated_again_with_markup(translate: Nmt, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.write_text("the <b>cat</b>\n")
+    translate("--input", source, "--output", out)
+    before = out.read_text()
+    translate("--input", source, "--output", out, "--markup", "xml")
+    assert tags(out.read_text()) == tags("<b></b>")
+    assert out.read_text() != before
+
+
 def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()

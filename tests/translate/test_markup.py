@@ -165,8 +165,21 @@ def test_ten_thousand_fragments_lose_nothing(form: str) -> None:
         # Elements without a translation are empty; without any alignment, places are estimated.
         ("a <b>b</b> c", "A C", [(0, 0), (2, 1)], "A <b></b>C"),
         ("a <br/>b", "A B", [], "A<br/> B"),
+        # The smaller of two neighbours chooses first, and they do not overlap.
+        ("<b>a b c d</b> <i>e</i>", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+         "<b>A B</b> <i>E</i> C D"),
+        # A tag does not get into an element that it was not in.
+        ("<b>a b c d</b> <br/>e", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+         "<br/><b>A B E C D</b>"),
+        # A piece that stays does not replace what comes from other words.
+        ("<code>a b c d</code> e", "A B E C D", [(0, 0), (1, 1), (4, 2), (2, 3), (3, 4)],
+         "<code>a b c d</code> E C D"),
+        # Punctuation is in an element as in the source, at the end of a line also if misaligned.
+        ("b <b>a</b>, c", "B A, C", [(0, 0), (1, 1), (2, 2)], "B <b>A</b>, C"),
+        ("b <b>a .</b>", "B A .", [(0, 0), (1, 1), (0, 2)], "B <b>A .</b>"),
         # What is broken: tags without a partner keep their order, overlapping pairs come apart.
         ("</b> a <b> b", "B A", [(1, 0), (0, 1)], "</b><b>B A"),
+        ("c </b>a <b>b d", "C B A D", [(0, 0), (2, 1), (1, 2), (3, 3)], "C B </b><b>A D"),
         ("<b>a <i>b</b> c</i>", "A B C", [(0, 0), (1, 1), (2, 2)], "<b>A <i>B</b> C</i>"),
         ("a < b &<c", "A < B &<C", [(0, 0), (1, 1), (2, 2), (3, 3)], "A &lt; B &amp;&lt;C"),
         ('<a href="x>a</a>', "A", [(0, 0)], '<a href="x>A</a>'),
