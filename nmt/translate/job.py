@@ -244,7 +244,12 @@ class Job:
             counts.add(line, translation)
         counts.lines_out = counts.lines
         counts.seconds = time.monotonic() - started
-        self._warn_of_failures(str(source), counts)
+        if counts.failed_lines:
+            console.warning(
+                f"{source}: {counted(counts.failed_lines, 'unit', 'units')} could not be "
+                f"translated, the first is unit {counts.first_failed_line:,}: "
+                f"{counts.first_error}; the source stays"
+            )
         return document.write(None if one.error else one.text for one in found), counts
 
     @cached_property

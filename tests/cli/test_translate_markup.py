@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Nmt, TranslateText
 
 import nmt as package
 from nmt.errors import UsageError
+from nmt.search.beam_search import decode
 from nmt.translate.markup import parse, tokenize
 
 LINES = [
@@ -83,6 +85,28 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     assert out.stat().st_mtime_ns == before.st_mtime_ns
     # To stdout, and with an option that says the same.
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
+
+
+def test_a_unit_that_fails_stays_and_the_status_is_1(
+    translate: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short_of_memory(model: Any, groups: Any, *arguments: Any, **options: Any) -> Any:
+        for group in groups:
+            if max(len(source.ids) for source in group.sources) > 5:
+                raise MemoryError
+            yield from decode(model, iter([group]), *arguments, **options)
+
+    monkeypatch.setattr("nmt.translate.torch_engine.decode", short_of_memory)
+    page, out = tmp_path / "page.htm", tmp_path / "out.htm"
+    long = "<p>a small dog sees the old bird in <i>the river</i></p>"
+    page.write_text(f"<p>the cat</p>\n{long}\n")
+    done = translate("--input", page, "--output", out)
+    assert done.status == 1
+    first, second = out.read_text().splitlines()
+    assert first != "<p>the cat</p>"
+    assert second == long
+    assert "page.htm: 1 unit could not be translated, the first is unit 2: not" in done.stderr
+    assert done.summary["failed"] == 1
 
 
 def test_a_file_is_translated_again_with_markup(translate: Nmt, tmp_path: Path) -> None:
