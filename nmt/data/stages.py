@@ -29,6 +29,8 @@ class Stages:
     """The update after which each stage but the last one ends."""
     shares: tuple[Shares, ...]
     """Of each stage: runs of pairs with the same weight, as (number of pairs, weight)."""
+    recipe: tuple[Stage, ...] = ()
+    """The stages as the recipe has them; (): it has none."""
 
     @classmethod
     def of(cls, data: DataFolder, stages: Sequence[Stage]) -> Stages:
@@ -54,7 +56,8 @@ class Stages:
             if not any(round(count * weight) for count, weight in found):
                 raise UsageError(f"stage {number} visits no pair: raise one of its weights")
             shares.append(found)
-        return cls(tuple(accumulate(stage.updates for stage in stages[:-1])), tuple(shares))
+        ends = accumulate(stage.updates for stage in stages[:-1])
+        return cls(tuple(ends), tuple(shares), tuple(stages))
 
     def at(self, update: int) -> int:
         """Return the stage, from 0, that comes after so many updates."""
@@ -63,6 +66,14 @@ class Stages:
     def end(self, stage: int) -> int | None:
         """Return the update after which a stage ends; None for the last one."""
         return self.ends[stage] if stage < len(self.ends) else None
+
+    def describe(self, stage: int) -> str:
+        """Describe a stage of a recipe that has stages, in a line."""
+        end = self.end(stage)
+        until = f"to update {end:,}" if end else "to the end"
+        weights = (f"{name} {weight:g}" for name, weight in self.recipe[stage].weights.items())
+        listed = ", ".join(weights) or "the weights of the data"
+        return f"stage {stage + 1} of {len(self.recipe)}, {until}: {listed}"
 
 
 def stage_seed(seed: int, stage: int) -> int:

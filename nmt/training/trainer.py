@@ -123,7 +123,8 @@ class Trainer:
                 verdict = self.settle(wait=has_begun or self._is_something_due())
                 self._after(verdict)
                 if self.state.position.stage > stage and self.ranks.is_first:
-                    self.report.stage_began(self.state, self._stage())
+                    position = self.state.position
+                    self.report.stage_began(self.state, self.stages.describe(position.stage))
                 self._do_what_is_due(save=verdict.save)
             self._finish()
 
@@ -301,22 +302,13 @@ class Trainer:
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
                 facts = {"kind": "start", "update": state.update} | self.surroundings()
                 self.run.record(facts | rate)
-                for remark in (*self.remarks, *filter(None, [self._stage()])):
+                for remark in self.remarks:
                     self.run.log(remark)
+                if self.recipe.stages:
+                    self.run.log(self.stages.describe(state.position.stage))
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
-
-    def _stage(self) -> str:
-        """Describe the present stage; empty if the recipe has none."""
-        stage, stages = self.state.position.stage, self.recipe.stages
-        if not stages:
-            return ""
-        weights = (f"{name} {weight:g}" for name, weight in stages[stage].weights.items())
-        end = self.stages.end(stage)
-        until = f"to update {end:,}" if end else "to the end"
-        listed = ", ".join(weights) or "the weights of the data"
-        return f"stage {stage + 1} of {len(stages)}, {until}: {listed}"
 
     def updates_an_epoch(self) -> int:
         """Return about how many updates an epoch has, from its tokens."""

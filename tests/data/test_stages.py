@@ -113,9 +113,10 @@ def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
     assert Path(first).parts[-2:] == ("a", "news")
     assert Path(second).parts[-2:] == ("b", "news")
     assert third == "clean"
-    found = Stages.of(data, [Stage(7, {"clean": 0.5, second: 2.0}), Stage(0, {first: 0.0})])
+    stages = Stage(7, {"clean": 0.5, second: 2.0}), Stage(0, {first: 0.0})
+    found = Stages.of(data, stages)
     assert found == Stages(
-        (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)])
+        (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)]), stages
     )
     assert Stages.of(data, ()).shares == (data.train.shares,)
 
