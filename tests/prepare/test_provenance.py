@@ -116,12 +116,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(tmp_path: Path) -> Non
     assert content(prepared.out) == content(tmp_path / "two")
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("shards", [1, 3])
-def test_a_stopped_run_goes_on_with_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
-) -> None:
-    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10)
+def stop_after_a_shard(prepared: Job, monkeypatch: pytest.MonkeyPatch, shards: int = 1) -> None:
     left, write_shard = [shards], splits.write_shard
 
     def write_or_stop(*args: Any, **kwargs: Any) -> Any:
@@ -133,8 +128,35 @@ def test_a_stopped_run_goes_on_with_the_same_bytes(
     with monkeypatch.context() as patch, pytest.raises(NMTError):
         patch.setattr(splits, "write_shard", write_or_stop)
         prepared.prepare()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_stopped_run_goes_on_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10)
+    stop_after_a_shard(prepared, monkeypatch, shards)
     assert provenance(prepared.prepare()) == URLS
     prepared.but(out=tmp_path / "whole").prepare()
+    assert content(prepared.out) == content(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("values", [{"keep_column": ()}, {"min_score": ("FILE:url:20",)}])
+def test_a_stopped_run_does_not_go_on_with_other_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    numbers = [str(number) for number in range(40)]
+    file = write_tsv(tmp_path, numbers)
+    values = {
+        key: tuple(one.replace("FILE", file) for one in given) for key, given in values.items()
+    }
+    prepared = job(tmp_path, file, shard_pairs=10)
+    stop_after_a_shard(prepared, monkeypatch)
+    changed = prepared.but(**values)
+    changed.prepare()
+    changed.but(out=tmp_path / "whole").prepare()
     assert content(prepared.out) == content(tmp_path / "whole")
 
 
