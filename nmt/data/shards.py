@@ -8,6 +8,7 @@
     tgt token ids   the same
 
 A shard of text is the same file with the bytes of the raw lines, in UTF-8, in place of token ids.
+One of provenance has the bytes of a kept column as sources, and targets that are empty.
 
 All pairs of a shard come from one corpus, whose index is in the header. Shards are written once and
 opened with mmap, so ranks share their pages and access is random and without copies. The CRC covers

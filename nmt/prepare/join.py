@@ -24,10 +24,11 @@ from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
 from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
-from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder, TokenRows
+from nmt.data.shards import Shard, ShardBuilder, TokenRows
 from nmt.errors import UsageError
 from nmt.files import link_or_copy, resolved, write_text
 from nmt.prepare.duplicates import Hashes, hash_pairs
+from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
     EXAMPLES_PER_RULE,
@@ -44,7 +45,7 @@ from nmt.prepare.resume import (
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import TEXT_SUFFIX, split_record, write_shard
+from nmt.prepare.splits import split_record, with_suffix, write_beside, write_shard
 from nmt.prepare.text import Mask
 
 JOINED = "joined"
@@ -129,7 +130,8 @@ class _Place:
 
     folder: DataFolder
     record: ShardRecord
-    text: FileRecord | None
+    beside: tuple[FileRecord, ...]
+    """The text and the provenance of its pairs, if they are kept."""
     corpus: int
     """Its number in the new folder."""
     first: int
@@ -161,19 +163,20 @@ class _Joiner:
         keep = self.info.settings.get("keep", [])
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
         rejects = [one for folder in self.folders for one in read_report(folder.path)]
-        shards, text = self._write_shards(places, repeats, rejects)
+        shards, beside = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
         train = split_record(
             self.path,
             "train",
             shards,
             [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
-            text,
+            with_suffix(beside, TEXT_SUFFIX),
+            with_suffix(beside, PROVENANCE_SUFFIX),
         )
         info = self.info
-        written = (*info.train.shards, *info.train.text, info.rejects, info.rejects_text)
+        of_train = (*info.train.shards, *info.train.text, *info.train.provenance)
         for file in info.files:
-            if file not in written:
+            if file not in (*of_train, info.rejects, info.rejects_text):
                 link_or_copy(self.folders[0].path / file.name, self.path / file.name)
         for name, content in (
             (manifest.REJECTS_NAME, report_json(rejects)),
@@ -198,9 +201,14 @@ class _Joiner:
         corpora = first = 0
         for folder in self.folders:
             train = folder.info.train
-            text: Sequence[FileRecord | None] = train.text or [None] * len(train.shards)
-            for record, kept in zip(train.shards, text, strict=True):
-                yield _Place(folder, record, kept, corpora + record.corpus, first)
+            for record in train.shards:
+                stem = Path(record.name).stem
+                beside = tuple(
+                    file
+                    for file in (*train.text, *train.provenance)
+                    if Path(file.name).stem == stem
+                )
+                yield _Place(folder, record, beside, corpora + record.corpus, first)
                 first += record.pairs
             corpora += len(train.corpora)
 
@@ -240,7 +248,7 @@ class _Joiner:
         self, places: Sequence[_Place], repeats: Mask, rejects: Sequence[CorpusRejects]
     ) -> tuple[list[ShardRecord], list[FileRecord]]:
         """Write what is left of each shard, and count the rest in `rejects`."""
-        shards, texts = list[ShardRecord](), list[FileRecord]()
+        shards, beside = list[ShardRecord](), list[FileRecord]()
         with console.Progress("Writing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 count = place.record.pairs
@@ -250,17 +258,23 @@ class _Joiner:
                 _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
                 if len(rows):
                     path = self.path / f"train-{len(shards):05d}.bin"
-                    builder = ShardBuilder(token_bytes=shard.token_bytes)
-                    builder.extend(*shard.rows(rows), shard.lines(rows))
-                    shards.append(write_shard(path, builder, corpus=place.corpus))
-                    if place.text is not None:
-                        text = Shard.open(place.folder.path / place.text.name)
-                        builder = ShardBuilder(token_bytes=TEXT_BYTES)
-                        builder.extend(*text.rows(rows), text.lines(rows))
-                        builder.write(path.with_suffix(TEXT_SUFFIX), corpus=place.corpus)
-                        texts.append(record_file(path.with_suffix(TEXT_SUFFIX)))
+                    shards.append(write_shard(path, _builder_of(shard, rows), corpus=place.corpus))
+                    builders = {
+                        Path(file.name).suffix: _builder_of(
+                            Shard.open(place.folder.path / file.name), rows
+                        )
+                        for file in place.beside
+                    }
+                    beside += write_beside(path, builders, corpus=place.corpus)
                 bar.update(count)
-        return shards, texts
+        return shards, beside
+
+
+def _builder_of(shard: Shard, rows: npt.NDArray[np.int64]) -> ShardBuilder:
+    """Return a builder with these rows of a shard."""
+    builder = ShardBuilder(token_bytes=shard.token_bytes)
+    builder.extend(*shard.rows(rows), shard.lines(rows))
+    return builder
 
 
 def _chunks(pairs: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -112,6 +112,15 @@ class PrepareOptions:
         shown="none",
         panel=_TEXT,
     )
+    keep_column: tuple[str, ...] = value(
+        (),
+        "Keep this column of a table beside its pairs, such as a URL or the number of a document: "
+        "crawl.tsv:url, or memory.tmx:tuid. `nmt data OUT --show N` prints it. You can repeat it "
+        "for other files.",
+        metavar="FILE:COLUMN",
+        shown="none",
+        panel=_TEXT,
+    )
     encoding: str = value(
         "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
     )
@@ -235,6 +244,16 @@ class PrepareOptions:
             elif file not in files:
                 guess = did_you_mean(file, files)
                 problems.append(f"--min-score {text}: {file} is no training text{guess}")
+        kept = [file for file, _ in map(_column_parts, self.keep_column)]
+        for text in self.keep_column:
+            file, column = _column_parts(text)
+            if not (file and column):
+                problems.append(f"--keep-column {text}: must be FILE:COLUMN")
+            elif file not in files:
+                guess = did_you_mean(file, files)
+                problems.append(f"--keep-column {text}: {file} is no training text{guess}")
+            elif kept.count(file) > 1:
+                problems.append(f"--keep-column {text}: {file} has more than one; give only one")
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
@@ -365,6 +384,11 @@ class PrepareOptions:
         parts = map(_score_parts, self.min_score)
         return {column: float(least) for name, column, least in parts if name == file}
 
+    @property
+    def kept_columns(self) -> dict[str, str]:
+        """The column that is kept of each file, for those that have one."""
+        return dict(map(_column_parts, self.keep_column))
+
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
@@ -390,8 +414,13 @@ def _parts(text: str) -> tuple[str, str]:
 def _score_parts(text: str) -> tuple[str, str, str]:
     """Split FILE:COLUMN:NUMBER."""
     rest, _, least = text.rpartition(":")
-    file, _, column = rest.rpartition(":")
-    return file_and_columns(file)[0], column, least
+    return *_column_parts(rest), least
+
+
+def _column_parts(text: str) -> tuple[str, str]:
+    """Split FILE:COLUMN; a file is named without the columns of its text."""
+    file, _, column = text.rpartition(":")
+    return file_and_columns(file)[0], column
 
 
 def _number(text: str, *, default: float = 0.0) -> float:
@@ -417,7 +446,7 @@ def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iter
 
 
 _NOT_RECORDED = {
-    *("pair", "train", "valid", "test", "weight", "tag", "min_score"),
+    *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
     *("vocab", "new_language", "workers"),
 }
 """What other parts of `dataset.json` record, and what does not change the folder."""

@@ -69,7 +69,7 @@ BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 TEXT_BYTES_A_PAIR = 12
-"""Likewise of text that is kept, beside the text itself: two offsets and a line number."""
+"""Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
 
 
 def prepare(
@@ -533,5 +533,10 @@ def _space_needed(sources: Sources, *, keep_text: bool) -> int:
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
     kept = train_bytes + TEXT_BYTES_A_PAIR * pairs if keep_text else 0
+    kept += sum(
+        text.provenance_bytes + TEXT_BYTES_A_PAIR * text.lines
+        for text in sources.train
+        if text.kept_column
+    )
     ids = int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs)
     return ids + kept + 2 * held_out_bytes + (1 << 22)

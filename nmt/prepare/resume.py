@@ -159,6 +159,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
                 ("tag", corpus.tag, text.tag),
                 ("columns", list(corpus.columns), list(text.reader.columns)),
                 ("--min-score", _listed(corpus.min_scores), _listed(text.min_scores)),
+                ("--keep-column", corpus.kept_column, text.kept_column),
             )
             if was != now
         ]
@@ -304,8 +305,8 @@ class Progress:
     """The training text to read next."""
     line: int
     """The next line in it."""
-    text: tuple[FileRecord, ...] = ()
-    """The shards of text, if it is kept."""
+    beside: tuple[FileRecord, ...] = ()
+    """The shards of text and of provenance, if they are kept."""
 
 
 def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
@@ -333,7 +334,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
-            **{folder / file.name: file.sha256 for file in progress.text},
+            **{folder / file.name: file.sha256 for file in progress.beside},
             **{folder / PROGRESS_FOLDER / file.name: file.sha256 for file in progress.hashes},
         }
         if any(sha256_file(path) != sha256 for path, sha256 in checksums.items()):
@@ -370,4 +371,5 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
 
 def _source(text: SourceText) -> list[object]:
     files = [[file.name, file.sha256] for file in text.records]
-    return [files, text.langs, text.weight, text.tag, text.reader.columns]
+    chosen = text.reader.columns, text.min_scores, text.kept_column
+    return [files, text.langs, text.weight, text.tag, *chosen]

@@ -40,6 +40,8 @@ class SourceText:
     """The tag put before each of its source lines."""
     min_scores: Mapping[str, float] = field(default_factory=dict)
     """The least score by column; pairs with a smaller one are dropped."""
+    kept_column: str = ""
+    """The column that is kept of each pair, as provenance."""
 
     @property
     def lines(self) -> int:
@@ -48,6 +50,10 @@ class SourceText:
     @property
     def text_bytes(self) -> int:
         return sum(survey.text_bytes for survey in self.surveys)
+
+    @property
+    def provenance_bytes(self) -> int:
+        return sum(survey.provenance_bytes for survey in self.surveys)
 
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
@@ -69,6 +75,7 @@ class SourceText:
             langs=self.langs,
             columns=self.reader.columns,
             min_scores=self.min_scores,
+            kept_column=self.kept_column,
         )
 
     def tags(self, block: Block) -> Sequence[str]:
@@ -125,16 +132,17 @@ class Sources:
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
-        min_scores = [
-            options.min_scores(file_and_columns(prefix)[0]) if at < n else {}
-            for at, prefix in enumerate(prefixes)
-        ]
+        files = [file_and_columns(prefix)[0] for prefix in prefixes[:n]]  # of train
+        held_out = len(texts) - n
+        min_scores = [*map(options.min_scores, files), *([{}] * held_out)]
+        kept = [*(options.kept_columns.get(file, "") for file in files), *([""] * held_out)]
         readers = [
             find_reader(
                 prefix,
                 options.langs_of(texts[at]),
                 encoding,
                 scores=tuple(min_scores[at]),
+                kept=kept[at],
                 stdin=stdin if at < n else None,
             )
             for at, prefix in enumerate(prefixes)
@@ -153,6 +161,7 @@ class Sources:
                 weight=weights.get(name, 1.0) if at < n else 1.0,
                 tag=tags.get(name, ""),
                 min_scores=min_scores[at],
+                kept_column=kept[at],
             )
             _check(source)
             sources.append(source)

@@ -25,7 +25,7 @@ from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.data.stream import Cut, Update, prefetched, updates_from
+from nmt.data.stream import Cut, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
@@ -43,6 +43,7 @@ from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner, Verdict
 from nmt.training.validation import Validator
+from nmt.workers import prefetched
 
 # Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4

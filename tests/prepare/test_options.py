@@ -50,6 +50,16 @@ MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores
             {"min_score": ("x.tsv:score:0.5",)},
             ["--min-score x.tsv:score:0.5: x.tsv is no training text"],
         ),
+        ({"keep_column": ("x.tsv",)}, ["--keep-column x.tsv: must be FILE:COLUMN"]),
+        ({"keep_column": ("train:",)}, ["--keep-column train:: must be FILE:COLUMN"]),
+        (
+            {"keep_column": ("trian:url",)},
+            ["--keep-column trian:url: trian is no training text; did you mean 'train'?"],
+        ),
+        (
+            {"keep_column": ("train:url", "train:id")},
+            ["--keep-column train:url: train has more than one; give only one"],
+        ),
         ({"weight": ("train=two",)}, ["--weight train=two: must be a number above 0"]),
         ({"weight": ("trian=2",)}, ["--weight trian=2: no text has this name; did you mean"]),
         ({"weight": ("valid=2",)}, ["--weight valid=2: no text has this name"]),

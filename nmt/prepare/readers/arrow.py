@@ -7,7 +7,7 @@ This needs the extra `nmt[arrow]`. Columns are named: `hub.parquet:en,de`, or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from nmt.prepare.readers.table import Row, Table, score_of
 
 _BATCH_ROWS = 1024
 _LINE_END = re.compile(r"[\r\n]+")
+_STRINGS = ("string", "large_string", "string_view")
+_WHOLE_NUMBER = re.compile(r"u?int\d+")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class ArrowFiles(Table):
     """Source and target."""
     scores: tuple[str, ...]
     """Columns of scores."""
+    kept: str
     encoding = Encoding.find("utf-8")
 
     @classmethod
@@ -43,6 +46,7 @@ class ArrowFiles(Table):
         path: Path,
         columns: Sequence[str],
         scores: Sequence[str],
+        kept: str,
         langs: tuple[str, str],
     ) -> ArrowFiles:
         """Find the columns; DataError if a file is damaged or lacks one.
@@ -53,6 +57,7 @@ class ArrowFiles(Table):
             columns: source and target; if there are none, those named like the languages, also
                 inside the column `translation`.
             scores: columns of scores.
+            kept: the column that is kept, of strings or whole numbers; may be empty.
             langs: source and target language.
         """
         shards: tuple[Path, ...] = (path,)
@@ -65,18 +70,23 @@ class ArrowFiles(Table):
             inside = tuple(f"translation.{lang}" for lang in langs)
             columns = inside if set(inside) <= set(names[0]) else langs
         for shard, there in zip(shards, names, strict=True):
-            for column in (*columns, *scores):
+            for column in (*columns, *scores, *([kept] if kept else [])):
                 if column not in there:
                     raise DataError(
                         f"{shard}: has no column {column!r}; it has {', '.join(there)}; name "
                         f"columns as in {path.name}:SOURCE,TARGET"
                     )
             for column in columns:
-                if there[column] not in ("string", "large_string", "string_view"):
+                if there[column] not in _STRINGS:
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-        return cls(prefix, path, shards, tuple(columns), tuple(scores))
+            if kept and not (there[kept] in _STRINGS or _WHOLE_NUMBER.fullmatch(there[kept])):
+                raise DataError(
+                    f"--keep-column {shard}: the column {kept} is of type {there[kept]}; it must "
+                    "hold strings or whole numbers"
+                )
+        return cls(prefix, path, shards, tuple(columns), tuple(scores), kept)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -93,26 +103,29 @@ class ArrowFiles(Table):
         return record_file(self.path)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
+        wanted = dict.fromkeys((*self.columns, *self.scores, *([self.kept] if self.kept else [])))
         for shard in self.shards:
             with _Opened(shard) as file:
-                for batch in file.batches((*self.columns, *self.scores)):
+                for batch in file.batches(wanted):
                     src, tgt = (_cells(batch, column) for column in self.columns)
                     cells = [_cells(batch, column) for column in self.scores]
+                    provenance = _cells(batch, self.kept) if self.kept else [None] * len(src)
                     for at, (one, other) in enumerate(zip(src, tgt, strict=True)):
                         yield Row(
                             _line(one),
                             _line(other),
                             one is None or other is None,
                             tuple(score_of(column[at]) for column in cells),
+                            _line(provenance[at]),
                         )
                     advance(0)
             advance(shard.stat().st_size)
 
 
-def _line(cell: str | None) -> bytes:
+def _line(cell: str | int | None) -> bytes:
     if cell is None:
         return b""
-    return _LINE_END.sub(" ", cell).encode(errors="surrogatepass")
+    return _LINE_END.sub(" ", str(cell)).encode(errors="surrogatepass")
 
 
 def _names(path: Path) -> dict[str, str]:
@@ -163,7 +176,7 @@ class _Opened:
         if self._path.suffix == ".parquet":
             self._file.close()
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def batches(self, columns: Iterable[str]) -> Iterator[Any]:
         """Yield the rows in batches."""
         try:
             if self._path.suffix == ".parquet":

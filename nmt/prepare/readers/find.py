@@ -22,6 +22,7 @@ def find_reader(
     encoding: Encoding,
     *,
     scores: Sequence[str] = (),
+    kept: str = "",
     stdin: Path | None = None,
 ) -> Reader:
     """Return the reader of a text.
@@ -31,6 +32,7 @@ def find_reader(
         langs: source and target language.
         encoding: of text files; Parquet, Arrow and TMX have their own.
         scores: columns of scores that are read, too.
+        kept: the column that is kept as provenance, if any.
         stdin: the copy of stdin.
 
     Raises:
@@ -43,21 +45,25 @@ def find_reader(
     if name == STDIN:
         if stdin is None:
             raise DataError(f"{prefix}: only training text is read from stdin")
-        return TsvFile.find(prefix, stdin, columns, scores, langs, encoding)
+        return TsvFile.find(prefix, stdin, columns, scores, kept, langs, encoding)
     if suffix in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS) and not path.exists():
         raise DataError(f"{name}: no such file")
     if suffix == ".tsv":
-        return TsvFile.find(prefix, path, columns, scores, langs, encoding)
+        return TsvFile.find(prefix, path, columns, scores, kept, langs, encoding)
     if suffix in TABLE_FOLDERS or path.is_dir():
-        return ArrowFiles.find(prefix, path, columns, scores, langs)
+        return ArrowFiles.find(prefix, path, columns, scores, kept, langs)
     if scores:
         raise DataError(f"--min-score {name}: only TSV, Parquet and Arrow have columns of scores")
     if columns:
         raise DataError(f"{prefix}: only TSV, Parquet and Arrow have columns; name no others")
+    if suffix == ".tmx":
+        return TmxFile(prefix, path, langs, kept)
+    if kept:
+        raise DataError(
+            f"--keep-column {name}: only TSV, Parquet, Arrow and TMX have columns to keep"
+        )
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)
-    if suffix == ".tmx":
-        return TmxFile(prefix, path, langs)
     return MosesFiles(ParallelText.find(prefix, *langs), encoding)
 
 

@@ -24,8 +24,11 @@ from nmt.errors import DataError
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.text import LINE_FEED, Block, Rows
+from nmt.workers import prefetched
 
 LONGEST_LINE = 1 << 26
+CHUNKS_AHEAD = 4
+"""Read and decompressed by a thread, of about a megabyte each."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -47,7 +50,10 @@ class LineFiles(ABC):
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if one side ends before the other."""
-        sides = [Lines(name, self.chunks(side)) for side, name in enumerate(self.sides)]
+        sides = [
+            Lines(name, prefetched(self.chunks(side), ahead=CHUNKS_AHEAD))
+            for side, name in enumerate(self.sides)
+        ]
         number = 1
         while lines := min(side.ready() for side in sides):
             if number < start:

@@ -19,9 +19,10 @@ from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.prepare.options import STDIN, file_and_columns
-from nmt.prepare.readers.line_files import Lines
+from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
+from nmt.workers import prefetched
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class TsvFile(Table):
     encoding: Encoding
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
+    kept: str
     places: tuple[int, ...]
-    """From 0, of source, target and scores."""
+    """From 0, of source, target, scores, and the column that is kept if there is one."""
     has_header: bool
 
     @classmethod
@@ -46,6 +48,7 @@ class TsvFile(Table):
         path: Path,
         columns: Sequence[str],
         scores: Sequence[str],
+        kept: str,
         langs: tuple[str, str],
         encoding: Encoding,
     ) -> TsvFile:
@@ -57,6 +60,7 @@ class TsvFile(Table):
             columns: source and target; if there are none, those that the header names like the
                 languages, or else the first two.
             scores: columns of scores.
+            kept: the column that is kept; may be empty.
             langs: source and target language.
             encoding: of the text.
         """
@@ -66,14 +70,14 @@ class TsvFile(Table):
         header = (encoding.decode(first.rstrip(b"\r\n"), number=1) or "").split("\t")
         if not columns:
             columns = langs if set(langs) <= set(header) else ("1", "2")
-        chosen = (*columns, *scores)
+        chosen = (*columns, *scores, *([kept] if kept else []))
         if any(one.isdecimal() and int(one) == 0 for one in chosen):
             raise DataError(f"{prefix}: columns are counted from 1, not from 0")
         places = tuple(
             int(one) - 1 if one.isdecimal() else _place(name, one, header) for one in chosen
         )
         has_header = not all(one.isdecimal() for one in chosen)
-        return cls(prefix, path, name, encoding, tuple(columns), places, has_header)
+        return cls(prefix, path, name, encoding, tuple(columns), kept, places, has_header)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -86,19 +90,19 @@ class TsvFile(Table):
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         src, tgt, *scores = self.places
-        lines = Lines(
-            self.name,
-            read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw))),
-        )
+        kept = scores.pop() if self.kept else None
+        chunks = read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw)))
+        lines = Lines(self.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
         if lines.ready() and self.has_header:
             lines.take(1)
         while ready := lines.ready():
             for line in lines.take(ready).removesuffix(b"\n").split(b"\n"):
                 line = line.removesuffix(b"\r")
                 cells = line.split(b"\t")
+                provenance = cells[kept] if kept is not None and kept < len(cells) else b""
                 try:
                     numbers = tuple(score_of(cells[at]) for at in scores)
-                    yield Row(cells[src], cells[tgt], False, numbers)
+                    yield Row(cells[src], cells[tgt], False, numbers, provenance)
                 except IndexError:
                     yield Row(line, b"", True, (score_of(None),) * len(scores))
 
