@@ -102,14 +102,14 @@ class Sources:
 
     @classmethod
     def survey(
-        cls, options: PrepareOptions, encoding: Encoding, stdin: Path | None = None
+        cls, options: PrepareOptions, encoding: Encoding, copies: Mapping[str, Path] = {}
     ) -> Sources:
         """Find the files of all texts and read each of them once.
 
         Args:
             options: that name the texts.
             encoding: of text files.
-            stdin: the copy of stdin, if that is a training text.
+            copies: of stdin and of URLs, by name.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
@@ -135,7 +135,7 @@ class Sources:
                 options.langs_of(texts[at]),
                 encoding,
                 scores=tuple(min_scores[at]),
-                stdin=stdin if at < n else None,
+                copies=copies,
             )
             for at, prefix in enumerate(prefixes)
         ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.errors import DataError
-from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
+from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns, is_one_file, suffix_of
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
@@ -22,7 +21,7 @@ def find_reader(
     encoding: Encoding,
     *,
     scores: Sequence[str] = (),
-    stdin: Path | None = None,
+    copies: Mapping[str, Path] = {},
 ) -> Reader:
     """Return the reader of a text.
 
@@ -31,20 +30,18 @@ def find_reader(
         langs: source and target language.
         encoding: of text files; Parquet, Arrow and TMX have their own.
         scores: columns of scores that are read, too.
-        stdin: the copy of stdin.
+        copies: of stdin and of URLs, by name.
 
     Raises:
         DataError: if there is no such text, or it lacks a column.
     """
     name, columns = file_and_columns(prefix)
-    path, suffix = Path(name), _suffix(name)
+    path, suffix = copies.get(name, Path(name)), suffix_of(name)
     if len(columns) not in (0, 2):
         raise DataError(f"{prefix}: name two columns, for the source and the target")
     if name == STDIN:
-        if stdin is None:
-            raise DataError(f"{prefix}: only training text is read from stdin")
-        return TsvFile.find(prefix, stdin, columns, scores, langs, encoding)
-    if suffix in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS) and not path.exists():
+        return TsvFile.find(prefix, path, columns, scores, langs, encoding)
+    if is_one_file(name) and not path.exists():
         raise DataError(f"{name}: no such file")
     if suffix == ".tsv":
         return TsvFile.find(prefix, path, columns, scores, langs, encoding)
@@ -58,10 +55,4 @@ def find_reader(
         return ZipFiles.find(path, langs, encoding)
     if suffix == ".tmx":
         return TmxFile(prefix, path, langs)
-    return MosesFiles(ParallelText.find(prefix, *langs), encoding)
-
-
-def _suffix(name: str) -> str:
-    """Return the suffix of a file name, without that of compression."""
-    path = Path(name)
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
+    return MosesFiles(ParallelText.find(str(copies.get(name, prefix)), *langs), encoding)
