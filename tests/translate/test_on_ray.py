@@ -10,22 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from toy_training import nmt_command
 
 from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
+from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.models.kernels.packed_weights import KERNELS
 from nmt.ray_workers import RayWorkers, has_gpu
 from nmt.search.options import SearchOptions
 from nmt.translate.job import deadline
 from nmt.translate.lines import Line
 from nmt.translate.options import TranslateOptions
-from nmt.translate.parallel import Translators, _loaded, _OnRay
+from nmt.translate.parallel import Translators, _loaded, _OnCpu, _OnRay
 from nmt.translate.setup import Setup
 from nmt.translate.torch_engine import load
 from nmt.workers import PAUSE, Pause
@@ -70,9 +72,79 @@ def test_a_node_without_the_kernel_says_so(model_file: Path, tmp_path: Path) -> 
         elsewhere(setup, "new", tmp_path)([Line("a cat")])
 
 
-def start(model_file: Path, **options: Any) -> None:
-    setup = Setup(models=(model_file,), options=SearchOptions())
-    Translators.start(setup, TranslateOptions(workers="ray", **options))
+def start(model_file: Path, kernel: str | None = None, **options: Any) -> Translators:
+    setup = Setup(models=(model_file,), options=SearchOptions(beam_size=2))
+    return Translators.start(setup, TranslateOptions(workers="ray", **options), kernel)
+
+
+class Elsewhere:
+    """What stands for `RayWorkers` without a cluster: the same calls, one after the other."""
+
+    made: ClassVar[list[Elsewhere]] = []
+
+    def __init__(self, function: _OnRay, *, threads: int, gpus: int) -> None:
+        self.function: _OnRay = pickle.loads(pickle.dumps(function))
+        self.takes, self.count = (threads, gpus), 3
+        self.made.append(self)
+
+    def map(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for item in items:
+            yield item, self.function(item)
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Elsewhere]]:
+    """The workers that were made; no node has a GPU."""
+    monkeypatch.setattr("nmt.translate.parallel.connect", lambda: None)
+    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: False)
+    monkeypatch.setattr("nmt.translate.parallel.RayWorkers", Elsewhere)
+    yield Elsewhere.made
+    Elsewhere.made.clear()
+
+
+@pytest.mark.parametrize("kernel", KERNELS["fp32"])
+def test_all_nodes_use_the_kernel_that_the_journal_names(
+    model_file: Path, no_cluster: list[Elsewhere], kernel: str
+) -> None:
+    translators = start(model_file, kernel, threads=2)
+    assert translators.kernel == kernel
+    pool = [Line(line) for line in LINES * 8]
+    (found,) = translators.translate([pool], int)
+    assert found == translators.translator.translate([line.text for line in pool])
+    (workers,) = no_cluster
+    assert workers.takes == (2, 0)
+    on_cpu = workers.function.translate
+    assert isinstance(on_cpu, _OnCpu)
+    assert (on_cpu.translator.kernel, on_cpu.threads) == (kernel, 2)
+
+
+def test_a_worker_of_a_cluster_with_gpus_takes_one(
+    model_file: Path, no_cluster: list[Elsewhere], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="device cuda: no node of the Ray cluster has a GPU"):
+        start(model_file, device="cuda")
+    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: True)
+    assert start(model_file).kernel == start(model_file, device="cuda").kernel == "gpu"
+    start(model_file, device="cpu")
+    assert [workers.takes for workers in no_cluster] == [(1, 1), (1, 1), (1, 0)]
+    loads: list[Any] = [workers.function.load for workers in no_cluster]
+    assert [load.keywords["device"] for load in loads] == ["cuda", "cuda", "cpu"]
+    with pytest.raises(MissingKernel, match="a GPU has no kernel 'onednn'"):
+        start(model_file, "onednn")
+
+
+def test_an_export_goes_to_nodes_too(
+    model_file: Path, no_cluster: list[Elsewhere], tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    export_ctranslate2(model_file, tmp_path / "fast", "float32")
+    setup = Setup(models=(tmp_path / "fast",), options=SearchOptions(beam_size=1))
+    translators = Translators.start(setup, TranslateOptions(workers="ray"))
+    (found,) = translators.translate([[Line(line) for line in LINES]], int)
+    assert found == translators.translator.translate(LINES)
+    assert no_cluster[0].takes == (1, 0)
+    with pytest.raises(UsageError, match="which runs only on the CPUs of a Ray cluster"):
+        Translators.start(setup, TranslateOptions(workers="ray", device="cuda"))
 
 
 def test_the_cluster_must_be_named_and_be_there(
