@@ -18,7 +18,6 @@ from multiprocessing import connection
 from typing import Any, Generic, Self, TypeVar
 
 from nmt.errors import WorkerDied
-from nmt.ray_workers import map_on_ray
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -54,7 +53,10 @@ def map_in_order(
     picklable, and `function` is sent to each process once.
     """
     if workers is None:
-        yield from map_on_ray(function, items)
+        from nmt.ray_workers import RayWorkers  # which needs this module
+
+        with RayWorkers(function) as cluster:
+            yield from cluster.map(items)
     elif workers == 1:
         for item in items:
             yield item, function(item)

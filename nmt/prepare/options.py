@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cpu import cores, most_workers
+from nmt.cpu import RAY, cores, most_workers
+from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import LANGUAGES
 from nmt.errors import UsageError, did_you_mean
@@ -31,8 +32,6 @@ _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
 STDIN = "-"
 """Stands for TSV on stdin instead of a file's name."""
-RAY = "ray"
-"""Stands for a cluster instead of a number of processes."""
 TABLE_FOLDERS = (".parquet", ".arrow")
 """Suffixes of the files that a folder may be made of."""
 
@@ -51,7 +50,8 @@ class PrepareOptions:
         (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
         "Or a file: .tsv, .parquet or .arrow with columns, such as crawl.tsv:en,de, a folder of "
-        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. You can repeat it.",
+        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. All except - can be at a URL such "
+        "as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
         panel=_TEXT,
     )
@@ -235,6 +235,11 @@ class PrepareOptions:
         files = [file_and_columns(self.prefix_of(text))[0] for text in train]
         if files.count(STDIN) > 1:
             problems.append("--train -: stdin can be read only once")
+        problems += [
+            f"{text}: only training text is read from stdin"
+            for text in (*self.valid, *self.test)
+            if file_and_columns(self.prefix_of(text))[0] == STDIN
+        ]
         problems += _unclear("--weight", self.weight, train)
         problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
         for text in self.min_score:
@@ -353,6 +358,12 @@ class PrepareOptions:
         ]
 
     @property
+    def texts(self) -> list[tuple[str, tuple[str, str]]]:
+        """The prefix or file of each text, and its languages."""
+        texts = (*(self.train or self.pair), *self.valid, *self.test)
+        return [(self.prefix_of(text), self.langs_of(text)) for text in texts]
+
+    @property
     def langs(self) -> tuple[str, str]:
         """Source and target language; "" if there are several."""
         src, tgt = ({pair[side] for pair in self.pairs} for side in (0, 1))
@@ -396,6 +407,17 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
         return prefix, ()
     return name, tuple(columns.split(","))
+
+
+def is_one_file(name: str) -> bool:
+    """Tell by its name whether a text is one file with both sides."""
+    return suffix_of(name) in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS)
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file name, without that of compression."""
+    path = Path(name)
+    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
 def _is_lang(lang: str) -> bool:

@@ -43,8 +43,8 @@ from nmt.prepare.faults import faults
 from nmt.prepare.judge import CODES, KEPT, Cleaner
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.options import PrepareOptions, used_settings
+from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.readers.tsv import stdin_kept
 from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
 from nmt.prepare.resume import (
     Progress,
@@ -92,10 +92,8 @@ def prepare(
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    with stdin_kept(
-        [options.prefix_of(text) for text in options.train or options.pair], folder.parent
-    ) as stdin:
-        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+    with copies_kept(options.texts, folder.parent) as copies:
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         if there is not None:
             check_same(there, inputs.settings, inputs.sources, inputs.given)
             console.notice(f"{out} is already prepared from the same text and options")
@@ -125,11 +123,8 @@ def dry_run(
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    with stdin_kept(
-        [options.prefix_of(text) for text in options.train or options.pair],
-        Path(tempfile.gettempdir()),
-    ) as stdin:
-        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+    with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
@@ -172,7 +167,7 @@ class _Inputs:
         cleaning: Cleaning,
         given: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
-        stdin: Path | None,
+        copies: Mapping[str, Path],
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
         if options.processes is None:
@@ -199,7 +194,7 @@ class _Inputs:
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
-        sources = Sources.survey(options, Encoding.find(options.encoding), stdin)
+        sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
         if not any(round(text.lines * text.weight) for text in sources.train):

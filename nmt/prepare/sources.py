@@ -109,14 +109,14 @@ class Sources:
 
     @classmethod
     def survey(
-        cls, options: PrepareOptions, encoding: Encoding, stdin: Path | None = None
+        cls, options: PrepareOptions, encoding: Encoding, copies: Mapping[str, Path] = {}
     ) -> Sources:
         """Find the files of all texts and read each of them once.
 
         Args:
             options: that name the texts.
             encoding: of text files.
-            stdin: the copy of stdin, if that is a training text.
+            copies: of stdin and of URLs, by name.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
@@ -143,7 +143,7 @@ class Sources:
                 encoding,
                 scores=tuple(min_scores[at]),
                 kept=kept[at],
-                stdin=stdin if at < n else None,
+                copies=copies,
             )
             for at, prefix in enumerate(prefixes)
         ]

@@ -5,19 +5,13 @@ Cells are taken as they are. There is no quoting, so a cell cannot hold a tab or
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import console
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
-from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.prepare.options import STDIN, file_and_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, record_file
@@ -32,7 +26,7 @@ class TsvFile(Table):
     prefix: str
     path: Path
     name: str
-    """As the user knows it: `path` may be a copy of stdin."""
+    """As the user knows it: `path` may be a copy of stdin or of a URL."""
     encoding: Encoding
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
@@ -64,7 +58,8 @@ class TsvFile(Table):
             langs: source and target language.
             encoding: of the text.
         """
-        name = "stdin" if file_and_columns(prefix)[0] == STDIN else str(path)
+        given, _ = file_and_columns(prefix)
+        name = "stdin" if given == STDIN else given
         lines = Lines(name, read_chunks(path, encoding))
         first = lines.take(1) if lines.ready() else b""
         header = (encoding.decode(first.rstrip(b"\r\n"), number=1) or "").split("\t")
@@ -115,23 +110,3 @@ def _place(name: str, column: str, header: Sequence[str]) -> int:
             "by a header or by numbers, such as :1,2"
         )
     return header.index(column)
-
-
-@contextlib.contextmanager
-def stdin_kept(train: Sequence[str], folder: Path) -> Iterator[Path | None]:
-    """Copy stdin to a temporary file in `folder` if it is among the texts, and yield its path.
-
-    Text is read more than once. The file is removed at the end.
-    """
-    if not any(file_and_columns(prefix)[0] == STDIN for prefix in train):
-        yield None
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        naming(folder),
-        tempfile.NamedTemporaryFile(dir=folder, prefix=".stdin-", suffix=TEMPORARY_SUFFIX) as file,
-    ):
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-        file.flush()
-        console.notice(f"copied {megabytes(file.tell())} from stdin to {folder}")
-        yield Path(file.name)
