@@ -277,7 +277,7 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
     """Check that every file has its recorded size and, with `verify`, its checksum."""
     for record in info.files:
         file = path / record.name
-        if Path(record.name).name != record.name:
+        if Path(record.name).name != record.name or record.name in ("", ".."):
             raise DataError(f"{path}: dataset.json names a file outside the folder: {record.name}")
         try:
             size = file.stat().st_size

@@ -49,9 +49,12 @@ class Stages:
                 if name not in names:
                     raise UsageError(
                         f"stage {number}: no corpus is named {name!r}{did_you_mean(name, names)}; "
-                        f"{data.path} has {', '.join(names)}"
+                        f"{data.path} has {', '.join(dict.fromkeys(names))}"
                     )
-                weights[names.index(name)] = weight
+                weights = [
+                    weight if one == name else other
+                    for one, other in zip(names, weights, strict=True)
+                ]
             found = weighted_shares(data.info, weights)
             if not any(round(count * weight) for count, weight in found):
                 raise UsageError(f"stage {number} visits no pair: raise one of its weights")
@@ -87,7 +90,7 @@ def corpus_names(data: DataFolder) -> list[str]:
     """Return what a recipe calls each corpus of train.
 
     This is the end of its prefix, such as `clean` for `text/clean`, or all of the prefix if others
-    have the same end.
+    have the same end. Corpora of a joined folder may have the same prefix, and then share a name.
     """
     prefixes = [corpus.prefix for corpus in data.info.train.corpora]
     ends = [prefix.rpartition("/")[2] for prefix in prefixes]

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 from nmt.cpu import RAY, cores, most_workers
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
+from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LANGUAGES
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.cleaning import Cleaning
 from nmt.values import check, option_name, value
 
 if TYPE_CHECKING:
-    from nmt.data.language_tokens import LanguageTokens
     from nmt.data.vocabulary import Vocabulary
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
+_SPECIAL_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LARGEST_WEIGHT = 1000
 _TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
@@ -99,8 +100,8 @@ class PrepareOptions:
     )
     tag: tuple[str, ...] = value(
         (),
-        "Put a tag such as <2de> or <BT> before each source line of this text. To use it later, "
-        "type it before the line that you translate.",
+        "Put a tag such as <BT> before each source line of this text. To use it later, type it "
+        "before the line that you translate.",
         metavar="TEXT=TAG",
         panel=_TEXT,
     )
@@ -128,6 +129,7 @@ class PrepareOptions:
         32_000,
         "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
         minimum=1,
+        maximum=10_000_000,
         panel=_VOCABULARY,
     )
     vocab: tuple[Path, ...] = value(
@@ -264,17 +266,7 @@ class PrepareOptions:
             for text in self.weight
             if not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
         ]
-        for text in self.tag:
-            _, tag = _parts(text)
-            if len(tag.split()) != 1 or "\u2581" in tag:
-                problems.append(f"--tag {text}: must be one word")
-            elif self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
-                problems.append(f"--tag {text}: with --moses-tokenize it must be of the form <tag>")
-        problems += [
-            f"--symbol {symbol}: must be one word"
-            for symbol in self.symbol
-            if len(symbol.split()) != 1 or "\u2581" in symbol
-        ]
+        problems += self._problems_of_words()
         if len(self.vocab) > 2:
             times = len(self.vocab)
             problems.append(
@@ -338,6 +330,21 @@ class PrepareOptions:
             elif valids.count(pair) > 1:
                 yield f"--valid {text}: {pair} has more than one; give only one"
 
+    def _problems_of_words(self) -> Iterator[str]:
+        """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
+        of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
+        given = [("--tag", text, _parts(text)[1]) for text in self.tag]
+        given += [("--symbol", symbol, symbol) for symbol in self.symbol]
+        for option, text, word in given:
+            if len(word.split()) != 1 or "\u2581" in word:
+                yield f"{option} {text}: must be one word"
+            elif word in of_pairs:
+                yield f"{option} {text}: {word} is a language token of --pair; choose another word"
+            elif _SPECIAL_PIECE.fullmatch(word):
+                yield f"{option} {text}: every vocabulary has {word} already; choose another word"
+            elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
+                yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"
+
     @property
     def processes(self) -> int | None:
         """The number of worker processes; None: a Ray cluster does the work."""
@@ -391,9 +398,10 @@ class PrepareOptions:
         return dict(map(_parts, self.tag))
 
     def min_scores(self, file: str) -> dict[str, float]:
-        """Return the least score by column of a file."""
+        """Return the least score by column of a file, whatever the order they were given in."""
         parts = map(_score_parts, self.min_score)
-        return {column: float(least) for name, column, least in parts if name == file}
+        found = {column: float(least) for name, column, least in parts if name == file}
+        return dict(sorted(found.items()))
 
     @property
     def kept_columns(self) -> dict[str, str]:

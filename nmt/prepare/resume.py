@@ -177,7 +177,7 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
 
 
 def _listed(scores: Mapping[str, float]) -> list[str]:
-    return [f"{column}:{least:g}" for column, least in scores.items()]
+    return [f"{column}:{least:g}" for column, least in sorted(scores.items())]
 
 
 def _spell(value: object) -> str:

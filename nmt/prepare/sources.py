@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from nmt import console
@@ -127,8 +128,8 @@ class Sources:
             name = f"test-{Path(file_and_columns(options.prefix_of(text))[0]).name}"
             if options.pair:
                 name += f".{spell_pair(options.langs_of(text))}"
-            same = sum(known.rpartition("+")[0] == name or known == name for known in names)
-            names[f"{name}+{same + 1}" if same else name] = text
+            others = (f"{name}+{number}" for number in count(2))
+            names[next(one for one in chain([name], others) if one not in names)] = text
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]

@@ -202,6 +202,23 @@ def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (("one/t+2", "two/t", "one/t", "two/t"), ["t+2", "t", "t+3", "t+4"]),
+        (("one/t", "two/t", "one/t+2"), ["t", "t+2", "t+2+2"]),
+    ],
+)
+def test_every_test_set_has_a_name_of_its_own(
+    job: Job, tmp_path: Path, given: tuple[str, ...], names: list[str]
+) -> None:
+    for text in set(given):
+        (tmp_path / text).parent.mkdir(exist_ok=True)
+        write(tmp_path, text, [("held out", "zurück")])
+    folder = job.but(test=tuple(f"{tmp_path}/{text}" for text in given)).prepare()
+    assert list(folder.test_texts) == [f"test-{name}" for name in names]
+
+
+@pytest.mark.parametrize(
     ("encoding", "src", "tgt", "raw"),
     [
         (
