@@ -23,11 +23,12 @@ from nmt import console
 from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
-from nmt.data.shards import Shard, ShardBuilder, TokenRows
-from nmt.errors import UsageError
+from nmt.data.shards import Shard, TokenRows
+from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
-from nmt.prepare.duplicates import Hashes, hash_pairs
+from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
 from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
@@ -42,16 +43,17 @@ from nmt.prepare.resume import (
     building_folder,
     check_space,
     check_target,
+    check_unstarted,
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import split_record, with_suffix, write_beside, write_shard
+from nmt.prepare.splits import shard_record, split_record, with_suffix
 from nmt.prepare.text import Mask
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""
 _RULE = "duplicate"
-_CHUNK_PAIRS = 1 << 17
+_CHUNK_PAIRS = 1 << 14
 _BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
 
 
@@ -69,6 +71,7 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     """
     target = resolved(out)
     check_target(target)
+    check_unstarted(target)
     folders = [DataFolder.open(path) for path in paths]
     fingerprints = [folder.fingerprint for folder in folders]
     there = find_folder(target)
@@ -134,6 +137,7 @@ class _Place:
     """The text and the provenance of its pairs, if they are kept."""
     corpus: int
     """Its number in the new folder."""
+    langs: tuple[str, str]
     first: int
     """Number of its first pair, over all folders."""
 
@@ -160,9 +164,9 @@ class _Joiner:
     def join(self) -> None:
         """Write everything."""
         places = list(self._places())
+        rejects = [one for folder in self.folders for one in _report(folder)]
         keep = self.info.settings.get("keep", [])
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
-        rejects = [one for folder in self.folders for one in read_report(folder.path)]
         shards, beside = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
         train = split_record(
@@ -208,7 +212,8 @@ class _Joiner:
                     for file in (*train.text, *train.provenance)
                     if Path(file.name).stem == stem
                 )
-                yield _Place(folder, record, beside, corpora + record.corpus, first)
+                langs = folder.info.langs_of(train.corpora[record.corpus])
+                yield _Place(folder, record, beside, corpora + record.corpus, langs, first)
                 first += record.pairs
             corpora += len(train.corpora)
 
@@ -220,10 +225,12 @@ class _Joiner:
         with console.Progress("Hashing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 shard = place.open()
+                languages = hash_lines([spell_pair(place.langs)])
                 for rows in _chunks(len(shard)):
                     src, tgt = map(_hash_rows, shard.rows(rows))
                     found = src if by_source else hash_pairs(src, tgt)
-                    hashes[place.first + rows] = found
+                    # In other languages it is another pair.
+                    hashes[place.first + rows] = mix(found ^ languages)
                     bar.update(len(rows))
         repeats = np.zeros(self.pairs, np.bool_)
         ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1
@@ -258,23 +265,27 @@ class _Joiner:
                 _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
                 if len(rows):
                     path = self.path / f"train-{len(shards):05d}.bin"
-                    shards.append(write_shard(path, _builder_of(shard, rows), corpus=place.corpus))
-                    builders = {
-                        Path(file.name).suffix: _builder_of(
-                            Shard.open(place.folder.path / file.name), rows
-                        )
-                        for file in place.beside
-                    }
-                    beside += write_beside(path, builders, corpus=place.corpus)
+                    shard.copy(path, rows, corpus=place.corpus)
+                    shards.append(shard_record(path))
+                    for file in place.beside:
+                        copy = path.with_suffix(Path(file.name).suffix)
+                        kept = Shard.open(place.folder.path / file.name)
+                        kept.copy(copy, rows, corpus=place.corpus)
+                        beside.append(record_file(copy))
                 bar.update(count)
         return shards, beside
 
 
-def _builder_of(shard: Shard, rows: npt.NDArray[np.int64]) -> ShardBuilder:
-    """Return a builder with these rows of a shard."""
-    builder = ShardBuilder(token_bytes=shard.token_bytes)
-    builder.extend(*shard.rows(rows), shard.lines(rows))
-    return builder
+def _report(folder: DataFolder) -> list[CorpusRejects]:
+    """Return the report of a folder; DataError if it is not that of its corpora."""
+    report = read_report(folder.path)
+    told, known = ([one.prefix for one in some] for some in (report, folder.info.train.corpora))
+    if told != known:
+        raise DataError(
+            f"{folder.path / manifest.REJECTS_NAME}: damaged: it tells of {', '.join(told)}, but "
+            f"the corpora are {', '.join(known)}; run `nmt prepare` again"
+        )
+    return report
 
 
 def _chunks(pairs: int) -> Iterator[npt.NDArray[np.int64]]:

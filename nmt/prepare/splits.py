@@ -40,12 +40,17 @@ from nmt.workers import map_in_order
 def write_shard(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
     """Write the pairs of a builder, all from one corpus, as a shard."""
     builder.write(path, corpus=corpus)
+    return shard_record(path)
+
+
+def shard_record(path: Path) -> ShardRecord:
+    """Return the record of a shard that is written."""
     shard, file = Shard.open(path), record_file(path)
     return ShardRecord(
         name=file.name,
         size=file.size,
         sha256=file.sha256,
-        corpus=corpus,
+        corpus=shard.corpus,
         pairs=len(shard),
         src_tokens=shard.src_tokens,
         tgt_tokens=shard.tgt_tokens,

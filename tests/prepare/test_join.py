@@ -139,7 +139,7 @@ def test_a_join_that_is_stopped_leaves_nothing(
         def stop(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(stage, "write_shard", stop)
+        patch.setattr(stage, "shard_record", stop)
         with pytest.raises(Exception, match="stopped; nothing was kept; run the same command"):
             join(tmp_path / "out", parts, memory=1)
     assert not list(tmp_path.glob("out*"))
@@ -155,3 +155,55 @@ def test_a_damaged_report_is_told(prepare: Prepare, tmp_path: Path) -> None:
     report.write_text(text)
     with pytest.raises(DataError, match=r"rejects\.json: damaged"):
         join(tmp_path / "out", parts, memory=1)
+
+
+def test_a_report_of_other_corpora_is_told(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a").path, prepare("bc").path]
+    report = parts[1] / "rejects.json"
+    other = json.loads(report.read_text())
+    other["corpora"].pop()
+    text = json.dumps(other)
+    report.write_text(text + " " * (report.stat().st_size - len(text)))  # its size is checked
+    with pytest.raises(
+        DataError, match=r"damaged: it tells of .*/b, but the corpora are .*/b, .*/c"
+    ):
+        join(tmp_path / "out", parts, memory=1)
+
+
+def test_the_same_pair_in_other_languages_is_no_duplicate(tmp_path: Path) -> None:
+    texts = pairs(30)
+    for name, lines in (("a", texts[:20]), ("b", texts[10:]), ("valid", pairs(33)[-2:])):
+        write(tmp_path, name, lines)
+        # Sources of fr-de are those of en-de, and `<2de>` begins both.
+        (tmp_path / f"{name}.fr").write_text((tmp_path / f"{name}.en").read_text())
+
+    def prepared(out: str, names: str, vocab: tuple[Path, ...] = (), **values: Any) -> DataFolder:
+        languages = "en-de", "fr-de"
+        return Job.of(
+            tmp_path / out,
+            src_lang="",
+            tgt_lang="",
+            pair=tuple(f"{one}={tmp_path}/{name}" for name in names for one in languages),
+            valid=tuple(f"{one}={tmp_path}/valid" for one in languages),
+            vocab=vocab,
+            **values,
+        ).prepare()
+
+    learnt = (prepared("learnt", "ab", vocab_size=330).path / "vocab.model",)
+    for by in ("pair", "source"):
+        whole = prepared(f"whole-{by}", "ab", learnt, duplicates_by=by)
+        parts = [prepared(f"{name}-{by}", name, learnt, duplicates_by=by).path for name in "ab"]
+        joined = join(tmp_path / f"joined-{by}", parts, memory=1)
+        assert len(whole.train) == 2 * 30
+        assert pairs_in(joined) == pairs_in(whole)
+        assert origins(joined) == origins(whole)
+
+
+def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a").path, prepare("b").path]
+    progress = tmp_path / "out.partial" / "progress" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    progress.write_text("what is complete")
+    with pytest.raises(UsageError, match=r"out\.partial is an unfinished `nmt prepare`: finish it"):
+        join(tmp_path / "out", parts, memory=1)
+    assert progress.read_text() == "what is complete"
