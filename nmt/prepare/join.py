@@ -3,7 +3,7 @@
 1. Check that the folders have one vocabulary, the same options, and the same valid and test sets.
 2. Hash the token ids of each training pair into a file. Then sort it range by range, so that memory
    is bounded, and mark all but the first pair of each hash.
-3. Write the shards again, with their corpora renumbered, and without the marked pairs.
+3. Copy the shards from file to file, with their corpora renumbered, and without the marked pairs.
 
 The order is that of the folders as they are named. Text is not there any more, so pairs are equal
 if their token ids are.

@@ -239,14 +239,15 @@ class _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
         if self.sources.valids:
             return self
-        train, held_out = self.sources.train, self.joined(self.check_held_out())
+        train, held_out = self.sources.train, self.check_held_out()
         valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
         for langs in self.options.pairs:
             places = [at for at, text in enumerate(train) if text.langs == langs]
             texts = [train[at] for at in places]
             cleaner = Cleaner(
                 cleaning=self.cleaning,
-                held_out=held_out,
+                held_out=self.joined(held_out),
+                held_out_pairs=self.whole_pairs(held_out),
                 min_scores=_min_scores(texts),
                 identifier=self.identifier,
             )
@@ -280,10 +281,13 @@ class _Inputs:
                     f"{lang}: --langid does not know this language, so the rule `language` skips "
                     "its side"
                 )
+        drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
         return Cleaner(
             cleaning=self.cleaning,
             held_out=self.joined(held_out),
+            held_out_pairs=self.whole_pairs(held_out),
             drawn=self.drawn,
+            drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             min_scores=_min_scores(self.sources.train),
             identifier=self.identifier,
         )
@@ -295,6 +299,16 @@ class _Inputs:
             return src, tgt
         both = OverlapKeys.join([src, tgt])  # a source of en-de is a target of de-en
         return both, both
+
+    def whole_pairs(self, held_out: Sequence[HeldOutText]) -> frozenset[frozenset[str]]:
+        """Return the keys of pairs that train must not repeat, whatever their length.
+
+        With one pair of languages there are none, since short pairs may repeat. With several, a
+        text and its reverse would often be in train and in valid.
+        """
+        if not self.options.pair:
+            return frozenset()
+        return frozenset().union(*(text.pairs for text in held_out))
 
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return the function that workers apply to training text, for these vocabularies."""

@@ -26,7 +26,7 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
+from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes, pair_keys
 from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX, BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
@@ -115,11 +115,14 @@ class HeldOutText:
     source: SourceText
     keys: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines, which train must not repeat."""
+    pairs: frozenset[frozenset[str]]
+    """The keys of whole pairs, of any length."""
 
     @classmethod
     def check(cls, source: SourceText) -> HeldOutText:
         """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
+        pairs = set[frozenset[str]]()
         for block, src, tgt in _read(source):
             if block.missing:
                 raise DataError(
@@ -131,9 +134,11 @@ class HeldOutText:
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
                 _refuse(where, block, side.visible == 0, "is blank", "remove the pair")
                 found.append(OverlapKeys.of(side))
+            pairs.update(pair_keys(src, tgt))
         if not source.lines:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
-        return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
+        joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
+        return cls(source, joined, frozenset(pairs))
 
     def write(self, folder: Path, stem: str, encoder: BlockEncoder, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""

@@ -259,9 +259,11 @@ def test_valid_can_be_drawn_from_the_training_text(job: Job, tmp_path: Path) -> 
     assert len(set(drawn)) == len(folder.valid) == 12
     assert set(drawn) < clean
     kept = [(src.removeprefix("<BT> "), tgt) for src, tgt in pairs_in(folder)]
-    # A pair that stands in both texts may be drawn from one; short ones stay in the other.
+    # A pair that stands in both texts is drawn from one, and then kept out of both.
     assert set(kept) | set(drawn) == clean
-    assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12
+    assert not set(kept) & set(drawn)
+    twice = len(set(drawn) & {*pairs(60)[40:], pairs(1)[0]})
+    assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12 + twice > 12
     assert len({folder.train.origin(index) for index in range(len(kept))}) == len(kept)
     assert (folder.info.settings["valid_lines"], folder.info.valid.corpora[0].lines) == (12, 12)
 
