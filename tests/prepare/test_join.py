@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
+from nmt.data.shards import Ids, Lengths, TokenRows
 from nmt.errors import DataError, UsageError
 from nmt.prepare import join as stage
 from nmt.prepare.join import join
@@ -75,6 +77,22 @@ def test_text_that_was_kept_stays_beside_its_pairs(prepare: Prepare, tmp_path: P
     src, tgt = folder.train_text.rows(np.arange(len(folder.train)))
     assert list(zip(src.text(), tgt.text(), strict=True)) == pairs_in(folder)
     DataFolder.open(folder.path, verify=True)
+
+
+def test_no_more_rows_are_in_memory_than_are_compared_at_once(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [prepare(name, keep_text=True).path for name in "abc"]
+    gathered, gather = list[int](), TokenRows.gather
+
+    def watched(ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
+        gathered.append(len(lengths))
+        return gather(ids, starts, lengths)
+
+    monkeypatch.setattr(stage, "_CHUNK_PAIRS", 4)
+    monkeypatch.setattr(TokenRows, "gather", watched)
+    join(tmp_path / "out", parts, memory=1)
+    assert max(gathered) == 4
 
 
 def test_the_same_folders_give_the_same_bytes_and_are_found_again(
