@@ -8,19 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import RAY, cores, most_workers
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.manifest import LANGUAGES
 from nmt.errors import UsageError, did_you_mean
-from nmt.prepare.cleaning import Cleaning
 from nmt.values import check, option_name, value
-
-if TYPE_CHECKING:
-    from nmt.data.vocabulary import Vocabulary
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
@@ -473,35 +467,3 @@ def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iter
         elif prefix not in prefixes:
             yield f"{option} {text}: no text has this name{did_you_mean(prefix, prefixes)}"
         seen.add(prefix)
-
-
-_NOT_RECORDED = {
-    *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("vocab", "new_language", "workers"),
-}
-"""What other parts of `dataset.json` record, and what does not change the folder."""
-
-
-def used_settings(
-    options: PrepareOptions,
-    cleaning: Cleaning,
-    given: Sequence[Vocabulary],
-    languages: LanguageTokens | None,
-) -> dict[str, Any]:
-    """Return the options that decide, with the text, what is written, as `dataset.json` has them.
-
-    Args:
-        options: of texts and vocabulary.
-        cleaning: of the rules.
-        given: the vocabularies of --vocab.
-        languages: their language tokens, if they have some.
-    """
-    used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
-    used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
-    used |= {"encoding": Encoding.find(options.encoding).name}
-    used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
-    if given:
-        used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
-    if languages is not None:
-        used[LANGUAGES] = dataclasses.asdict(languages)
-    return {name: value for name, value in used.items() if name not in _NOT_RECORDED}

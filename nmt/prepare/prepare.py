@@ -14,9 +14,8 @@ in one rename. A run that was killed resumes after its last complete shard.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,26 +25,30 @@ import numpy as np
 from nmt import console
 from nmt.data import manifest
 from nmt.data.corpus import Encoding
-from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
-from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
 from nmt.prepare.characters import known_scripts
-from nmt.prepare.cleaning import RULES, Cleaning
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import faults
-from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.judge import Cleaner
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.options import PrepareOptions, used_settings
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
+from nmt.prepare.rejects import (
+    CorpusRejects,
+    check_any_left,
+    report_json,
+    report_text,
+    warn_of_many,
+)
 from nmt.prepare.resume import (
     Progress,
     building_folder,
@@ -62,6 +65,12 @@ from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.text import Block, Rows, decode_block
+from nmt.prepare.vocabularies import (
+    check_languages,
+    check_tests,
+    learn_vocabularies,
+    with_new_pieces,
+)
 from nmt.ray_workers import connect
 from nmt.workers import map_in_order
 
@@ -70,6 +79,12 @@ BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 TEXT_BYTES_A_PAIR = 12
 """Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
+
+_NOT_RECORDED = {
+    *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
+    *("vocab", "new_language", "workers"),
+}
+"""The options that other parts of `dataset.json` record, or that do not change the folder."""
 
 
 def prepare(
@@ -184,10 +199,10 @@ class _Inputs:
             languages = languages.with_language(options.new_language)
         if languages is not None:
             languages = languages.with_pairs(options.pairs)
-            _check_languages(languages, options)
+            check_languages(languages, options)
         elif options.pair:
             languages = LanguageTokens.of_targets(options.pairs)
-            _check_tests(languages, options)
+            check_tests(languages, options)
         if given is None:
             given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
@@ -201,13 +216,22 @@ class _Inputs:
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        given = _with_new_pieces(given, options, languages)
+        given = with_new_pieces(given, options, languages)
         return cls(options, cleaning, tuple(given), languages, sources, identifier)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options that, with the text, decide what is written."""
-        used = used_settings(self.options, self.cleaning, self.given, self.languages)
+        """The options that decide, with the text, what is written, as `dataset.json` has them."""
+        options, cleaning, given = self.options, self.cleaning, self.given
+        used = asdict(options) | asdict(cleaning)
+        used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
+        used |= {"encoding": Encoding.find(options.encoding).name}
+        used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
+        if given:
+            used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+        if self.languages is not None:
+            used[manifest.LANGUAGES] = asdict(self.languages)
+        used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
         return used
@@ -323,57 +347,6 @@ class _Inputs:
         )
 
 
-def _with_new_pieces(
-    given: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
-) -> list[Vocabulary]:
-    """Return the given vocabularies with the tags and the language that they lack, if any."""
-    added = [
-        Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
-        for tag in sorted(set(options.tags.values()))
-        if given and not given[0].has_symbol(tag)
-    ]
-    if languages is not None and given:
-        added += [
-            Piece(piece, kind=Kind.CONTROL)
-            for lang, piece in languages.pieces.items()
-            if lang == options.new_language
-            or (options.pair and not given[0].has_language_token(piece))
-        ]
-    for piece in added:
-        if any(vocabulary.has_piece(piece.text) for vocabulary in given):
-            raise UsageError(
-                f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
-                "another tag"
-            )
-    if not added:
-        return list(given)
-    names = ", ".join(piece.text for piece in added)
-    console.notice(f"{names}: new in the vocabulary; train with --init-from to keep the rest")
-    return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
-
-
-def _check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
-    """Check that a model of several languages knows those of the texts."""
-    for pair in options.pairs:
-        for side, lang in zip(("src", "tgt"), pair, strict=True):
-            option = f"--pair {spell_pair(pair)}: {lang}" if options.pair else f"--{side}"
-            languages.check(side, lang, option, is_given=bool(options.pair))
-            codes = languages.codes(lang)
-            if languages.has_choice(side) and len(codes) > 1:
-                console.warning(
-                    f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
-                    "unless you choose one of them"
-                )
-    _check_tests(languages, options)
-
-
-def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
-    """Check that the languages of test sets have tokens; they may be of a pair without train."""
-    for text in options.test if options.pair else ():
-        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
-            languages.check(side, lang, f"--test {text}:", is_given=True)
-
-
 def _min_scores(texts: Sequence[SourceText]) -> tuple[tuple[float, ...], ...]:
     """Return the least score of each column of scores, for each text."""
     return tuple(tuple(text.min_scores.values()) for text in texts)
@@ -389,8 +362,8 @@ class _Builder:
 
     def take_up(self) -> Progress:
         """Return the progress of an earlier run, or start afresh with the vocabulary."""
-        given = self.inputs.given
-        key = progress_key(self.inputs.settings, self.inputs.sources, given)
+        inputs, given = self.inputs, self.inputs.given
+        key = progress_key(inputs.settings, inputs.sources, given)
         progress = read_progress(self.folder)
         if progress is not None and progress.key == key:
             pairs = sum(shard.pairs for shard in progress.shards)
@@ -406,13 +379,19 @@ class _Builder:
         elif any(path.is_file() for path in self.folder.iterdir()):
             console.notice(f"{self.folder} is damaged or almost empty; starting afresh")
         empty_folder(self.folder)
-        vocabularies = given or self._learn()
+        vocabularies = given or learn_vocabularies(
+            inputs.options,
+            inputs.languages,
+            inputs.sources.train,
+            cleaner=self.cleaner,
+            moses=inputs.moses,
+        )
         progress = Progress(
             key=key,
             vocabulary=self._write_vocabularies(vocabularies, given=bool(given)),
             shards=(),
             hashes=(),
-            rejects=tuple(CorpusRejects.of(text) for text in self.inputs.sources.train),
+            rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
             corpus=0,
             line=1,
         )
@@ -431,7 +410,7 @@ class _Builder:
             shard_pairs=self.inputs.options.shard_pairs,
         )
         split.write(workers=self.inputs.options.processes)
-        _check_any_left(split.rejects)
+        check_any_left(split.rejects)
         warn_of_many(split.rejects)
         sources, has_pairs = self.inputs.sources, bool(self.inputs.options.pair)
         count = len(sources.valids)
@@ -456,52 +435,6 @@ class _Builder:
         )
         write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
 
-    def _learn(self) -> list[Vocabulary]:
-        """Learn one vocabulary for both languages, or one for each."""
-        options, languages = self.inputs.options, self.inputs.languages
-        train = self.inputs.sources.train
-        shares = mixed_shares(
-            [(text.lines, text.weight) for text in train],
-            [text.langs for text in train],
-            options.temperature,
-        )
-        lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
-        vocabularies = []
-        for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
-            langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
-            what = " and ".join(langs)
-            console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
-            try:
-                vocabulary = learn_vocabulary(
-                    (pair[side] for pair in self._sample(shares) for side in sides),
-                    vocab_size=options.vocab_size,
-                    subwords=options.subwords,
-                    split_digits=options.split_digits,
-                    normalization=options.normalization,
-                    symbols=sorted({*options.tags.values(), *options.symbol}),
-                    language_tokens=tuple(languages.pieces.values()) if languages else (),
-                    character_coverage=options.character_coverage,
-                )
-            except UsageError as error:
-                raise UsageError(f"{what}: {error}") from None
-            vocabularies.append(vocabulary)
-        return vocabularies
-
-    def _sample(self, shares: Sequence[tuple[int, float]]) -> Iterator[tuple[str, str]]:
-        blocks = sample_blocks(
-            self.inputs.sources.train,
-            size=self.inputs.options.sample_size,
-            seed=self.inputs.options.seed,
-            weights=[weight for _, weight in shares],
-        )
-        counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.cleaner, self.inputs.moses)
-        for _, sample in map_in_order(clean, blocks, workers=self.inputs.options.processes):
-            counts += np.bincount(sample.verdicts, minlength=len(counts))
-            yield from sample.pairs
-        if not counts[KEPT]:
-            raise _nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
-
     def _write_vocabularies(
         self, vocabularies: Sequence[Vocabulary], *, given: bool
     ) -> VocabularyRecord:
@@ -518,22 +451,6 @@ class _Builder:
     def _write(self, name: str, content: str) -> FileRecord:
         write_text(self.folder / name, content)
         return record_file(self.folder / name)
-
-
-def _check_any_left(rejects: Sequence[CorpusRejects]) -> None:
-    if not any(corpus.kept for corpus in rejects):
-        counts: Counter[str] = Counter()
-        for corpus in rejects:
-            counts.update(corpus.counts)
-        raise _nothing_left(counts)
-
-
-def _nothing_left(rejected: Mapping[str, int]) -> DataError:
-    spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
-    return DataError(
-        f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
-        "--keep in `nmt prepare --help`"
-    )
 
 
 def _space_needed(sources: Sources, *, keep_text: bool) -> int:
