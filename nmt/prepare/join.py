@@ -71,7 +71,6 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
     """
     target = resolved(out)
     check_target(target)
-    check_unstarted(target)
     folders = [DataFolder.open(path) for path in paths]
     fingerprints = [folder.fingerprint for folder in folders]
     there = find_folder(target)
@@ -80,6 +79,7 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
             raise UsageError(f"{out} is another data folder; remove it or choose another name")
         console.notice(f"{out} is already joined from the same folders")
         return there
+    check_unstarted(target)
     for folder in folders[1:]:
         _check_fit(folders[0], folder)
     _check_corpora(folders)
