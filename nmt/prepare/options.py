@@ -242,6 +242,7 @@ class PrepareOptions:
         ]
         problems += _unclear("--weight", self.weight, train)
         problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
+        scored = [_score_parts(text)[:2] for text in self.min_score]
         for text in self.min_score:
             file, column, least = _score_parts(text)
             if not column or not math.isfinite(_number(least, default=math.nan)):
@@ -249,6 +250,8 @@ class PrepareOptions:
             elif file not in files:
                 guess = did_you_mean(file, files)
                 problems.append(f"--min-score {text}: {file} is no training text{guess}")
+            elif scored.count((file, column)) > 1:
+                problems.append(f"--min-score {text}: {file}:{column} has more than one; give one")
         kept = [file for file, _ in map(_column_parts, self.keep_column)]
         for text in self.keep_column:
             file, column = _column_parts(text)
