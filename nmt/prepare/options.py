@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cpu import RAY, cores, most_workers
-from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import LANGUAGES
 from nmt.errors import UsageError, did_you_mean
@@ -410,17 +409,6 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
         return prefix, ()
     return name, tuple(columns.split(","))
-
-
-def is_one_file(name: str) -> bool:
-    """Tell by its name whether a text is one file with both sides."""
-    return suffix_of(name) in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS)
-
-
-def suffix_of(name: str) -> str:
-    """Return the suffix of a file name, without that of compression."""
-    path = Path(name)
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
 def _is_lang(lang: str) -> bool:
