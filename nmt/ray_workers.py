@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Generic, Self
 
+from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
 from nmt.workers import Item, Pause, Result
 
@@ -55,8 +56,8 @@ class RayWorkers(Generic[Item, Result]):
             for node in _nodes()
         )
         if not self.count:
-            needed = f"{threads} cores" + (" and a GPU" if gpus else "")
-            raise UsageError(f"--workers ray: no node of the cluster has {needed}; give --threads")
+            needed = counted(threads, "core", "cores") + (" and a GPU" if gpus else "")
+            raise UsageError(f"--workers ray: no node of the cluster has {needed}")
         # Without max_calls, Ray would start a new process for each item that takes a GPU.
         options = {"max_retries": _MOST_DEATHS, "max_calls": 0}
         self._work = ray.remote(num_cpus=threads, num_gpus=gpus, **options)(_work)
@@ -104,7 +105,10 @@ def _next_result(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Res
         raise error.cause from None
     except ray.exceptions.RayError as error:
         why = str(error).partition("\n")[0]
-        raise WorkerDied(f"a worker of the Ray cluster has died: {why}") from None
+        raise WorkerDied(
+            "workers of the Ray cluster have died again and again over the same work, most likely "
+            f"for lack of memory: {why}"
+        ) from None
 
 
 def _work(reference: list[Any], item: Any) -> Any:

@@ -77,7 +77,7 @@ def download(url: str, path: Path) -> None:
 
 def upload(path: Path, url: str) -> None:
     """Copy a file to a URL, where it appears when it is complete; NMTError if that fails."""
-    with _storage(url) as (storage, remote):
+    with _storage(url, missing="no such bucket or folder") as (storage, remote):
         if url.partition("://")[0] in _WHOLE_OR_NOTHING:
             storage.put_file(str(path), remote)
         else:
@@ -86,7 +86,7 @@ def upload(path: Path, url: str) -> None:
 
 
 @contextlib.contextmanager
-def _storage(url: str) -> Iterator[tuple[Any, str]]:
+def _storage(url: str, missing: str = "no such file") -> Iterator[tuple[Any, str]]:
     """Yield the storage of a URL and the path in it. Errors name the URL."""
     try:
         import fsspec
@@ -101,7 +101,7 @@ def _storage(url: str) -> Iterator[tuple[Any, str]]:
     except NMTError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{url}: no such file") from None
+        raise DataError(f"{url}: {missing}") from None
     except Exception as error:  # each kind of storage has its own
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise

@@ -78,6 +78,14 @@ def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(NMTError, match=r"^memory://x: RuntimeError: Unable to locate credent\w+$"):
         download("memory://x", tmp_path / "x")
 
+    def miss(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    (tmp_path / "out").touch()
+    monkeypatch.setattr(type(storage._storage), "put_file", miss)
+    with pytest.raises(DataError, match=r"^memory://none/x: no such bucket or folder$"):
+        upload(tmp_path / "out", "memory://none/x")
+
     def fill_disk(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.cpu import RAY, cores, most_workers
-from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.errors import UsageError, did_you_mean
@@ -238,6 +237,7 @@ class PrepareOptions:
         ]
         problems += _unclear("--weight", self.weight, train)
         problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
+        scored = [_score_parts(text)[:2] for text in self.min_score]
         for text in self.min_score:
             file, column, least = _score_parts(text)
             if not column or not math.isfinite(_number(least, default=math.nan)):
@@ -245,6 +245,8 @@ class PrepareOptions:
             elif file not in files:
                 guess = did_you_mean(file, files)
                 problems.append(f"--min-score {text}: {file} is no training text{guess}")
+            elif scored.count((file, column)) > 1:
+                problems.append(f"--min-score {text}: {file}:{column} has more than one; give one")
         kept = [file for file, _ in map(_column_parts, self.keep_column)]
         for text in self.keep_column:
             file, column = _column_parts(text)
@@ -409,17 +411,6 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
         return prefix, ()
     return name, tuple(columns.split(","))
-
-
-def is_one_file(name: str) -> bool:
-    """Tell by its name whether a text is one file with both sides."""
-    return suffix_of(name) in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS)
-
-
-def suffix_of(name: str) -> str:
-    """Return the suffix of a file name, without that of compression."""
-    path = Path(name)
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
 def _is_lang(lang: str) -> bool:

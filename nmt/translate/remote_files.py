@@ -85,10 +85,11 @@ class RemoteOutput:
             before = journal.read_bytes()
         yield
         is_new = journal.read_bytes() != before
-        for path in (journal, output) if is_new else ():
-            upload(path, self._url_of(path))
-        for path in (journal, output):
-            path.unlink()
+        for path in (output, journal):
+            if is_new:
+                upload(path, self._url_of(path))
+        output.unlink()
+        journal.unlink()
 
     def move(self, output: Path) -> None:
         """Upload a file without a journal, and remove it here; NMTError if that fails."""

@@ -59,6 +59,10 @@ ONE_PAIR = {
             {"min_score": ("x.tsv:score:0.5",)},
             ["--min-score x.tsv:score:0.5: x.tsv is no training text"],
         ),
+        (
+            {"train": ("x.tsv",), "min_score": ("x.tsv:score:0.1", "x.tsv:score:0.9")},
+            ["--min-score x.tsv:score:0.9: x.tsv:score has more than one; give one"],
+        ),
         ({"keep_column": ("x.tsv",)}, ["--keep-column x.tsv: must be FILE:COLUMN"]),
         ({"keep_column": ("train:",)}, ["--keep-column train:: must be FILE:COLUMN"]),
         (

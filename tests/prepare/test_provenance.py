@@ -222,14 +222,15 @@ def test_a_column_that_is_not_there_is_told(
     message: str,
 ) -> None:
     file = form(tmp_path, URLS)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(NMTError, match=message):
         job(tmp_path, file, keep_column=(f"{file}:{column}",)).prepare()
     assert not (tmp_path / "data").exists()
 
 
 def test_only_tables_have_columns_to_keep(tmp_path: Path) -> None:
     file = write(tmp_path, "plain", pairs(9))
-    with pytest.raises(DataError, match=r"--keep-column .*plain: only TSV, Parquet, Arrow and TMX"):
+    said = r"--keep-column .*plain: only TSV, Parquet, Arrow and TMX"
+    with pytest.raises(UsageError, match=said):
         job(tmp_path, file).prepare()
 
 

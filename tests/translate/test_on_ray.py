@@ -204,12 +204,13 @@ def job(model_file: Path, tmp_path: Path) -> list[str | Path]:
     return ["translate", model_file, *options, "--input", tmp_path / "in"]
 
 
-def on_ray(cluster: Cluster, *words: str | Path) -> subprocess.Popen[str]:
+def on_ray(cluster: Cluster, *words: str | Path, **streams: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         nmt_command(*words, "--workers", "ray"),
         env={**os.environ, "RAY_ADDRESS": cluster.address},
         stderr=subprocess.PIPE,
         text=True,
+        **streams,
     )
 
 
@@ -256,6 +257,18 @@ def test_nodes_that_die_and_jobs_that_are_stopped_lose_no_line(
 
 
 @pytest.mark.slow
+def test_a_pipe_that_falls_silent_is_answered(cluster: Cluster, model_file: Path) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with on_ray(cluster, "translate", model_file, "--max-extra-tokens", "3", **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for _ in range(2):
+            print("the cat", file=process.stdin, flush=True)
+            assert process.stdout.readline().strip()
+        out, told = process.communicate()
+    assert (process.returncode, out) == (0, ""), told
+
+
+@pytest.mark.slow
 def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +283,10 @@ def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
         with deadline("06:30"), workers, pytest.raises(Stopped, match="--deadline 06:30 reached"):
             for item, _ in workers.map(items):
                 assert item == 0
+        with pytest.raises(
+            WorkerDied, match="died again and again over the same work, most likely"
+        ):
+            list(RayWorkers[int, None](os._exit).map([1]))
         with pytest.raises(UsageError, match="no node of the cluster has 3 cores"):
             RayWorkers[float, None](time.sleep, threads=3)
         assert not has_gpu()

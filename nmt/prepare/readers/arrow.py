@@ -7,7 +7,7 @@ This needs the extra `nmt[arrow]`. Columns are named: `hub.parquet:en,de`, or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from nmt.prepare.readers.reader import Advance, record_file, record_files
 from nmt.prepare.readers.table import Row, Table, score_of
 
 _BATCH_ROWS = 1024
-_LINE_END = re.compile(r"[\r\n]+")
-_STRINGS = ("string", "large_string", "string_view")
+_LINE_END = re.compile(rb"[\r\n]+")
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+_BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
+_STRINGS = tuple(_BYTES_OF)
 _WHOLE_NUMBER = re.compile(r"u?int\d+")
 
 
@@ -106,10 +108,10 @@ class ArrowFiles(Table):
         wanted = dict.fromkeys((*self.columns, *self.scores, *([self.kept] if self.kept else [])))
         for shard in self.shards:
             with _Opened(shard) as file:
-                for batch in file.batches(wanted):
-                    src, tgt = (_cells(batch, column) for column in self.columns)
-                    cells = [_cells(batch, column) for column in self.scores]
-                    provenance = _cells(batch, self.kept) if self.kept else [None] * len(src)
+                for cells_of in file.batches(list(wanted)):
+                    src, tgt = (cells_of[column] for column in self.columns)
+                    cells = [cells_of[column] for column in self.scores]
+                    provenance = cells_of[self.kept] if self.kept else [None] * len(src)
                     for at, (one, other) in enumerate(zip(src, tgt, strict=True)):
                         yield Row(
                             _line(one),
@@ -122,10 +124,10 @@ class ArrowFiles(Table):
             advance(shard.stat().st_size)
 
 
-def _line(cell: str | int | None) -> bytes:
+def _line(cell: bytes | int | None) -> bytes:
     if cell is None:
         return b""
-    return _LINE_END.sub(" ", str(cell)).encode(errors="surrogatepass")
+    return _LINE_END.sub(b" ", cell if isinstance(cell, bytes) else str(cell).encode())
 
 
 def _names(path: Path) -> dict[str, str]:
@@ -133,6 +135,8 @@ def _names(path: Path) -> dict[str, str]:
     found = {}
     with _Opened(path) as file:
         for field in file.schema:
+            if field.name in found:
+                raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
             found[field.name] = str(field.type)
             if _pyarrow().types.is_struct(field.type):
                 inner = (field.type.field(at) for at in range(field.type.num_fields))
@@ -141,10 +145,20 @@ def _names(path: Path) -> dict[str, str]:
 
 
 def _cells(batch: Any, column: str) -> list[Any]:
+    """Return the cells of a column, text as bytes, which need not be valid UTF-8.
+
+    The offsets of text are checked first: those of a damaged file point anywhere into memory.
+    """
+    arrow = _pyarrow()
     name, _, field = column.partition(".")
     if column in batch.schema.names:
-        return list(batch.column(column).to_pylist())
-    return [None if cell is None else cell[field] for cell in batch.column(name).to_pylist()]
+        array = batch.column(column)
+    else:
+        array = arrow.compute.struct_field(batch.column(name), field)
+    if str(array.type) in _STRINGS:
+        array = array.cast(_BYTES_OF[str(array.type)])
+    array.validate(full=True)
+    return list(array.to_pylist())
 
 
 class _Opened:
@@ -165,6 +179,8 @@ class _Opened:
                     self._file = arrow.ipc.open_file(source)
                 except arrow.ArrowInvalid:
                     self._file = arrow.ipc.open_stream(source)
+                    if source.read_at(8, max(0, source.size() - 8)) != _END_OF_STREAM:
+                        raise arrow.ArrowInvalid("the mark of its end is missing") from None
                 self.schema = self._file.schema
         except (arrow.ArrowException, OSError) as error:
             raise _damaged(path, error) from None
@@ -176,19 +192,23 @@ class _Opened:
         if self._path.suffix == ".parquet":
             self._file.close()
 
-    def batches(self, columns: Iterable[str]) -> Iterator[Any]:
-        """Yield the rows in batches."""
+    def batches(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Yield the cells of these columns in batches of rows."""
         try:
-            if self._path.suffix == ".parquet":
-                yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
-            elif hasattr(self._file, "num_record_batches"):
-                for at in range(self._file.num_record_batches):
-                    yield from _cut(self._file.get_batch(at))
-            else:
-                for batch in self._file:
-                    yield from _cut(batch)
+            for batch in self._batches(columns):
+                yield {column: _cells(batch, column) for column in columns}
         except (_pyarrow().ArrowException, OSError) as error:
             raise _damaged(self._path, error) from None
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        if self._path.suffix == ".parquet":
+            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
+        elif hasattr(self._file, "num_record_batches"):
+            for at in range(self._file.num_record_batches):
+                yield from _cut(self._file.get_batch(at))
+        else:
+            for batch in self._file:
+                yield from _cut(batch)
 
 
 def _cut(batch: Any) -> Iterator[Any]:
@@ -204,6 +224,7 @@ def _damaged(path: Path, error: Exception) -> DataError:
 def _pyarrow() -> Any:
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.ipc
     except ImportError:
         raise UsageError(

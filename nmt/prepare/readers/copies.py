@@ -13,7 +13,8 @@ from nmt import console
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
-from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns, is_one_file
+from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
+from nmt.prepare.readers.find import is_one_file
 from nmt.remote import download, exists, files_at, is_url, mirrored, without_scheme
 
 

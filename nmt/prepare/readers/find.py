@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.errors import DataError, UsageError
-from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns, is_one_file, suffix_of
+from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
 from nmt.prepare.readers.arrow import ArrowFiles
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
@@ -40,7 +40,8 @@ def find_reader(
         UsageError: if columns are named that this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
-    path, suffix = copies.get(name, Path(name)), suffix_of(name)
+    here, suffix = str(copies.get(name, name)), _suffix(name)
+    path = Path(here)
     if len(columns) not in (0, 2):
         raise UsageError(
             f"{prefix}: name two columns, for the source and the target; --min-score reads another "
@@ -52,7 +53,7 @@ def find_reader(
         raise DataError(f"{name}: no such file")
     if suffix == ".tsv":
         return TsvFile.find(prefix, path, columns, scores, kept, langs, encoding)
-    if suffix in TABLE_FOLDERS or (path.is_dir() and not _is_prefix(name, langs)):
+    if suffix in TABLE_FOLDERS or (path.is_dir() and not _is_prefix(here, langs)):
         return ArrowFiles.find(prefix, path, columns, scores, kept, langs)
     if scores:
         raise UsageError(f"--min-score {name}: only TSV, Parquet and Arrow have columns of scores")
@@ -66,7 +67,18 @@ def find_reader(
         )
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)
-    return MosesFiles(ParallelText.find(str(copies.get(name, prefix)), *langs), encoding)
+    return MosesFiles(ParallelText.find(here, *langs), encoding)
+
+
+def is_one_file(name: str) -> bool:
+    """Tell by its name whether a text is one file with both sides."""
+    return _suffix(name) in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS)
+
+
+def _suffix(name: str) -> str:
+    """Return the suffix of a file name, without that of compression."""
+    path = Path(name)
+    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
 def _is_prefix(name: str, langs: tuple[str, str]) -> bool:

@@ -15,9 +15,10 @@ from pathlib import Path
 from xml.parsers import expat
 
 from nmt.data.corpus import Encoding, read_chunks
-from nmt.data.languages import primary_language
+from nmt.data.languages import are_close, primary_language
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
+from nmt.prepare.readers.line_files import LONGEST_LINE
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table
 
@@ -25,6 +26,7 @@ _BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are: expat decodes 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements inside a segment whose content is formatting, not text."""
 _LINE_END = re.compile(r"\s*[\r\n]+\s*")
+_TUV_BYTES = 100  # that a text of a unit takes, however short
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class TmxFile(Table):
     """An attribute of `<tu>`, such as tuid, or the type of a `<prop>` in the unit."""
     encoding = Encoding.find("utf-8")
     columns = ()
+    named = "languages"
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -58,8 +61,9 @@ class TmxFile(Table):
     def _row(self, unit: _Unit) -> Row:
         src, tgt = (_of_language(unit.texts, lang) for lang in self.langs)
         if src is None or tgt is None:
-            listed = ", ".join(f"{lang}: {text}" for lang, text in unit.texts.items())
-            return Row(listed.encode(), b"", True)
+            listed = _one_line(", ".join(f"{lang}: {text}" for lang, text in unit.texts.items()))
+            # A memory may have many languages, and not all of them in each unit.
+            return Row(listed.encode(), b"", True, is_of_others=len(unit.texts) > 1)
         return Row(src.encode(), tgt.encode(), provenance=unit.provenance.encode())
 
 
@@ -69,7 +73,9 @@ def _of_language(texts: dict[str, str], lang: str) -> str | None:
     if own in texts:
         return texts[own]
     primary = primary_language(lang)
-    return next((text for code, text in texts.items() if primary_language(code) == primary), None)
+    same = (text for code, text in texts.items() if primary_language(code) == primary)
+    close = (text for code, text in texts.items() if are_close(code, lang))
+    return next(same, None) or next(close, None)
 
 
 @dataclass
@@ -96,6 +102,7 @@ class _Units:
     _lang: str = ""
     _text: list[str] | None = None  # inside of a segment, or of a prop that is kept
     _codes: int = 0  # elements of formatting that are open
+    _size: int = 0  # characters of the unit
     _is_tmx: bool = False
 
     def __post_init__(self) -> None:
@@ -125,6 +132,8 @@ class _Units:
             raise DataError(
                 f"{self.path} line {error.lineno:,}: not valid XML ({what}); export it again"
             ) from None
+        except (LookupError, ValueError) as error:  # it names an encoding that Python cannot read
+            raise DataError(f"{self.path}: {error}; export it in UTF-8") from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._is_tmx:
@@ -132,10 +141,11 @@ class _Units:
                 raise DataError(f"{self.path}: not TMX: its first element is <{name}>")
             self._is_tmx = True
         if name == "tu":
-            self._unit = _Unit(_one_line(attributes.get(self.kept, "")))
+            self._unit, self._size = _Unit(_one_line(attributes.get(self.kept, ""))), 0
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._lang = lang.replace("_", "-").lower()
+            self._count(len(lang) + _TUV_BYTES)
         elif name == "seg" or (name == "prop" and attributes.get("type") == self.kept):
             self._text, self._codes = [], 0
         elif self._text is not None and (self._codes or name in _CODES):
@@ -143,7 +153,16 @@ class _Units:
 
     def _characters(self, text: str) -> None:
         if self._text is not None and not self._codes:
+            self._count(len(text))
             self._text.append(text)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > LONGEST_LINE:
+            raise DataError(
+                f"{self.path} line {self._parser.CurrentLineNumber:,}: a unit of more than "
+                f"{LONGEST_LINE >> 20} MiB; use text with one sentence per unit"
+            )
 
     def _end(self, name: str) -> None:
         if name == "tu":

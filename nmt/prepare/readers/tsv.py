@@ -5,18 +5,22 @@ Cells are taken as they are. There is no quoting, so a cell cannot hold a tab or
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.manifest import FileRecord
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.prepare.options import STDIN, file_and_columns
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
 from nmt.workers import prefetched
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,12 @@ class TsvFile(Table):
         if not columns:
             columns = langs if set(langs) <= set(header) else ("1", "2")
         chosen = (*columns, *scores, *([kept] if kept else []))
-        if any(one.isdecimal() and int(one) == 0 for one in chosen):
-            raise DataError(f"{prefix}: columns are counted from 1, not from 0")
+        if any(_NUMBER.fullmatch(one) and int(one) == 0 for one in chosen):
+            raise UsageError(f"{prefix}: columns are counted from 1, not from 0")
         places = tuple(
-            int(one) - 1 if one.isdecimal() else _place(name, one, header) for one in chosen
+            int(one) - 1 if _NUMBER.fullmatch(one) else _place(name, one, header) for one in chosen
         )
-        has_header = not all(one.isdecimal() for one in chosen)
+        has_header = not all(_NUMBER.fullmatch(one) for one in chosen)
         return cls(prefix, path, name, encoding, tuple(columns), kept, places, has_header)
 
     @property
@@ -88,18 +92,20 @@ class TsvFile(Table):
         kept = scores.pop() if self.kept else None
         chunks = read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw)))
         lines = Lines(self.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
+        mark = codecs.BOM_UTF8  # before the first row
         if lines.ready() and self.has_header:
             lines.take(1)
+            mark = b""
         while ready := lines.ready():
             for line in lines.take(ready).removesuffix(b"\n").split(b"\n"):
-                line = line.removesuffix(b"\r")
+                line, mark = line.removesuffix(b"\r").removeprefix(mark), b""
                 cells = line.split(b"\t")
                 provenance = cells[kept] if kept is not None and kept < len(cells) else b""
-                try:
-                    numbers = tuple(score_of(cells[at]) for at in scores)
+                numbers = tuple(score_of(cells[at] if at < len(cells) else None) for at in scores)
+                if max(src, tgt) < len(cells):
                     yield Row(cells[src], cells[tgt], False, numbers, provenance)
-                except IndexError:
-                    yield Row(line, b"", True, (score_of(None),) * len(scores))
+                else:
+                    yield Row(line, b"", True, numbers)
 
 
 def _place(name: str, column: str, header: Sequence[str]) -> int:
