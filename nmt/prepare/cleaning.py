@@ -82,7 +82,7 @@ def language(pairs: Pairs, _: Cleaning) -> Mask:
 
 def overlap(pairs: Pairs, _: Cleaning) -> Mask:
     src, tgt = pairs.held_out
-    return src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
+    return pairs.are_held_out | src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
 
 
 def too_short(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
@@ -141,7 +141,7 @@ _RULES = (
         "overlap",
         "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
         f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
-        f"{WIDE_LETTER} times)",
+        f"{WIDE_LETTER} times); with several --pair, also a whole pair of any length",
         overlap,
     ),
     Rule("too_short", "a side has fewer than --min-length tokens", of_tokens=too_short),

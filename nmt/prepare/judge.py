@@ -32,6 +32,7 @@ class Pairs:
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
     are_drawn: Mask  # (pairs,) for valid, or equal to one that is
+    are_held_out: Mask  # (pairs,) whether the whole pair is one of valid or test
     are_missing: Mask  # (pairs,) whether a side is missing
     score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
     langs: tuple[str, str]
@@ -104,10 +105,12 @@ class Cleaner:
         numbers = np.array(
             block.numbers or range(block.number, block.number + block.lines), np.int64
         )
-        are_drawn = score_low = np.zeros(block.lines, np.bool_)
+        are_drawn = are_held_out = score_low = np.zeros(block.lines, np.bool_)
         if self.drawn:
             are_drawn = np.isin(numbers, self.drawn[block.corpus])
             are_drawn |= _are_among(self.drawn_pairs, src, tgt)
+        if self.held_out_pairs:
+            are_held_out = _are_among(self.held_out_pairs, src, tgt)
         for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
             score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
         are_missing = np.isin(numbers, list(block.missing))
@@ -116,19 +119,20 @@ class Cleaner:
             tgt,
             self.held_out,
             are_drawn,
+            are_held_out,
             are_missing,
             score_low,
             block.langs,
             self.identifier,
         )
-        dropped = [
-            (rule.name, rule.of_text(pairs, self.cleaning))
-            for rule in RULES.values()
-            if rule.of_text is not None and self.cleaning.applies(rule.name)
-        ]
-        if self.held_out_pairs and self.cleaning.applies("overlap"):
-            dropped.append(("overlap", _are_among(self.held_out_pairs, src, tgt)))
-        return _verdicts(block.lines, dropped)
+        return _verdicts(
+            block.lines,
+            (
+                (rule.name, rule.of_text(pairs, self.cleaning))
+                for rule in RULES.values()
+                if rule.of_text is not None and self.cleaning.applies(rule.name)
+            ),
+        )
 
     def judge_tokens(self, src: Lengths, tgt: Lengths) -> Verdicts:
         """Judge pairs by their number of tokens, not counting the end token: (pairs,)."""
