@@ -25,6 +25,9 @@ _LOOK_SECONDS = 0.5
 _CROWDED = 0.15  # mean threads of this process that wait for a core; 0.02 if it is alone
 _CALM_LOOKS = 10  # looks without a crowd, after which threads spin again
 
+RAY = "ray"
+"""Stands for a Ray cluster instead of a number of workers on this machine."""
+
 # Allowed on any machine, so that a script for a large one also runs on a small one.
 _WORKERS_EVERYWHERE = 8
 

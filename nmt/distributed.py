@@ -115,13 +115,7 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Tell whether the flag is set on any rank."""
-        return self.any_of(flag)[0]
-
-    def any_of(self, *flags: bool) -> list[bool]:
-        """Tell of each flag whether it is set on any rank."""
-        if not self.in_group:
-            return list(flags)
-        return [bool(count) for count in self.sum_(torch.tensor(flags, dtype=torch.int64)).tolist()]
+        return bool(self.sum_(torch.tensor(int(flag))))
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

@@ -9,62 +9,106 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, Self
 
+from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from nmt.workers import Item, Pause, Result
 
 _ADDRESS = "RAY_ADDRESS"
 _AHEAD = 3
-"""Items under way for each core of the cluster, as with local processes."""
+"""Items under way for each worker, as with local processes."""
 _CONNECT_SECONDS = 10.0
 _MOST_DEATHS = 5
 """How often nodes or workers may die over the same item."""
+_MISSING = re.compile(r"No module named '([\w.]+)'")
 
 _functions: dict[str, Callable[[Any], Any]] = {}
 """In a worker, its newest function by the id of its reference."""
 
 
-def map_on_ray(
-    function: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with its result, in the order of the items. Few are in memory at once.
+class RayWorkers(Generic[Item, Result]):
+    """Processes on the nodes of a Ray cluster that all call one function. A context manager."""
 
-    `function`, items and results must be picklable. `function` is sent to each worker once.
+    def __init__(
+        self, function: Callable[[Item], Result], *, threads: int = 1, gpus: int = 0
+    ) -> None:
+        """Send the function to the cluster. Each process loads it once.
 
-    Raises:
-        UsageError, NMTError: see `connect`.
-        WorkerDied: if workers die again and again over an item.
-    """
-    ray = connect()
-    ahead = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    work = ray.remote(max_retries=_MOST_DEATHS)(_work)
-    reference = ray.put(function)
-    waiting: deque[tuple[Item, Any]] = deque()
+        Args:
+            function: picklable, as items and results must be.
+            threads: cores that a process takes.
+            gpus: that a process takes.
 
-    def next_result() -> tuple[Item, Result]:
-        item, under_way = waiting.popleft()
-        try:
-            return item, ray.get(under_way)
-        except ray.exceptions.RayTaskError as error:  # the unit itself failed
-            raise error.cause from None
-        except ray.exceptions.RayError as error:
-            why = str(error).partition("\n")[0]
-            raise WorkerDied(f"a worker of the Ray cluster has died: {why}") from None
-
-    for item in items:
+        Raises:
+            UsageError, NMTError: see `connect`; also if no node has so many cores and GPUs.
+        """
+        ray = connect()
+        takes = {"CPU": threads, "GPU": gpus}
+        self.count = sum(
+            min(int(node.get(what, 0)) // number for what, number in takes.items() if number)
+            for node in _nodes()
+        )
+        if not self.count:
+            needed = counted(threads, "core", "cores") + (" and a GPU" if gpus else "")
+            raise UsageError(f"--workers ray: no node of the cluster has {needed}")
+        # Without max_calls, Ray would start a new process for each item that takes a GPU.
+        options = {"max_retries": _MOST_DEATHS, "max_calls": 0}
+        self._work = ray.remote(num_cpus=threads, num_gpus=gpus, **options)(_work)
         # In a list, so that Ray does not load the function anew for each item.
-        waiting.append((item, work.remote([reference], item)))
-        while len(waiting) >= ahead:
-            yield next_result()
-    while waiting:
-        yield next_result()
+        self._reference = [ray.put(function)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reference.clear()  # frees the cluster's memory
+
+    def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
+        """Yield each item with its result, in the order of the items. Few are in memory at once.
+
+        Raises:
+            WorkerDied: if workers die again and again over an item, or cannot begin.
+        """
+        waiting: deque[tuple[Item, Future[Result]]] = deque()
+        for item in items:
+            if not isinstance(item, Pause):
+                # A future, because a signal's exception would be lost in Ray's own waiting.
+                waiting.append((item, self._work.remote(self._reference, item).future()))
+            is_due = isinstance(item, Pause)
+            while waiting and (
+                is_due or len(waiting) >= _AHEAD * self.count or waiting[0][1].done()
+            ):
+                yield _next_result(waiting)
+        while waiting:
+            yield _next_result(waiting)
+
+
+def _next_result(waiting: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
+    import ray
+
+    item, under_way = waiting.popleft()
+    try:
+        return item, under_way.result()
+    except ray.exceptions.RayTaskError as error:  # the unit itself failed
+        if missing := _MISSING.search(str(error)):
+            raise WorkerDied(
+                f"a node of the Ray cluster has no Python module {missing[1]}; install nmt there "
+                "with the same extras"
+            ) from None
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        why = str(error).partition("\n")[0]
+        raise WorkerDied(
+            "workers of the Ray cluster have died again and again over the same work, most likely "
+            f"for lack of memory: {why}"
+        ) from None
 
 
 def _work(reference: list[Any], item: Any) -> Any:
@@ -76,6 +120,16 @@ def _work(reference: list[Any], item: Any) -> Any:
         _functions.clear()
         _functions[name] = ray.get(reference[0])
     return _functions[name](item)
+
+
+def has_gpu() -> bool:
+    """Tell whether a node of the cluster has a GPU. Errors as in `connect`."""
+    return any(node.get("GPU", 0) >= 1 for node in _nodes())
+
+
+def _nodes() -> list[dict[str, float]]:
+    """Return the resources of each node that is alive."""
+    return [node["Resources"] for node in connect().nodes() if node["Alive"]]
 
 
 def connect() -> Any:

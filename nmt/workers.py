@@ -1,21 +1,23 @@
-"""Parallel map: one function over many items in several processes, results in order."""
+"""Work beside this thread: a function mapped over items in several processes, results in order;
+or items prepared ahead in a thread.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import queue
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, Generic, Self, TypeVar
 
 from nmt.errors import WorkerDied
-from nmt.ray_workers import map_on_ray
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,13 +53,52 @@ def map_in_order(
     picklable, and `function` is sent to each process once.
     """
     if workers is None:
-        yield from map_on_ray(function, items)
+        from nmt.ray_workers import RayWorkers  # which needs this module
+
+        with RayWorkers(function) as cluster:
+            yield from cluster.map(items)
     elif workers == 1:
         for item in items:
             yield item, function(item)
     else:
         with Workers(function, workers) as pool:
             yield from pool.map(items)
+
+
+def prefetched(items: Iterator[Item], *, ahead: int) -> Iterator[Item]:
+    """Yield the items while a thread prepares the next few; raise the thread's errors here."""
+    ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
+    closed = threading.Event()
+
+    def put(item: Item | BaseException | None) -> None:
+        while not closed.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
+
+    def run() -> None:
+        try:
+            for item in items:
+                put(item)
+                if closed.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+        finally:
+            if isinstance(items, Generator):
+                items.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        closed.set()
+        thread.join()
 
 
 class Workers(Generic[Item, Result]):

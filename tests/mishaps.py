@@ -32,13 +32,18 @@ def around_steps(
     before: Action = lambda *_: None,
     after: Action = lambda *_: None,
 ) -> None:
-    """Do something right before or after every step of the optimiser, which is told its update."""
+    """Do something right before or after every step of the optimiser, which is told its update.
+
+    A step that is dropped does not count.
+    """
     step = Optimizer.step
 
-    def step_and_act(self: Optimizer, update: int) -> Tensor:
-        before(self, update)
-        norm = step(self, update)
-        after(self, update)
+    def step_and_act(self: Optimizer, update: int, *, dropped: Tensor) -> Tensor:
+        if not dropped:
+            before(self, update)
+        norm = step(self, update, dropped=dropped)
+        if not dropped:
+            after(self, update)
         return norm
 
     monkeypatch.setattr(Optimizer, "step", step_and_act)

@@ -51,7 +51,11 @@ nmt() {{
     train) set -- "$@" --max-updates 6 --precision fp32 \\
       --batch-tokens 200 --set save_every=2 --set validate_every=2 --set keep_best=2
       case $* in *--init-from*) ;; *) set -- "$@" --model transformer_tiny ;; esac ;;
-    prepare) case $* in *--vocab-size\\ 37000*) set -- "$@" --vocab-size 345 ;; esac ;;
+    prepare) case $* in
+      *--vocab-size\\ 3[27]000*) set -- "$@" --vocab-size 345 ;;
+      *--vocab*) ;;
+      *) set -- "$@" --vocab-size 345 ;;
+    esac ;;
   esac
   {shlex.quote(sys.executable)} -m nmt "$@"
 }}
@@ -206,6 +210,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_text(folder, name, pairs(40, seed=seed))
     for name in ("newstest2013", "newstest2014"):
         write_text(folder, name, pairs(20, seed=9))
+    for name in ("news", "newstest2013", "newstest2014"):  # as if it were French
+        shutil.copy(folder / f"{name}.de", folder / f"{name}.fr")
+    for seed, name in enumerate(("sample", "text-1", "text-2"), start=20):
+        write_text(folder, name, pairs(40, seed=seed))
+    rows = (f"{src}\t{tgt}\n" for src, tgt in pairs(40, seed=30))
+    (folder / "un.tsv").write_text("en\tfr\n" + "".join(rows))
+    shutil.copy(folder / "news.en", folder / "in.en")
     for name in ("output", "new", "old", "other"):
         shutil.copy(folder / "news.de", folder / f"{name}.de")
     lines = (folder / "test.de").read_text().splitlines()

@@ -28,7 +28,7 @@ ONLY_FROM = {"scoring": {"data", "scoring"}}
 
 GROUND_FLOOR = {
     *("errors", "files", "console", "config", "cpu", "distributed", "model_config", "plot"),
-    *("ray_workers", "values", "workers"),
+    *("ray_workers", "remote", "values", "workers"),
 }
 """Modules that every stage stands on, and that therefore know none."""
 
@@ -43,6 +43,7 @@ DOORS = {
     "pyarrow": "nmt/prepare/readers/arrow.py",
     "fasttext": "nmt/prepare/language_id.py",
     "ray": "nmt/ray_workers.py",
+    "fsspec": "nmt/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",
     "ctranslate2.specs": "nmt/interchange/ctranslate2.py",
     "tensorboard": "",

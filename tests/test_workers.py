@@ -1,13 +1,15 @@
-"""Work in several processes: results in order, errors come through, nobody is left behind."""
+"""Work in processes and threads: results in order, errors come through, nobody is left behind."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError, NMTError
-from nmt.workers import Workers, map_in_order
+from nmt.workers import Workers, map_in_order, prefetched
 
 
 def square(number: int) -> tuple[int, int]:
@@ -179,3 +181,45 @@ def test_a_failure_while_workers_write_large_results_ends_at_once() -> None:
         "            pass\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+# -------------------------------------------------------------------------------- ahead
+
+
+def test_items_come_through_in_order_and_end_and_leave_no_thread() -> None:
+    before = threading.active_count()
+    assert list(prefetched(iter(range(100)), ahead=3)) == list(range(100))
+    assert list(prefetched(iter(()), ahead=3)) == []
+    found = prefetched(itertools.count(), ahead=2)
+    assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
+    found.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_a_few_items_are_made_ahead_and_no_more() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            made.append(number)
+            yield number
+
+    found = prefetched(items(), ahead=4)
+    assert next(found) == 0
+    deadline = time.monotonic() + 30
+    while len(made) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert len(made) == 6  # one taken, four ready, one that waits to be put there
+    found.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_comes_through_in_its_place() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad")
+
+    found = prefetched(items(), ahead=4)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="bad"):
+        next(found)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +12,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, check_picture
+from nmt.errors import UsageError
 from nmt.files import write_text
 
 if TYPE_CHECKING:
@@ -17,10 +21,12 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt data data/multi30k",
     "nmt data data/multi30k --verify",
+    "nmt data data/multi30k --show 0-9,28993",
 )
 
 _BAR_WIDTH = 40
 _MOST_BINS = 16
+_NUMBERS = re.compile("([0-9]+)(?:-([0-9]+))?")
 
 
 def data(
@@ -30,6 +36,14 @@ def data(
     examples: Annotated[
         int, typer.Option(min=0, help="Show this many training pairs, with their subwords.")
     ] = 3,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[,M]",
+            help="Show only these training pairs, counted from 0: text, tokens, token ids, corpus, "
+            "row, and the column that `prepare --keep-column` kept. 7-9 means 7, 8 and 9.",
+        ),
+    ] = None,
     rejects: Annotated[
         bool,
         typer.Option("--rejects", help="Show which pairs cleaning dropped, with examples."),
@@ -59,13 +73,16 @@ def data(
     opened = DataFolder.open(folder, verify=verify)
     if verify:
         console.notice(f"{folder}: all {len(opened.info.files)} files are as they were written")
-    _show_splits(opened)
-    _show_corpora(opened)
-    _show_vocabulary(opened)
-    _show_lengths(opened)
+    if show is not None:
+        _show_pairs(opened, _numbers(show, len(opened.train)))
+    else:
+        _show_splits(opened)
+        _show_corpora(opened)
+        _show_vocabulary(opened)
+        _show_lengths(opened)
     if batch_tokens is not None:
         _show_batches(opened, batch_tokens)
-    if examples:
+    if examples and show is None:
         _show_examples(opened, min(examples, len(opened.train)))
     if rejects:
         print()
@@ -177,6 +194,49 @@ def _draw_lengths(folder: DataFolder) -> str:
     ]
     panel = Panel("Lengths of train", series, "pairs", legend_values=False)
     return draw_curves([panel], "Lengths", x_label="tokens")
+
+
+def _numbers(text: str, pairs: int) -> list[range]:
+    """Return the numbers in a list such as 7,9-12; UsageError if there are no such pairs."""
+    ranges = []
+    for part in text.split(","):
+        found = _NUMBERS.fullmatch(part.strip())
+        if found is None:
+            raise UsageError(f"--show {text}: give numbers of pairs, such as 7 or 7,12 or 7-12")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < pairs:
+            raise UsageError(
+                f"--show {text}: there is no pair {part}; train has {pairs:,} pairs, counted from 0"
+            )
+        ranges.append(range(first, last + 1))
+    return ranges
+
+
+def _show_pairs(folder: DataFolder, ranges: list[range]) -> None:
+    """Print a line for each field of each pair: its number, the field, and the value."""
+    for index in chain.from_iterable(ranges):
+        for field, value in _fields(folder, index):
+            print(f"{index}\t{field}\t{value}")
+
+
+def _fields(folder: DataFolder, index: int) -> Iterator[tuple[str, str]]:
+    train, text = folder.train, folder.train_text
+    number, row = train.origin(index)
+    corpus = folder.info.train.corpora[number]
+    yield "corpus", corpus.prefix
+    yield "row", str(row)
+    if corpus.kept_column:
+        yield "provenance", train.provenance(index)
+    src, tgt = folder.info.langs_of(corpus)
+    for lang, ids, vocabulary, raw in (
+        (src, train.src(index), folder.src_vocabulary, text.src(index) if text else None),
+        (tgt, train.tgt(index), folder.tgt_vocabulary, text.tgt(index) if text else None),
+    ):
+        numbers = ids.tolist()
+        decoded = vocabulary.decode([numbers])[0]
+        yield f"{lang} text", decoded if raw is None else raw.tobytes().decode()
+        yield f"{lang} tokens", " ".join(vocabulary.tokens(numbers))
+        yield f"{lang} ids", " ".join(map(str, numbers))
 
 
 def _show_examples(folder: DataFolder, count: int) -> None:

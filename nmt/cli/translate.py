@@ -53,11 +53,13 @@ def translate(
     it is left empty and the exit status is 1. If one of several files fails, the others go on and
     the exit status is 1. It is 75 if other jobs hold some of the files.
     """
+    from nmt.remote import is_url, without_scheme
     from nmt.translate.documents import check_for_documents, common_form, form_of
     from nmt.translate.files import find_files
     from nmt.translate.job import Job, converse, deadline
     from nmt.translate.journal import lock
     from nmt.translate.parallel import Translators
+    from nmt.translate.remote_files import RemoteOutput, local_inputs
     from nmt.translate.setup import Setup
 
     if sampling != Sampling() and not options.sample:
@@ -77,33 +79,39 @@ def translate(
         markup=options.markup,
     )
     also_read = [*setup.models, *filter(None, (options.shortlist, options.lock))]
-    files = find_files(options.inputs, options.output, also_read)
-    sources = [source for source, _ in files] or [Path(one) for one in options.inputs]
-    if any(map(form_of, sources)):
-        check_for_documents(options)
-        setup = replace(setup, markup=common_form(sources, options.markup))
-    if options.deadline is not None and not files:
-        raise UsageError(
-            "--deadline needs --input and --output with files: what comes through a pipe cannot "
-            "go on later"
-        )
-    is_terminal = all(one is not None and one.isatty() for one in (sys.stdin, sys.stdout))
-    talks = is_terminal and not options.inputs and options.output is None
-    if options.attention is not None:
-        if files or options.output or talks:
-            raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
-        check_picture(options.attention)
-    if talks:
-        options = replace(options, workers="1")
-
     with contextlib.ExitStack() as leaving:
         if options.lock is not None:
             lock(leaving.enter_context(options.lock.open("ab")), options.lock)
+        remote, output = None, without_scheme(options.output) if options.output else None
+        if output is not None and is_url(output):
+            remote = RemoteOutput.of(output, options.inputs)
+            output = str(remote.path)
+        inputs = leaving.enter_context(local_inputs(options.inputs))
+        options = replace(options, inputs=inputs, output=output)
+        files = find_files(options.inputs, options.output, also_read)
+        sources = [source for source, _ in files] or [Path(one) for one in options.inputs]
+        if any(map(form_of, sources)):
+            check_for_documents(options)
+            setup = replace(setup, markup=common_form(sources, options.markup))
+        if options.deadline is not None and not files:
+            raise UsageError(
+                "--deadline needs --input and --output with files: what comes through a pipe "
+                "cannot go on later"
+            )
+        is_terminal = all(one is not None and one.isatty() for one in (sys.stdin, sys.stdout))
+        talks = is_terminal and not options.inputs and options.output is None
+        if options.attention is not None:
+            if files or options.output or talks:
+                raise UsageError("--attention goes with one input, or a pipe, and output to stdout")
+            check_picture(options.attention)
+        if talks:
+            options = replace(options, workers="1")
         leaving.enter_context(deadline(options.deadline))
         job = Job(
             setup,
             options,
             lambda kernel: leaving.enter_context(Translators.start(setup, options, kernel)),
+            remote.synced if remote is not None else contextlib.nullcontext,
         )
         status = EXIT_DONE
         if talks:
@@ -112,8 +120,10 @@ def translate(
             done, status = job.translate_files(files)
         else:
             source = Path(options.inputs[0]) if options.inputs else None
-            output = Path(options.output) if options.output is not None else None
-            done = [job.translate_pipe(source, output)]
+            target = Path(options.output) if options.output is not None else None
+            done = [job.translate_pipe(source, target)]
+            if remote is not None:
+                remote.move(remote.path)
     _summarize(done)
     if any(counts.failed_lines for counts in done):
         status = EXIT_FAILED

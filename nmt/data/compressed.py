@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from nmt.errors import DataError, UsageError
 
-_SLICE = 1 << 12  # bytes decompressed at a time: a megabyte may become gigabytes of text
-_PIECE = 1 << 20  # bytes of text passed on at a time
+_PIECE = 1 << 20  # bytes of text at a time: a megabyte may become gigabytes of it
+_SLICE = 1 << 12  # bytes of zstd decompressed at a time, since zstandard's output has no bound
 
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 """The errors that damaged files raise."""
@@ -42,19 +42,89 @@ _WRITERS: dict[str, Callable[[IO[bytes]], Any]] = {
 }
 
 
-def _read_zstd() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise DataError("reading .zst needs zstandard; run `pip install nmt[zstd]`") from None
-    return zstandard.ZstdDecompressor().decompressobj()
+class _File(Protocol):
+    """The decompressor of one compressed file, as the modules lzma and bz2 have it."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the file has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether all text of the bytes so far has been returned."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """The bytes after the end of the file."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Take bytes, none unless `needs_input`, and return at most so much text."""
 
 
-_READERS: dict[str, Callable[[], Any]] = {
-    ".gz": partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS),  # gzip, with its checksums
+class _Gzip:
+    """gzip, with its checksums."""
+
+    def __init__(self) -> None:
+        self._file = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._file.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._file.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        text = self._file.decompress(data or self._file.unconsumed_tail, max_length)
+        self.needs_input = len(text) < max_length
+        return text
+
+
+class _Zstd:
+    """Zstandard, whose package bounds the input instead of the output."""
+
+    def __init__(self) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise DataError("reading .zst needs zstandard; run `pip install nmt[zstd]`") from None
+        self._file = zstandard.ZstdDecompressor().decompressobj()
+        self._error = zstandard.ZstdError
+        self._data, self._at = b"", 0
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._file.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return self._at >= len(self._data)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._file.unused_data) + self._data[self._at :]
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if data:
+            self._data, self._at = data, 0
+        parts, size = list[bytes](), 0
+        while not (self.eof or self.needs_input) and size < max_length:
+            try:
+                parts.append(self._file.decompress(self._data[self._at : self._at + _SLICE]))
+            except self._error as error:
+                raise EOFError(str(error)) from None
+            self._at += _SLICE
+            size += len(parts[-1])
+        return b"".join(parts)
+
+
+_READERS: dict[str, Callable[[], _File]] = {
+    ".gz": _Gzip,
     ".xz": lzma.LZMADecompressor,
     ".bz2": bz2.BZ2Decompressor,
-    ".zst": _read_zstd,
+    ".zst": _Zstd,
 }
 
 SUFFIXES = tuple(_READERS)
@@ -72,36 +142,29 @@ class Decompressor:
     def __init__(self, suffix: str) -> None:
         """Start with the compression that belongs to a suffix."""
         self._open = _READERS[suffix]
-        self._file: Any = None  # the decompressor of the current file
+        self._file: _File | None = None  # the current one
         self._is_empty = True
 
     def feed(self, block: bytes) -> Iterator[bytes]:
         """Take bytes and yield the text decompressed so far; raises `DAMAGE`."""
-        parts: list[bytes] = []
-        for start in range(0, len(block), _SLICE):
-            rest = block[start : start + _SLICE]
-            while rest:
-                if self._file is None:
-                    rest = rest if self._is_empty else rest.lstrip(b"\0")  # padding
-                    if not rest:
-                        break
-                    self._file, self._is_empty = self._open(), False
-                parts.append(self._decompress(rest))
-                rest = self._file.unused_data
-                if self._file.eof:
-                    self._file = None
-            if sum(map(len, parts)) >= _PIECE:
+        parts, size = list[bytes](), 0
+        while True:
+            if self._file is None:
+                block = block if self._is_empty else block.lstrip(b"\0")  # padding
+                if not block:
+                    break
+                self._file, self._is_empty = self._open(), False
+            parts.append(self._file.decompress(block, _PIECE))
+            size += len(parts[-1])
+            if size >= _PIECE:
                 yield b"".join(parts)
-                parts = []
+                parts, size = [], 0
+            block = b""
+            if self._file.eof:
+                block, self._file = self._file.unused_data, None
+            elif self._file.needs_input:
+                break
         yield b"".join(parts)
-
-    def _decompress(self, block: bytes) -> bytes:
-        try:
-            return bytes(self._file.decompress(block))
-        except DAMAGE:
-            raise
-        except Exception as error:  # zstandard's own error; the package may not be installed
-            raise EOFError(str(error)) from None
 
     def finish(self) -> None:
         """Check that the file is complete; raises `DAMAGE`."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nmt.data import manifest
 from nmt.data.epochs import Indices, mixed_shares
 from nmt.data.language_tokens import tagged
-from nmt.data.manifest import DatasetInfo, SplitRecord
+from nmt.data.manifest import DatasetInfo, ShardRecord, SplitRecord
 from nmt.data.pieces import PieceModel
 from nmt.data.shards import TEXT_BYTES, Ids, Lengths, Shard, TokenRows, token_bytes_for
 from nmt.data.vocabulary import LineDropout, Vocabulary
@@ -32,12 +32,17 @@ class PairDataset:
 
     shares: runs of pairs with the same weight, as (number of pairs, weight); by default all pairs
     have weight 1.
+    provenance: of each shard, the shard of its kept column, if it has one.
     """
 
     def __init__(
-        self, shards: Sequence[Shard], shares: Sequence[tuple[int, float]] | None = None
+        self,
+        shards: Sequence[Shard],
+        shares: Sequence[tuple[int, float]] | None = None,
+        provenance: Sequence[Shard | None] = (),
     ) -> None:
         self._shards = tuple(shards)
+        self._provenance = tuple(provenance) or (None,) * len(shards)
         # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
         ends = list(accumulate(len(shard) for shard in shards))
         self._starts = np.array([0, *ends[:-1]])
@@ -106,6 +111,12 @@ class PairDataset:
         shard, within = self._locate(index)
         return shard.corpus, shard.line(within)
 
+    def provenance(self, index: int) -> str:
+        """Return the column of a pair that `prepare --keep-column` kept; empty without one."""
+        at, within = self._place(index)
+        shard = self._provenance[at]
+        return "" if shard is None else shard.src(within).tobytes().decode()
+
     def corpora(self, indices: Indices) -> list[int]:
         """Return the corpus of each of some pairs, numbered as in `origin`."""
         corpora = np.empty(len(indices), np.int64)
@@ -114,10 +125,15 @@ class PairDataset:
         return [int(corpus) for corpus in corpora]
 
     def _locate(self, index: int) -> tuple[Shard, int]:
+        at, within = self._place(index)
+        return self._shards[at], within
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the shard of a pair, and its index in the shard."""
         if not 0 <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
         at = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return self._shards[at], index - int(self._starts[at])
+        return at, index - int(self._starts[at])
 
 
 def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -178,7 +194,9 @@ class DataFolder:
             fingerprint=sha256_file(path / manifest.FILE_NAME),
             src_vocabulary=vocabularies[0],
             tgt_vocabulary=vocabularies[-1],
-            train=PairDataset(train, shares if are_weighted else None),
+            train=PairDataset(
+                train, shares if are_weighted else None, _open_provenance(path, info.train)
+            ),
             valid=PairDataset(_open_shards(path, info.valid, info, verify)),
             test=PairDataset(tests) if tests else None,
             train_text=_open_text(path, info.train) if info.train.text else None,
@@ -259,7 +277,7 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
     """Check that every file has its recorded size and, with `verify`, its checksum."""
     for record in info.files:
         file = path / record.name
-        if Path(record.name).name != record.name:
+        if Path(record.name).name != record.name or record.name in ("", ".."):
             raise DataError(f"{path}: dataset.json names a file outside the folder: {record.name}")
         try:
             size = file.stat().st_size
@@ -333,11 +351,26 @@ def _open_text(path: Path, train: SplitRecord) -> PairDataset:
     """Return the raw lines of train, pair by pair."""
     if len(train.text) != len(train.shards):
         raise DataError(f"{path}: dataset.json is damaged: each shard of train needs its text")
-    shards = []
-    for file, record in zip(train.text, train.shards, strict=True):
-        shard = Shard.open(path / file.name)
-        found = (shard.corpus, len(shard), shard.token_bytes)
-        if found != (record.corpus, record.pairs, TEXT_BYTES):
-            raise DataError(f"{shard.path} is not the text of {record.name}; {_AGAIN}")
-        shards.append(shard)
-    return PairDataset(shards)
+    pairs = zip(train.text, train.shards, strict=True)
+    return PairDataset([_open_beside(path / file.name, record, "text") for file, record in pairs])
+
+
+def _open_provenance(path: Path, train: SplitRecord) -> list[Shard | None]:
+    """Return the kept column of each shard of train, None for those without."""
+    files = {Path(file.name).stem: path / file.name for file in train.provenance}
+    if not files.keys() <= {Path(record.name).stem for record in train.shards}:
+        raise DataError(f"{path}: dataset.json is damaged: provenance of no shard of train")
+    return [
+        _open_beside(files[stem], record, "provenance") if stem in files else None
+        for record in train.shards
+        for stem in (Path(record.name).stem,)
+    ]
+
+
+def _open_beside(path: Path, record: ShardRecord, what: str) -> Shard:
+    """Open a shard of bytes that belongs to a shard of train."""
+    shard = Shard.open(path)
+    found = (shard.corpus, len(shard), shard.token_bytes)
+    if found != (record.corpus, record.pairs, TEXT_BYTES):
+        raise DataError(f"{path} is not the {what} of {record.name}; {_AGAIN}")
+    return shard

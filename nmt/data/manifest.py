@@ -82,6 +82,8 @@ class CorpusRecord:
     """Of a table: those of source and target."""
     min_scores: Mapping[str, float] = field(default_factory=dict)
     """The least score by column of a table; pairs with a smaller one were dropped."""
+    kept_column: str = ""
+    """The column of a table that was kept beside the pairs, as their provenance."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class SplitRecord:
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...]
     """The raw text: source and target of each corpus; of train, if kept, one for each shard."""
+    provenance: tuple[FileRecord, ...] = ()
+    """Of train: the kept columns, one for each shard of a corpus that has one, named like it."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ class DatasetInfo:
             self.rejects_text,
         ]
         for split in self.splits:
-            files += [*split.shards, *split.text]
+            files += [*split.shards, *split.text, *split.provenance]
         return tuple(files)
 
 

@@ -29,6 +29,8 @@ class Stages:
     """The update after which each stage but the last one ends."""
     shares: tuple[Shares, ...]
     """Of each stage: runs of pairs with the same weight, as (number of pairs, weight)."""
+    recipe: tuple[Stage, ...] = ()
+    """The stages as the recipe has them; (): it has none."""
 
     @classmethod
     def of(cls, data: DataFolder, stages: Sequence[Stage]) -> Stages:
@@ -47,14 +49,18 @@ class Stages:
                 if name not in names:
                     raise UsageError(
                         f"stage {number}: no corpus is named {name!r}{did_you_mean(name, names)}; "
-                        f"{data.path} has {', '.join(names)}"
+                        f"{data.path} has {', '.join(dict.fromkeys(names))}"
                     )
-                weights[names.index(name)] = weight
+                weights = [
+                    weight if one == name else other
+                    for one, other in zip(names, weights, strict=True)
+                ]
             found = weighted_shares(data.info, weights)
             if not any(round(count * weight) for count, weight in found):
                 raise UsageError(f"stage {number} visits no pair: raise one of its weights")
             shares.append(found)
-        return cls(tuple(accumulate(stage.updates for stage in stages[:-1])), tuple(shares))
+        ends = accumulate(stage.updates for stage in stages[:-1])
+        return cls(tuple(ends), tuple(shares), tuple(stages))
 
     def at(self, update: int) -> int:
         """Return the stage, from 0, that comes after so many updates."""
@@ -63,6 +69,14 @@ class Stages:
     def end(self, stage: int) -> int | None:
         """Return the update after which a stage ends; None for the last one."""
         return self.ends[stage] if stage < len(self.ends) else None
+
+    def describe(self, stage: int) -> str:
+        """Describe a stage of a recipe that has stages, in a line."""
+        end = self.end(stage)
+        until = f"to update {end:,}" if end else "to the end"
+        weights = (f"{name} {weight:g}" for name, weight in self.recipe[stage].weights.items())
+        listed = ", ".join(weights) or "the weights of the data"
+        return f"stage {stage + 1} of {len(self.recipe)}, {until}: {listed}"
 
 
 def stage_seed(seed: int, stage: int) -> int:
@@ -76,7 +90,7 @@ def corpus_names(data: DataFolder) -> list[str]:
     """Return what a recipe calls each corpus of train.
 
     This is the end of its prefix, such as `clean` for `text/clean`, or all of the prefix if others
-    have the same end.
+    have the same end. Corpora of a joined folder may have the same prefix, and then share a name.
     """
     prefixes = [corpus.prefix for corpus in data.info.train.corpora]
     ends = [prefix.rpartition("/")[2] for prefix in prefixes]

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import queue
-import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,8 +19,7 @@ from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
-
-Item = TypeVar("Item")
+from nmt.workers import prefetched
 
 _TRIED_UPDATES = 100  # for the fixed shape
 
@@ -219,39 +215,3 @@ def _next_pool(position: Position, epochs: Epochs) -> Position:
 def _tokens(rows: TokenRows) -> int:
     """Return the number of tokens of some lines, including eos."""
     return len(rows.ids) + len(rows)
-
-
-def prefetched(items: Iterator[Item], *, ahead: int) -> Iterator[Item]:
-    """Yield the items while a thread prepares the next few; raise the thread's errors here."""
-    ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
-    closed = threading.Event()
-
-    def put(item: Item | BaseException | None) -> None:
-        while not closed.is_set():
-            with contextlib.suppress(queue.Full):
-                ready.put(item, timeout=0.1)
-                return
-
-    def run() -> None:
-        try:
-            for item in items:
-                put(item)
-                if closed.is_set():
-                    return
-            put(None)
-        except BaseException as error:
-            put(error)
-        finally:
-            if isinstance(items, Generator):
-                items.close()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        closed.set()
-        thread.join()

@@ -82,7 +82,7 @@ def language(pairs: Pairs, _: Cleaning) -> Mask:
 
 def overlap(pairs: Pairs, _: Cleaning) -> Mask:
     src, tgt = pairs.held_out
-    return src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
+    return pairs.are_held_out | src.found_in(pairs.src) | tgt.found_in(pairs.tgt)
 
 
 def too_short(tokens: TokenCounts, cleaning: Cleaning) -> Mask:
@@ -112,7 +112,7 @@ _RULES = (
     Rule("missing", "a row of a table lacks a side", missing, always=True),
     Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
     Rule("empty", "a side is blank, or has no tokens", empty, empty, always=True),
-    Rule("score", "a score is below --min-score, or is not a number", score),
+    Rule("score", "a score is below --min-score, or is not a number", score, always=True),
     Rule("control", "a side contains control characters (other than tab) or U+FFFD", control),
     Rule("identical", "both sides are equal", identical),
     Rule(
@@ -141,7 +141,7 @@ _RULES = (
         "overlap",
         "a side repeats a line of valid or test (case, punctuation and spaces ignored) of at least "
         f"{OVERLAP_FREE_LETTERS} letters or digits (Chinese, Japanese and Korean letters count "
-        f"{WIDE_LETTER} times)",
+        f"{WIDE_LETTER} times); with several --pair, also a whole pair of any length",
         overlap,
     ),
     Rule("too_short", "a side has fewer than --min-length tokens", of_tokens=too_short),
@@ -223,6 +223,10 @@ class Cleaning:
         if "duplicate" in self.keep and self.duplicates == "near":
             problems.append(
                 "--keep duplicate: --duplicates near drops them too; remove one of them"
+            )
+        if "duplicate" in self.keep and self.duplicates_by == "source":
+            problems.append(
+                "--keep duplicate: --duplicates-by source drops by this rule; remove one of them"
             )
         if "language" in self.keep and self.langid:
             problems.append("--keep language: --langid drops by this rule; remove one of them")

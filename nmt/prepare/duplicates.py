@@ -131,6 +131,16 @@ class OverlapKeys:
         return found
 
 
+def pair_keys(src: TextSide, tgt: TextSide) -> list[frozenset[str]]:
+    """Return what recognises each pair, whichever side is the source: (pairs,).
+
+    Unlike `OverlapKeys`, they tell pairs of any length, and with every character of a line except
+    white space at its edges.
+    """
+    pairs = zip(src.lines, tgt.lines, strict=True)
+    return [frozenset((one.strip(), other.strip())) for one, other in pairs]
+
+
 def _fold(text: str) -> str:
     return unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
 

@@ -15,7 +15,10 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
-from nmt.prepare.text import Block, decode_block
+from nmt.prepare.text import Block, decode_block, decode_provenance
+
+TEXT_SUFFIX, PROVENANCE_SUFFIX = ".text", ".provenance"
+"""Of shards of bytes, such as train-00000.text beside train-00000.bin."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class EncodedBlock:
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
     src: TokenRows  # (kept,)
     tgt: TokenRows  # (kept,)
-    text: tuple[TokenRows, TokenRows] | None
-    """The raw lines of both sides as bytes, if they are kept: (kept,) each."""
+    beside: dict[str, tuple[TokenRows, TokenRows]]
+    """Bytes that are kept beside the shards, by the suffix of their file: (kept,) each side."""
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
     shift: int
@@ -69,12 +72,16 @@ class BlockEncoder:
             for rule in self.cleaner.cleaning.duplicate_rules
         }
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
-        text = None
+        beside = {}
         if self.keep_text:
             src_text, tgt_text = map(TokenRows.of_text, (src_lines, tgt_lines))
-            text = src_text.select(chosen), tgt_text.select(chosen)
+            beside[TEXT_SUFFIX] = src_text.select(chosen), tgt_text.select(chosen)
+        if block.provenance:
+            column = decode_provenance(block)
+            kept_column = TokenRows.of_text([column[at] for at in kept[chosen]])
+            beside[PROVENANCE_SUFFIX] = kept_column, TokenRows.of_text([""] * len(kept_column))
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, text, seconds, shift)
+        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shift)
 
     def encode(
         self, src: list[str], tgt: list[str], langs: tuple[str, str]

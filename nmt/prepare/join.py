@@ -3,7 +3,7 @@
 1. Check that the folders have one vocabulary, the same options, and the same valid and test sets.
 2. Hash the token ids of each training pair into a file. Then sort it range by range, so that memory
    is bounded, and mark all but the first pair of each hash.
-3. Write the shards again, with their corpora renumbered, and without the marked pairs.
+3. Copy the shards from file to file, with their corpora renumbered, and without the marked pairs.
 
 The order is that of the folders as they are named. Text is not there any more, so pairs are equal
 if their token ids are.
@@ -23,11 +23,13 @@ from nmt import console
 from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
-from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder, TokenRows
-from nmt.errors import UsageError
+from nmt.data.shards import Shard, TokenRows
+from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
-from nmt.prepare.duplicates import Hashes, hash_pairs
+from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
+from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import (
     EXAMPLES_PER_RULE,
@@ -41,16 +43,17 @@ from nmt.prepare.resume import (
     building_folder,
     check_space,
     check_target,
+    check_unstarted,
     empty_folder,
     find_folder,
 )
-from nmt.prepare.splits import TEXT_SUFFIX, split_record, write_shard
+from nmt.prepare.splits import shard_record, split_record, with_suffix
 from nmt.prepare.text import Mask
 
 JOINED = "joined"
 """The setting that names the folders of a joined one, by their fingerprints."""
 _RULE = "duplicate"
-_CHUNK_PAIRS = 1 << 17
+_CHUNK_PAIRS = 1 << 14
 _BYTES_A_PAIR = 40  # of a range: hashes, places, and what sorting takes
 
 
@@ -76,6 +79,7 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
             raise UsageError(f"{out} is another data folder; remove it or choose another name")
         console.notice(f"{out} is already joined from the same folders")
         return there
+    check_unstarted(target)
     for folder in folders[1:]:
         _check_fit(folders[0], folder)
     _check_corpora(folders)
@@ -129,9 +133,11 @@ class _Place:
 
     folder: DataFolder
     record: ShardRecord
-    text: FileRecord | None
+    beside: tuple[FileRecord, ...]
+    """The text and the provenance of its pairs, if they are kept."""
     corpus: int
     """Its number in the new folder."""
+    langs: tuple[str, str]
     first: int
     """Number of its first pair, over all folders."""
 
@@ -158,22 +164,23 @@ class _Joiner:
     def join(self) -> None:
         """Write everything."""
         places = list(self._places())
+        rejects = [one for folder in self.folders for one in _report(folder)]
         keep = self.info.settings.get("keep", [])
         repeats = np.zeros(self.pairs, np.bool_) if _RULE in keep else self._repeats(places)
-        rejects = [one for folder in self.folders for one in read_report(folder.path)]
-        shards, text = self._write_shards(places, repeats, rejects)
+        shards, beside = self._write_shards(places, repeats, rejects)
         corpora = [corpus for folder in self.folders for corpus in folder.info.train.corpora]
         train = split_record(
             self.path,
             "train",
             shards,
             [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
-            text,
+            with_suffix(beside, TEXT_SUFFIX),
+            with_suffix(beside, PROVENANCE_SUFFIX),
         )
         info = self.info
-        written = (*info.train.shards, *info.train.text, info.rejects, info.rejects_text)
+        of_train = (*info.train.shards, *info.train.text, *info.train.provenance)
         for file in info.files:
-            if file not in written:
+            if file not in (*of_train, info.rejects, info.rejects_text):
                 link_or_copy(self.folders[0].path / file.name, self.path / file.name)
         for name, content in (
             (manifest.REJECTS_NAME, report_json(rejects)),
@@ -198,9 +205,15 @@ class _Joiner:
         corpora = first = 0
         for folder in self.folders:
             train = folder.info.train
-            text: Sequence[FileRecord | None] = train.text or [None] * len(train.shards)
-            for record, kept in zip(train.shards, text, strict=True):
-                yield _Place(folder, record, kept, corpora + record.corpus, first)
+            for record in train.shards:
+                stem = Path(record.name).stem
+                beside = tuple(
+                    file
+                    for file in (*train.text, *train.provenance)
+                    if Path(file.name).stem == stem
+                )
+                langs = folder.info.langs_of(train.corpora[record.corpus])
+                yield _Place(folder, record, beside, corpora + record.corpus, langs, first)
                 first += record.pairs
             corpora += len(train.corpora)
 
@@ -212,10 +225,12 @@ class _Joiner:
         with console.Progress("Hashing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 shard = place.open()
+                languages = hash_lines([spell_pair(place.langs)])
                 for rows in _chunks(len(shard)):
                     src, tgt = map(_hash_rows, shard.rows(rows))
                     found = src if by_source else hash_pairs(src, tgt)
-                    hashes[place.first + rows] = found
+                    # In other languages it is another pair.
+                    hashes[place.first + rows] = mix(found ^ languages)
                     bar.update(len(rows))
         repeats = np.zeros(self.pairs, np.bool_)
         ranges = -(-self.pairs * _BYTES_A_PAIR // self.memory) or 1
@@ -240,7 +255,7 @@ class _Joiner:
         self, places: Sequence[_Place], repeats: Mask, rejects: Sequence[CorpusRejects]
     ) -> tuple[list[ShardRecord], list[FileRecord]]:
         """Write what is left of each shard, and count the rest in `rejects`."""
-        shards, texts = list[ShardRecord](), list[FileRecord]()
+        shards, beside = list[ShardRecord](), list[FileRecord]()
         with console.Progress("Writing", total=self.pairs, unit="pairs") as bar:
             for place in places:
                 count = place.record.pairs
@@ -250,17 +265,27 @@ class _Joiner:
                 _count(rejects[place.corpus], place.folder, shard, np.flatnonzero(~is_left))
                 if len(rows):
                     path = self.path / f"train-{len(shards):05d}.bin"
-                    builder = ShardBuilder(token_bytes=shard.token_bytes)
-                    builder.extend(*shard.rows(rows), shard.lines(rows))
-                    shards.append(write_shard(path, builder, corpus=place.corpus))
-                    if place.text is not None:
-                        text = Shard.open(place.folder.path / place.text.name)
-                        builder = ShardBuilder(token_bytes=TEXT_BYTES)
-                        builder.extend(*text.rows(rows), text.lines(rows))
-                        builder.write(path.with_suffix(TEXT_SUFFIX), corpus=place.corpus)
-                        texts.append(record_file(path.with_suffix(TEXT_SUFFIX)))
+                    shard.copy(path, rows, corpus=place.corpus)
+                    shards.append(shard_record(path))
+                    for file in place.beside:
+                        copy = path.with_suffix(Path(file.name).suffix)
+                        kept = Shard.open(place.folder.path / file.name)
+                        kept.copy(copy, rows, corpus=place.corpus)
+                        beside.append(record_file(copy))
                 bar.update(count)
-        return shards, texts
+        return shards, beside
+
+
+def _report(folder: DataFolder) -> list[CorpusRejects]:
+    """Return the report of a folder; DataError if it is not that of its corpora."""
+    report = read_report(folder.path)
+    told, known = ([one.prefix for one in some] for some in (report, folder.info.train.corpora))
+    if told != known:
+        raise DataError(
+            f"{folder.path / manifest.REJECTS_NAME}: damaged: it tells of {', '.join(told)}, but "
+            f"the corpora are {', '.join(known)}; run `nmt prepare` again"
+        )
+    return report
 
 
 def _chunks(pairs: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RULES, Cleaning
-from nmt.prepare.duplicates import OverlapKeys
+from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide
 
@@ -31,7 +31,8 @@ class Pairs:
     tgt: TextSide
     held_out: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines of valid and test, which train must not repeat."""
-    are_drawn: Mask  # (pairs,) for valid
+    are_drawn: Mask  # (pairs,) for valid, or equal to one that is
+    are_held_out: Mask  # (pairs,) whether the whole pair is one of valid or test
     are_missing: Mask  # (pairs,) whether a side is missing
     score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
     langs: tuple[str, str]
@@ -93,15 +94,23 @@ class Cleaner:
     """Of --langid."""
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text; empty if nothing was drawn."""
+    drawn_pairs: frozenset[frozenset[str]] = frozenset()
+    """The keys of these pairs, by which the rule `valid` drops the same pair elsewhere in train."""
+    held_out_pairs: frozenset[frozenset[str]] = frozenset()
+    """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
+    length."""
 
     def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
         numbers = np.array(
             block.numbers or range(block.number, block.number + block.lines), np.int64
         )
-        are_drawn = score_low = np.zeros(block.lines, np.bool_)
+        are_drawn = are_held_out = score_low = np.zeros(block.lines, np.bool_)
         if self.drawn:
             are_drawn = np.isin(numbers, self.drawn[block.corpus])
+            are_drawn |= _are_among(self.drawn_pairs, src, tgt)
+        if self.held_out_pairs:
+            are_held_out = _are_among(self.held_out_pairs, src, tgt)
         for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
             score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
         are_missing = np.isin(numbers, list(block.missing))
@@ -110,6 +119,7 @@ class Cleaner:
             tgt,
             self.held_out,
             are_drawn,
+            are_held_out,
             are_missing,
             score_low,
             block.langs,
@@ -135,6 +145,12 @@ class Cleaner:
                 if rule.of_tokens is not None and self.cleaning.applies(rule.name)
             ),
         )
+
+
+def _are_among(known: frozenset[frozenset[str]], src: TextSide, tgt: TextSide) -> Mask:
+    """Return which pairs have one of the known keys: (pairs,)."""
+    keys = pair_keys(src, tgt)
+    return np.fromiter((key in known for key in keys), np.bool_, len(keys))
 
 
 def _verdicts(pairs: int, dropped: Iterable[tuple[str, Mask]]) -> Verdicts:

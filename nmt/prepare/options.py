@@ -8,21 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from nmt.cpu import cores, most_workers
+from nmt.cpu import RAY, cores, most_workers
 from nmt.data.corpus import Encoding
-from nmt.data.manifest import LANGUAGES
+from nmt.data.language_tokens import LanguageTokens
 from nmt.errors import UsageError, did_you_mean
-from nmt.prepare.cleaning import Cleaning
 from nmt.values import check, option_name, value
-
-if TYPE_CHECKING:
-    from nmt.data.language_tokens import LanguageTokens
-    from nmt.data.vocabulary import Vocabulary
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
+_SPECIAL_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LARGEST_WEIGHT = 1000
 _TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
@@ -31,8 +26,6 @@ _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
 STDIN = "-"
 """Stands for TSV on stdin instead of a file's name."""
-RAY = "ray"
-"""Stands for a cluster instead of a number of processes."""
 TABLE_FOLDERS = (".parquet", ".arrow")
 """Suffixes of the files that a folder may be made of."""
 
@@ -51,7 +44,8 @@ class PrepareOptions:
         (),
         "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
         "Or a file: .tsv, .parquet or .arrow with columns, such as crawl.tsv:en,de, a folder of "
-        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. You can repeat it.",
+        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. All except - can be at a URL such "
+        "as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",
         panel=_TEXT,
     )
@@ -99,8 +93,8 @@ class PrepareOptions:
     )
     tag: tuple[str, ...] = value(
         (),
-        "Put a tag such as <2de> or <BT> before each source line of this text. To use it later, "
-        "type it before the line that you translate.",
+        "Put a tag such as <BT> before each source line of this text. To use it later, type it "
+        "before the line that you translate.",
         metavar="TEXT=TAG",
         panel=_TEXT,
     )
@@ -112,6 +106,15 @@ class PrepareOptions:
         shown="none",
         panel=_TEXT,
     )
+    keep_column: tuple[str, ...] = value(
+        (),
+        "Keep this column of a table beside its pairs, such as a URL or the number of a document: "
+        "crawl.tsv:url, or memory.tmx:tuid. `nmt data OUT --show N` prints it. You can repeat it "
+        "for other files.",
+        metavar="FILE:COLUMN",
+        shown="none",
+        panel=_TEXT,
+    )
     encoding: str = value(
         "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
     )
@@ -119,6 +122,7 @@ class PrepareOptions:
         32_000,
         "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
         minimum=1,
+        maximum=10_000_000,
         panel=_VOCABULARY,
     )
     vocab: tuple[Path, ...] = value(
@@ -226,8 +230,14 @@ class PrepareOptions:
         files = [file_and_columns(self.prefix_of(text))[0] for text in train]
         if files.count(STDIN) > 1:
             problems.append("--train -: stdin can be read only once")
+        problems += [
+            f"{text}: only training text is read from stdin"
+            for text in (*self.valid, *self.test)
+            if file_and_columns(self.prefix_of(text))[0] == STDIN
+        ]
         problems += _unclear("--weight", self.weight, train)
         problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
+        scored = [_score_parts(text)[:2] for text in self.min_score]
         for text in self.min_score:
             file, column, least = _score_parts(text)
             if not column or not math.isfinite(_number(least, default=math.nan)):
@@ -235,22 +245,24 @@ class PrepareOptions:
             elif file not in files:
                 guess = did_you_mean(file, files)
                 problems.append(f"--min-score {text}: {file} is no training text{guess}")
+            elif scored.count((file, column)) > 1:
+                problems.append(f"--min-score {text}: {file}:{column} has more than one; give one")
+        kept = [file for file, _ in map(_column_parts, self.keep_column)]
+        for text in self.keep_column:
+            file, column = _column_parts(text)
+            if not (file and column):
+                problems.append(f"--keep-column {text}: must be FILE:COLUMN")
+            elif file not in files:
+                guess = did_you_mean(file, files)
+                problems.append(f"--keep-column {text}: {file} is no training text{guess}")
+            elif kept.count(file) > 1:
+                problems.append(f"--keep-column {text}: {file} has more than one; give only one")
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
             if not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
         ]
-        for text in self.tag:
-            _, tag = _parts(text)
-            if len(tag.split()) != 1 or "\u2581" in tag:
-                problems.append(f"--tag {text}: must be one word")
-            elif self.moses_tokenize and not _MOSES_TAG.fullmatch(tag):
-                problems.append(f"--tag {text}: with --moses-tokenize it must be of the form <tag>")
-        problems += [
-            f"--symbol {symbol}: must be one word"
-            for symbol in self.symbol
-            if len(symbol.split()) != 1 or "\u2581" in symbol
-        ]
+        problems += self._problems_of_words()
         if len(self.vocab) > 2:
             times = len(self.vocab)
             problems.append(
@@ -314,6 +326,21 @@ class PrepareOptions:
             elif valids.count(pair) > 1:
                 yield f"--valid {text}: {pair} has more than one; give only one"
 
+    def _problems_of_words(self) -> Iterator[str]:
+        """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
+        of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
+        given = [("--tag", text, _parts(text)[1]) for text in self.tag]
+        given += [("--symbol", symbol, symbol) for symbol in self.symbol]
+        for option, text, word in given:
+            if len(word.split()) != 1 or "\u2581" in word:
+                yield f"{option} {text}: must be one word"
+            elif word in of_pairs:
+                yield f"{option} {text}: {word} is a language token of --pair; choose another word"
+            elif _SPECIAL_PIECE.fullmatch(word):
+                yield f"{option} {text}: every vocabulary has {word} already; choose another word"
+            elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
+                yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"
+
     @property
     def processes(self) -> int | None:
         """The number of worker processes; None: a Ray cluster does the work."""
@@ -332,6 +359,12 @@ class PrepareOptions:
         return list(dict.fromkeys(map(self.langs_of, self.pair))) or [
             (self.src_lang, self.tgt_lang)
         ]
+
+    @property
+    def texts(self) -> list[tuple[str, tuple[str, str]]]:
+        """The prefix or file of each text, and its languages."""
+        texts = (*(self.train or self.pair), *self.valid, *self.test)
+        return [(self.prefix_of(text), self.langs_of(text)) for text in texts]
 
     @property
     def langs(self) -> tuple[str, str]:
@@ -361,9 +394,15 @@ class PrepareOptions:
         return dict(map(_parts, self.tag))
 
     def min_scores(self, file: str) -> dict[str, float]:
-        """Return the least score by column of a file."""
+        """Return the least score by column of a file, whatever the order they were given in."""
         parts = map(_score_parts, self.min_score)
-        return {column: float(least) for name, column, least in parts if name == file}
+        found = {column: float(least) for name, column, least in parts if name == file}
+        return dict(sorted(found.items()))
+
+    @property
+    def kept_columns(self) -> dict[str, str]:
+        """The column that is kept of each file, for those that have one."""
+        return dict(map(_column_parts, self.keep_column))
 
 
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
@@ -390,8 +429,13 @@ def _parts(text: str) -> tuple[str, str]:
 def _score_parts(text: str) -> tuple[str, str, str]:
     """Split FILE:COLUMN:NUMBER."""
     rest, _, least = text.rpartition(":")
-    file, _, column = rest.rpartition(":")
-    return file_and_columns(file)[0], column, least
+    return *_column_parts(rest), least
+
+
+def _column_parts(text: str) -> tuple[str, str]:
+    """Split FILE:COLUMN; a file is named without the columns of its text."""
+    file, _, column = text.rpartition(":")
+    return file_and_columns(file)[0], column
 
 
 def _number(text: str, *, default: float = 0.0) -> float:
@@ -414,35 +458,3 @@ def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iter
         elif prefix not in prefixes:
             yield f"{option} {text}: no text has this name{did_you_mean(prefix, prefixes)}"
         seen.add(prefix)
-
-
-_NOT_RECORDED = {
-    *("pair", "train", "valid", "test", "weight", "tag", "min_score"),
-    *("vocab", "new_language", "workers"),
-}
-"""What other parts of `dataset.json` record, and what does not change the folder."""
-
-
-def used_settings(
-    options: PrepareOptions,
-    cleaning: Cleaning,
-    given: Sequence[Vocabulary],
-    languages: LanguageTokens | None,
-) -> dict[str, Any]:
-    """Return the options that decide, with the text, what is written, as `dataset.json` has them.
-
-    Args:
-        options: of texts and vocabulary.
-        cleaning: of the rules.
-        given: the vocabularies of --vocab.
-        languages: their language tokens, if they have some.
-    """
-    used = dataclasses.asdict(options) | dataclasses.asdict(cleaning)
-    used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
-    used |= {"encoding": Encoding.find(options.encoding).name}
-    used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
-    if given:
-        used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
-    if languages is not None:
-        used[LANGUAGES] = dataclasses.asdict(languages)
-    return {name: value for name, value in used.items() if name not in _NOT_RECORDED}

@@ -14,9 +14,8 @@ in one rename. A run that was killed resumes after its last complete shard.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,26 +25,30 @@ import numpy as np
 from nmt import console
 from nmt.data import manifest
 from nmt.data.corpus import Encoding
-from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
 from nmt.data.moses import Moses, moses_rules
-from nmt.data.pieces import Kind, Piece, PieceModel
-from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
 from nmt.prepare.characters import known_scripts
-from nmt.prepare.cleaning import RULES, Cleaning
+from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import faults
-from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.judge import Cleaner
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.options import PrepareOptions, used_settings
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.readers.copies import copies_kept
 from nmt.prepare.readers.reader import record_file
-from nmt.prepare.readers.tsv import stdin_kept
-from nmt.prepare.rejects import CorpusRejects, report_json, report_text, warn_of_many
+from nmt.prepare.rejects import (
+    CorpusRejects,
+    check_any_left,
+    report_json,
+    report_text,
+    warn_of_many,
+)
 from nmt.prepare.resume import (
     Progress,
     building_folder,
@@ -62,6 +65,12 @@ from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.text import Block, Rows, decode_block
+from nmt.prepare.vocabularies import (
+    check_languages,
+    check_tests,
+    learn_vocabularies,
+    with_new_pieces,
+)
 from nmt.ray_workers import connect
 from nmt.workers import map_in_order
 
@@ -69,7 +78,13 @@ BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
 covers about four), and for each pair (two offsets, a line number and two hashes)."""
 TEXT_BYTES_A_PAIR = 12
-"""Likewise of text that is kept, beside the text itself: two offsets and a line number."""
+"""Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
+
+_NOT_RECORDED = {
+    *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
+    *("vocab", "new_language", "workers"),
+}
+"""The options that other parts of `dataset.json` record, or that do not change the folder."""
 
 
 def prepare(
@@ -92,10 +107,8 @@ def prepare(
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
-    with stdin_kept(
-        [options.prefix_of(text) for text in options.train or options.pair], folder.parent
-    ) as stdin:
-        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+    with copies_kept(options.texts, folder.parent) as copies:
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         if there is not None:
             check_same(there, inputs.settings, inputs.sources, inputs.given)
             console.notice(f"{out} is already prepared from the same text and options")
@@ -125,11 +138,8 @@ def dry_run(
     Duplicates are not counted, since a sample has few of them. Tokens are counted only if a
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
-    with stdin_kept(
-        [options.prefix_of(text) for text in options.train or options.pair],
-        Path(tempfile.gettempdir()),
-    ) as stdin:
-        inputs = _Inputs.read(options, cleaning, given, languages, stdin)
+    with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
+        inputs = _Inputs.read(options, cleaning, given, languages, copies)
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
@@ -172,7 +182,7 @@ class _Inputs:
         cleaning: Cleaning,
         given: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
-        stdin: Path | None,
+        copies: Mapping[str, Path],
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
         if options.processes is None:
@@ -189,30 +199,39 @@ class _Inputs:
             languages = languages.with_language(options.new_language)
         if languages is not None:
             languages = languages.with_pairs(options.pairs)
-            _check_languages(languages, options)
+            check_languages(languages, options)
         elif options.pair:
             languages = LanguageTokens.of_targets(options.pairs)
-            _check_tests(languages, options)
+            check_tests(languages, options)
         if given is None:
             given = [Vocabulary.load(path) for path in options.vocab]
         if not all(vocabulary.covers_all_text for vocabulary in given):
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
-        sources = Sources.survey(options, Encoding.find(options.encoding), stdin)
+        sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
         if not any(round(text.lines * text.weight) for text in sources.train):
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        given = _with_new_pieces(given, options, languages)
+        given = with_new_pieces(given, options, languages)
         return cls(options, cleaning, tuple(given), languages, sources, identifier)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The options that, with the text, decide what is written."""
-        used = used_settings(self.options, self.cleaning, self.given, self.languages)
+        """The options that decide, with the text, what is written, as `dataset.json` has them."""
+        options, cleaning, given = self.options, self.cleaning, self.given
+        used = asdict(options) | asdict(cleaning)
+        used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
+        used |= {"encoding": Encoding.find(options.encoding).name}
+        used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
+        if given:
+            used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+        if self.languages is not None:
+            used[manifest.LANGUAGES] = asdict(self.languages)
+        used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
         return used
@@ -244,14 +263,15 @@ class _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
         if self.sources.valids:
             return self
-        train, held_out = self.sources.train, self.joined(self.check_held_out())
+        train, held_out = self.sources.train, self.check_held_out()
         valids, drawn = [], [np.zeros(0, np.int64)] * len(train)
         for langs in self.options.pairs:
             places = [at for at, text in enumerate(train) if text.langs == langs]
             texts = [train[at] for at in places]
             cleaner = Cleaner(
                 cleaning=self.cleaning,
-                held_out=held_out,
+                held_out=self.joined(held_out),
+                held_out_pairs=self.whole_pairs(held_out),
                 min_scores=_min_scores(texts),
                 identifier=self.identifier,
             )
@@ -285,10 +305,13 @@ class _Inputs:
                     f"{lang}: --langid does not know this language, so the rule `language` skips "
                     "its side"
                 )
+        drawn = held_out[: len(self.sources.valids)] if self.drawn else ()
         return Cleaner(
             cleaning=self.cleaning,
             held_out=self.joined(held_out),
+            held_out_pairs=self.whole_pairs(held_out),
             drawn=self.drawn,
+            drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             min_scores=_min_scores(self.sources.train),
             identifier=self.identifier,
         )
@@ -301,6 +324,16 @@ class _Inputs:
         both = OverlapKeys.join([src, tgt])  # a source of en-de is a target of de-en
         return both, both
 
+    def whole_pairs(self, held_out: Sequence[HeldOutText]) -> frozenset[frozenset[str]]:
+        """Return the keys of pairs that train must not repeat, whatever their length.
+
+        With one pair of languages there are none, since short pairs may repeat. With several, a
+        text and its reverse would often be in train and in valid.
+        """
+        if not self.options.pair:
+            return frozenset()
+        return frozenset().union(*(text.pairs for text in held_out))
+
     def encoder(self, models: Sequence[bytes], cleaner: Cleaner) -> BlockEncoder:
         """Return the function that workers apply to training text, for these vocabularies."""
         return BlockEncoder(
@@ -312,57 +345,6 @@ class _Inputs:
             has_pairs=bool(self.options.pair),
             keep_text=self.options.keep_text,
         )
-
-
-def _with_new_pieces(
-    given: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
-) -> list[Vocabulary]:
-    """Return the given vocabularies with the tags and the language that they lack, if any."""
-    added = [
-        Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
-        for tag in sorted(set(options.tags.values()))
-        if given and not given[0].has_symbol(tag)
-    ]
-    if languages is not None and given:
-        added += [
-            Piece(piece, kind=Kind.CONTROL)
-            for lang, piece in languages.pieces.items()
-            if lang == options.new_language
-            or (options.pair and not given[0].has_language_token(piece))
-        ]
-    for piece in added:
-        if any(vocabulary.has_piece(piece.text) for vocabulary in given):
-            raise UsageError(
-                f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
-                "another tag"
-            )
-    if not added:
-        return list(given)
-    names = ", ".join(piece.text for piece in added)
-    console.notice(f"{names}: new in the vocabulary; train with --init-from to keep the rest")
-    return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
-
-
-def _check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
-    """Check that a model of several languages knows those of the texts."""
-    for pair in options.pairs:
-        for side, lang in zip(("src", "tgt"), pair, strict=True):
-            option = f"--pair {spell_pair(pair)}: {lang}" if options.pair else f"--{side}"
-            languages.check(side, lang, option, is_given=bool(options.pair))
-            codes = languages.codes(lang)
-            if languages.has_choice(side) and len(codes) > 1:
-                console.warning(
-                    f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
-                    "unless you choose one of them"
-                )
-    _check_tests(languages, options)
-
-
-def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
-    """Check that the languages of test sets have tokens; they may be of a pair without train."""
-    for text in options.test if options.pair else ():
-        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
-            languages.check(side, lang, f"--test {text}:", is_given=True)
 
 
 def _min_scores(texts: Sequence[SourceText]) -> tuple[tuple[float, ...], ...]:
@@ -380,8 +362,8 @@ class _Builder:
 
     def take_up(self) -> Progress:
         """Return the progress of an earlier run, or start afresh with the vocabulary."""
-        given = self.inputs.given
-        key = progress_key(self.inputs.settings, self.inputs.sources, given)
+        inputs, given = self.inputs, self.inputs.given
+        key = progress_key(inputs.settings, inputs.sources, given)
         progress = read_progress(self.folder)
         if progress is not None and progress.key == key:
             pairs = sum(shard.pairs for shard in progress.shards)
@@ -397,13 +379,19 @@ class _Builder:
         elif any(path.is_file() for path in self.folder.iterdir()):
             console.notice(f"{self.folder} is damaged or almost empty; starting afresh")
         empty_folder(self.folder)
-        vocabularies = given or self._learn()
+        vocabularies = given or learn_vocabularies(
+            inputs.options,
+            inputs.languages,
+            inputs.sources.train,
+            cleaner=self.cleaner,
+            moses=inputs.moses,
+        )
         progress = Progress(
             key=key,
             vocabulary=self._write_vocabularies(vocabularies, given=bool(given)),
             shards=(),
             hashes=(),
-            rejects=tuple(CorpusRejects.of(text) for text in self.inputs.sources.train),
+            rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
             corpus=0,
             line=1,
         )
@@ -422,7 +410,7 @@ class _Builder:
             shard_pairs=self.inputs.options.shard_pairs,
         )
         split.write(workers=self.inputs.options.processes)
-        _check_any_left(split.rejects)
+        check_any_left(split.rejects)
         warn_of_many(split.rejects)
         sources, has_pairs = self.inputs.sources, bool(self.inputs.options.pair)
         count = len(sources.valids)
@@ -447,52 +435,6 @@ class _Builder:
         )
         write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
 
-    def _learn(self) -> list[Vocabulary]:
-        """Learn one vocabulary for both languages, or one for each."""
-        options, languages = self.inputs.options, self.inputs.languages
-        train = self.inputs.sources.train
-        shares = mixed_shares(
-            [(text.lines, text.weight) for text in train],
-            [text.langs for text in train],
-            options.temperature,
-        )
-        lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
-        vocabularies = []
-        for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
-            langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
-            what = " and ".join(langs)
-            console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
-            try:
-                vocabulary = learn_vocabulary(
-                    (pair[side] for pair in self._sample(shares) for side in sides),
-                    vocab_size=options.vocab_size,
-                    subwords=options.subwords,
-                    split_digits=options.split_digits,
-                    normalization=options.normalization,
-                    symbols=sorted({*options.tags.values(), *options.symbol}),
-                    language_tokens=tuple(languages.pieces.values()) if languages else (),
-                    character_coverage=options.character_coverage,
-                )
-            except UsageError as error:
-                raise UsageError(f"{what}: {error}") from None
-            vocabularies.append(vocabulary)
-        return vocabularies
-
-    def _sample(self, shares: Sequence[tuple[int, float]]) -> Iterator[tuple[str, str]]:
-        blocks = sample_blocks(
-            self.inputs.sources.train,
-            size=self.inputs.options.sample_size,
-            seed=self.inputs.options.seed,
-            weights=[weight for _, weight in shares],
-        )
-        counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
-        clean = SampleCleaner(self.cleaner, self.inputs.moses)
-        for _, sample in map_in_order(clean, blocks, workers=self.inputs.options.processes):
-            counts += np.bincount(sample.verdicts, minlength=len(counts))
-            yield from sample.pairs
-        if not counts[KEPT]:
-            raise _nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
-
     def _write_vocabularies(
         self, vocabularies: Sequence[Vocabulary], *, given: bool
     ) -> VocabularyRecord:
@@ -511,27 +453,16 @@ class _Builder:
         return record_file(self.folder / name)
 
 
-def _check_any_left(rejects: Sequence[CorpusRejects]) -> None:
-    if not any(corpus.kept for corpus in rejects):
-        counts: Counter[str] = Counter()
-        for corpus in rejects:
-            counts.update(corpus.counts)
-        raise _nothing_left(counts)
-
-
-def _nothing_left(rejected: Mapping[str, int]) -> DataError:
-    spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
-    return DataError(
-        f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
-        "--keep in `nmt prepare --help`"
-    )
-
-
 def _space_needed(sources: Sources, *, keep_text: bool) -> int:
     """Return an upper estimate of the bytes that a data folder takes while it is built."""
     train_bytes = sum(text.text_bytes for text in sources.train)
     pairs = sum(text.lines for text in sources.train)
     held_out_bytes = sum(text.text_bytes for text in sources.held_out)
     kept = train_bytes + TEXT_BYTES_A_PAIR * pairs if keep_text else 0
+    kept += sum(
+        text.provenance_bytes + TEXT_BYTES_A_PAIR * text.lines
+        for text in sources.train
+        if text.kept_column
+    )
     ids = int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs)
     return ids + kept + 2 * held_out_bytes + (1 << 22)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -153,6 +154,24 @@ def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:
                 f"{corpus.prefix}: more than half of the pairs were rejected, {count:,} of "
                 f"{corpus.lines:,} by the rule `{rule}`: {RULES[rule].reason}"
             )
+
+
+def check_any_left(rejects: Sequence[CorpusRejects]) -> None:
+    """Raise DataError if no text has a pair left."""
+    if not any(corpus.kept for corpus in rejects):
+        counts: Counter[str] = Counter()
+        for corpus in rejects:
+            counts.update(corpus.counts)
+        raise nothing_left(counts)
+
+
+def nothing_left(rejected: Mapping[str, int]) -> DataError:
+    """Return the error that all pairs were rejected; rejected: how many by each rule."""
+    spelt = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items() if count)
+    return DataError(
+        f"all {sum(rejected.values()):,} training pairs were rejected: {spelt}; see the rules and "
+        "--keep in `nmt prepare --help`"
+    )
 
 
 def _shorten(line: str) -> str:

@@ -69,6 +69,16 @@ def check_target(out: Path) -> None:
         raise UsageError(f"{out}: {nearest} is not a folder that you may write to")
 
 
+def check_unstarted(out: Path) -> None:
+    """Refuse to build over what an interrupted `prepare` has left to go on with."""
+    partial = _partial(out)
+    if (partial / PROGRESS_FOLDER / _PROGRESS_NAME).exists():
+        raise UsageError(
+            f"{partial} is an unfinished `nmt prepare`: finish it with its own command, remove it, "
+            "or choose another name"
+        )
+
+
 def check_space(out: Path, needed: int) -> None:
     """Refuse a disk without room for about `needed` bytes, before any work is done."""
     partial = _partial(out)
@@ -159,6 +169,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
                 ("tag", corpus.tag, text.tag),
                 ("columns", list(corpus.columns), list(text.reader.columns)),
                 ("--min-score", _listed(corpus.min_scores), _listed(text.min_scores)),
+                ("--keep-column", corpus.kept_column, text.kept_column),
             )
             if was != now
         ]
@@ -176,7 +187,7 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
 
 
 def _listed(scores: Mapping[str, float]) -> list[str]:
-    return [f"{column}:{least:g}" for column, least in scores.items()]
+    return [f"{column}:{least:g}" for column, least in sorted(scores.items())]
 
 
 def _spell(value: object) -> str:
@@ -304,8 +315,8 @@ class Progress:
     """The training text to read next."""
     line: int
     """The next line in it."""
-    text: tuple[FileRecord, ...] = ()
-    """The shards of text, if it is kept."""
+    beside: tuple[FileRecord, ...] = ()
+    """The shards of text and of provenance, if they are kept."""
 
 
 def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
@@ -333,7 +344,7 @@ def read_progress(folder: Path) -> Progress | None:
         checksums = {
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
-            **{folder / file.name: file.sha256 for file in progress.text},
+            **{folder / file.name: file.sha256 for file in progress.beside},
             **{folder / PROGRESS_FOLDER / file.name: file.sha256 for file in progress.hashes},
         }
         if any(sha256_file(path) != sha256 for path, sha256 in checksums.items()):
@@ -370,4 +381,5 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
 
 def _source(text: SourceText) -> list[object]:
     files = [[file.name, file.sha256] for file in text.records]
-    return [files, text.langs, text.weight, text.tag, text.reader.columns]
+    chosen = text.reader.columns, text.min_scores, text.kept_column
+    return [files, text.langs, text.weight, text.tag, *chosen]

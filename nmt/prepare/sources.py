@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from nmt import console
@@ -40,6 +41,8 @@ class SourceText:
     """The tag put before each of its source lines."""
     min_scores: Mapping[str, float] = field(default_factory=dict)
     """The least score by column; pairs with a smaller one are dropped."""
+    kept_column: str = ""
+    """The column that is kept of each pair, as provenance."""
 
     @property
     def lines(self) -> int:
@@ -48,6 +51,10 @@ class SourceText:
     @property
     def text_bytes(self) -> int:
         return sum(survey.text_bytes for survey in self.surveys)
+
+    @property
+    def provenance_bytes(self) -> int:
+        return sum(survey.provenance_bytes for survey in self.surveys)
 
     @property
     def records(self) -> tuple[FileRecord, FileRecord]:
@@ -69,6 +76,7 @@ class SourceText:
             langs=self.langs,
             columns=self.reader.columns,
             min_scores=self.min_scores,
+            kept_column=self.kept_column,
         )
 
     def tags(self, block: Block) -> Sequence[str]:
@@ -102,14 +110,14 @@ class Sources:
 
     @classmethod
     def survey(
-        cls, options: PrepareOptions, encoding: Encoding, stdin: Path | None = None
+        cls, options: PrepareOptions, encoding: Encoding, copies: Mapping[str, Path] = {}
     ) -> Sources:
         """Find the files of all texts and read each of them once.
 
         Args:
             options: that name the texts.
             encoding: of text files.
-            stdin: the copy of stdin, if that is a training text.
+            copies: of stdin and of URLs, by name.
 
         Raises:
             DataError: a file is missing, damaged or in another encoding, or the two sides of a
@@ -120,22 +128,23 @@ class Sources:
             name = f"test-{Path(file_and_columns(options.prefix_of(text))[0]).name}"
             if options.pair:
                 name += f".{spell_pair(options.langs_of(text))}"
-            same = sum(known.rpartition("+")[0] == name or known == name for known in names)
-            names[f"{name}+{same + 1}" if same else name] = text
+            others = (f"{name}+{number}" for number in count(2))
+            names[next(one for one in chain([name], others) if one not in names)] = text
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
-        min_scores = [
-            options.min_scores(file_and_columns(prefix)[0]) if at < n else {}
-            for at, prefix in enumerate(prefixes)
-        ]
+        files = [file_and_columns(prefix)[0] for prefix in prefixes[:n]]  # of train
+        held_out = len(texts) - n
+        min_scores = [*map(options.min_scores, files), *([{}] * held_out)]
+        kept = [*(options.kept_columns.get(file, "") for file in files), *([""] * held_out)]
         readers = [
             find_reader(
                 prefix,
                 options.langs_of(texts[at]),
                 encoding,
                 scores=tuple(min_scores[at]),
-                stdin=stdin if at < n else None,
+                kept=kept[at],
+                copies=copies,
             )
             for at, prefix in enumerate(prefixes)
         ]
@@ -153,6 +162,7 @@ class Sources:
                 weight=weights.get(name, 1.0) if at < n else 1.0,
                 tag=tags.get(name, ""),
                 min_scores=min_scores[at],
+                kept_column=kept[at],
             )
             _check(source)
             sources.append(source)

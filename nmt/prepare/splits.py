@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +26,8 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.errors import DataError
 from nmt.files import atomic_writer
-from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes
-from nmt.prepare.encode import BlockEncoder, EncodedBlock
+from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes, pair_keys
+from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX, BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT
 from nmt.prepare.readers.reader import record_file
@@ -34,19 +36,21 @@ from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, Mask, TextSide, decode_block
 from nmt.workers import map_in_order
 
-TEXT_SUFFIX = ".text"
-"""Of shards of text, such as train-00000.text beside train-00000.bin."""
-
 
 def write_shard(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
     """Write the pairs of a builder, all from one corpus, as a shard."""
     builder.write(path, corpus=corpus)
+    return shard_record(path)
+
+
+def shard_record(path: Path) -> ShardRecord:
+    """Return the record of a shard that is written."""
     shard, file = Shard.open(path), record_file(path)
     return ShardRecord(
         name=file.name,
         size=file.size,
         sha256=file.sha256,
-        corpus=corpus,
+        corpus=shard.corpus,
         pairs=len(shard),
         src_tokens=shard.src_tokens,
         tgt_tokens=shard.tgt_tokens,
@@ -59,6 +63,7 @@ def split_record(
     shards: Sequence[ShardRecord],
     corpora: Sequence[CorpusRecord],
     text: Sequence[FileRecord] = (),
+    provenance: Sequence[FileRecord] = (),
 ) -> SplitRecord:
     """Return the record of a split whose files are all written."""
     pairs = PairDataset([Shard.open(folder / shard.name) for shard in shards])
@@ -71,7 +76,23 @@ def split_record(
         corpora=tuple(corpora),
         shards=tuple(shards),
         text=tuple(text),
+        provenance=tuple(provenance),
     )
+
+
+def write_beside(
+    path: Path, builders: Mapping[str, ShardBuilder], *, corpus: int
+) -> list[FileRecord]:
+    """Write what is kept beside the shard at `path`: a shard of bytes for each suffix."""
+    files = {path.with_suffix(suffix): builder for suffix, builder in builders.items()}
+    for file, builder in files.items():
+        builder.write(file, corpus=corpus)
+    return [record_file(file) for file in files]
+
+
+def with_suffix(files: Sequence[FileRecord], suffix: str) -> list[FileRecord]:
+    """Return the files whose names end so."""
+    return [file for file in files if file.name.endswith(suffix)]
 
 
 def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
@@ -94,11 +115,14 @@ class HeldOutText:
     source: SourceText
     keys: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines, which train must not repeat."""
+    pairs: frozenset[frozenset[str]]
+    """The keys of whole pairs, of any length."""
 
     @classmethod
     def check(cls, source: SourceText) -> HeldOutText:
         """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
+        pairs = set[frozenset[str]]()
         for block, src, tgt in _read(source):
             if block.missing:
                 raise DataError(
@@ -110,9 +134,11 @@ class HeldOutText:
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
                 _refuse(where, block, side.visible == 0, "is blank", "remove the pair")
                 found.append(OverlapKeys.of(side))
+            pairs.update(pair_keys(src, tgt))
         if not source.lines:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
-        return cls(source, (OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])))
+        joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
+        return cls(source, joined, frozenset(pairs))
 
     def write(self, folder: Path, stem: str, encoder: BlockEncoder, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
@@ -187,7 +213,7 @@ class TrainSplit:
         self._encoder = encoder
         self._progress = progress
         self._shard_pairs = shard_pairs
-        self._builder, self._text_builder = self._new_builders()
+        self._builder, self._beside = self._new_builders()
         rules = encoder.cleaner.cleaning.duplicate_rules
         self._seen = {rule: SeenHashes(self._lines) for rule in rules}
         # Those that came after the last complete shard.
@@ -231,12 +257,13 @@ class TrainSplit:
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]
         progress = self._progress
-        return split_record(self._folder, "train", progress.shards, corpora, progress.text)
+        beside = [with_suffix(progress.beside, one) for one in (TEXT_SUFFIX, PROVENANCE_SUFFIX)]
+        return split_record(self._folder, "train", progress.shards, corpora, *beside)
 
-    def _new_builders(self) -> tuple[ShardBuilder, ShardBuilder]:
-        """Return empty builders, of token ids and of text."""
+    def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
+        """Return empty builders: of token ids, and by suffix of what is kept beside them."""
         ids = ShardBuilder(token_bytes=self._encoder.token_bytes)
-        return ids, ShardBuilder(token_bytes=TEXT_BYTES)
+        return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
 
     def _blocks(self) -> Iterator[Block]:
         for corpus, text in enumerate(self._texts):
@@ -245,10 +272,9 @@ class TrainSplit:
                 yield from text.read(corpus=corpus, start=start)
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
-        if not (
-            self._builder.has_room_for(result.src, result.tgt)
-            and (result.text is None or self._text_builder.has_room_for(*result.text))
-        ):
+        added = [(self._builder, (result.src, result.tgt))]
+        added += [(self._beside[one], result.beside[one]) for one in self._beside]
+        if not all(builder.has_room_for(*rows) for builder, rows in added):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
         self._warn_of_shift(block, result.shift)
         verdicts = result.verdicts.copy()  # from a Ray cluster it is read-only
@@ -265,9 +291,10 @@ class TrainSplit:
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         self.rejects[block.corpus].add(block, verdicts)
         self._builder.extend(src, tgt, block.number + rows)
-        if result.text is not None:
-            src_text, tgt_text = (side.select(is_left) for side in result.text)
-            self._text_builder.extend(src_text, tgt_text, block.number + rows)
+        for suffix, kept in result.beside.items():
+            if len(rows):  # else the next corpus, which may keep nothing, would begin with it
+                one, other = (side.select(is_left) for side in kept)
+                self._beside[suffix].extend(one, other, block.number + rows)
         self._seconds += result.seconds
         if len(self._builder) >= self._shard_pairs:
             self._flush(
@@ -293,18 +320,15 @@ class TrainSplit:
         ]
         path = self._folder / f"train-{number:05d}.bin"
         shard = write_shard(path, self._builder, corpus=corpus)
-        text: tuple[FileRecord, ...] = ()
-        if self._encoder.keep_text:
-            self._text_builder.write(path.with_suffix(TEXT_SUFFIX), corpus=corpus)
-            text = (record_file(path.with_suffix(TEXT_SUFFIX)),)
-        self._builder, self._text_builder = self._new_builders()
+        beside = write_beside(path, self._beside, corpus=corpus)
+        self._builder, self._beside = self._new_builders()
         for hashes in self._new_hashes.values():
             hashes.clear()
         self._progress = replace(
             self._progress,
             shards=(*self._progress.shards, shard),
             hashes=(*self._progress.hashes, *files),
-            text=(*self._progress.text, *text),
+            beside=(*self._progress.beside, *beside),
             corpus=next_corpus,
             line=next_line,
         )

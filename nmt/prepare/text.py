@@ -46,6 +46,8 @@ class Block:
     """Of each source line, if they differ in a text."""
     langs: tuple[str, str] = ("", "")
     """Languages of source and target, by which characters are judged."""
+    provenance: bytes = b""
+    """The column that is kept of each pair, a line each; empty if none is."""
 
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""
@@ -57,6 +59,7 @@ class Block:
         A row may occur several times.
         """
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
+        provenance = _select(self.provenance, rows) if self.provenance else b""
         numbers = tuple(self.line_number(row) for row in rows.tolist())
         scores = tuple(tuple(column[row] for row in rows.tolist()) for column in self.scores)
         return replace(
@@ -67,6 +70,7 @@ class Block:
             tgt=tgt,
             numbers=numbers,
             scores=scores,
+            provenance=provenance,
         )
 
 
@@ -186,6 +190,14 @@ def decode_side(
     if number == 1:
         found[0] = found[0].removeprefix("\ufeff")
     return TextSide(found, is_bad, classes)
+
+
+def decode_provenance(block: Block) -> list[str]:
+    """Return the column that is kept of each pair; what is not valid in it becomes U+FFFD."""
+    codec = block.encoding.line_codec
+    lines = (line.decode(codec, "replace") for line in block.provenance.split(b"\n")[:-1])
+    # A few codecs decode to lone surrogates, which are not text.
+    return [line.encode(errors="replace").decode() for line in lines]
 
 
 def show_line(raw: bytes, at: int, encoding: Encoding) -> str:

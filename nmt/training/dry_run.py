@@ -197,13 +197,14 @@ def _try(trainer: Trainer, largest: Batch) -> Window:
     """Train for some seconds, at least one update, after trying the largest micro-batch."""
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
     if fits:  # the first update waits for the plan of the pool
-        fits = trainer.train_update(next(trainer.updates)).done
+        trainer.train_update(next(trainer.updates))
+        fits = not trainer.settle(wait=True).dropped
     trainer.window = window = Window.empty(trainer.device)
     while fits and (
         not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):
-        fits = trainer.train_update(window.take(trainer.updates)).done
-        window.loss.item()  # waits for the GPU
+        trainer.train_update(window.take(trainer.updates))
+        fits = not trainer.settle(wait=True).dropped
     if not fits:
         raise NMTError(
             "out of memory: lower micro_batch_tokens from "

@@ -198,8 +198,8 @@ class GradientSum:
             self._weights.collect_gradient()  # of the micro-batch before
         self._watching = last and self._ranks.in_group
 
-    def finish(self) -> None:
-        """Start the remaining buckets and wait for all of them.
+    def finish(self, flags: Tensor) -> None:
+        """Start the remaining buckets and wait for all of them. Sum `flags` over ranks, too.
 
         Every rank calls this once per update, even if it had no backward pass or a failed one.
         """
@@ -209,6 +209,7 @@ class GradientSum:
         else:
             while self._next < len(self._buckets):
                 self._start_next()
+            self._started.append(self._ranks.start_sum(flags))
             for pending in self._started:
                 pending.wait()
         self._started.clear()

@@ -52,50 +52,40 @@ class Guard:
         self.fp16 = fp16
         self.state = torch.tensor([_FP16_SCALE if fp16 else 1.0, 0.0, 0.0], device=device)
         """(3,): scale, good updates since the scale changed, bad updates in a row."""
-        self._copies: list[tuple[Tensor, torch.cuda.Event]] = []
 
     @property
     def scale(self) -> Tensor:
         """The factor of losses and gradients; a scalar."""
         return self.state[0]
 
-    def note(self, bad: Tensor) -> None:
-        """Count an update; `bad`, a scalar, is 1.0 if its gradient was not finite, else 0.0."""
+    @property
+    def bad_in_a_row(self) -> Tensor:
+        """How many updates in a row were bad, up to the last one; (1,)."""
+        return self.state[2:]
+
+    def note(self, bad: Tensor, dropped: Tensor) -> None:
+        """Count an update.
+
+        Args:
+            bad: a scalar, 1.0 if its gradient was not finite, else 0.0.
+            dropped: a scalar, 1.0 if the update does not count, else 0.0.
+        """
         scale, good, in_a_row = self.state
         good = (good + 1) * (1 - bad)
         if self.fp16:
             doubled = good >= _DOUBLED_AFTER
             scale = torch.where(doubled, scale * 2, scale) * (1 - bad / 2)
             good = torch.where(doubled, torch.zeros_like(good), good)
-        self.state.copy_(torch.stack((scale, good, (in_a_row + 1) * bad)))
+        counted = torch.stack((scale, good, (in_a_row + 1) * bad))
+        self.state.copy_(torch.where(dropped > 0, self.state, counted))
 
-    def bad_in_a_row(self, *, last: bool = False) -> int:
-        """Return how many updates in a row were bad, if those are too many; else 0.
+    def are_too_many(self, bad_in_a_row: int, *, last: bool = False) -> bool:
+        """Return whether so many bad updates in a row mean that training diverges.
 
         Five are too many, or 30 in fp16, which needs some to find its scale. At the end of a run
         two are, except in fp16, because no good update follows.
         """
-        count = self._count(wait=last)
-        limit = 30 if self.fp16 else 2 if last else 5
-        return count if count >= limit else 0
-
-    def _count(self, *, wait: bool) -> int:
-        """Count bad updates in a row; on a GPU without the last one, unless we `wait` for it."""
-        if wait or not self.state.is_cuda:
-            return int(self.state[2])
-        copy = torch.empty(3, pin_memory=True).copy_(self.state, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        self._copies.append((copy, event))
-        if len(self._copies) == 1:
-            return 0
-        copy, event = self._copies.pop(0)
-        event.synchronize()
-        return int(copy[2])
-
-    def forget(self) -> None:
-        """Forget the updates before, after `state` has been loaded."""
-        self._copies.clear()
+        return bad_in_a_row >= (30 if self.fp16 else 2 if last else 5)
 
 
 class Optimizer:
@@ -126,14 +116,15 @@ class Optimizer:
         """Continue with what has been loaded into `vectors`."""
         self.learning_rate_factor = learning_rate_factor
         self.weights.refresh()
-        self.guard.forget()
 
     def learning_rate(self, update: int) -> float:
         """Return the learning rate of update number `update`, counted from 1."""
         return learning_rate(self.config, self.d_model, update) * self.learning_rate_factor
 
-    def step(self, update: int) -> Tensor:
+    def step(self, update: int, *, dropped: Tensor) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and clear it.
+
+        dropped: a scalar. If it is 1.0, only clear the gradient; else it is 0.0.
 
         Returns:
             The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
@@ -142,6 +133,7 @@ class Optimizer:
         gradient = self.weights.own_gradient
         norm = self.weights.norm() / self.guard.scale
         bad = (~norm.isfinite()).float()
+        skipped = torch.maximum(bad, dropped)
         if self.guard.fp16:
             gradient /= self.guard.scale
         if self.config.clip_norm:
@@ -162,15 +154,15 @@ class Optimizer:
             beta1=self.config.adam_beta1,
             beta2=self.config.adam_beta2,
             eps=self.config.adam_epsilon,
-            found_inf=bad,  # if 1, nothing changes
+            found_inf=skipped,  # if 1, nothing changes
         )
         self.weights.gradient.zero_()
         self.weights.refresh()
         if self.ema is not None:
             # In the first updates the average would mostly be the random start.
             decay = min(self.config.ema_decay, update / (update + 10))
-            self.ema.lerp_(self.weights.master, (1 - decay) * (1 - bad))
-        self.guard.note(bad)
+            self.ema.lerp_(self.weights.master, (1 - decay) * (1 - skipped))
+        self.guard.note(bad, dropped)
         return norm
 
     def held_bytes(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from nmt.data.batches import LengthSums
 from nmt.data.epochs import Epochs, check_budget
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.data.stream import Cut, Update, prefetched, updates_from
+from nmt.data.stream import Cut, Update, updates_from
 from nmt.data.subword_dropout import SubwordDropout
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
@@ -40,11 +41,14 @@ from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ran
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
 from nmt.training.stop import StopRequest
-from nmt.training.update import Outcome, UpdateRunner
+from nmt.training.update import Outcome, UpdateRunner, Verdict
 from nmt.training.validation import Validator
+from nmt.workers import prefetched
 
 # Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4
+# Updates that are launched before we ask what became of the one before them.
+_UNKNOWN = {"cpu": 0, "cuda": 1}
 _FACTOR_AFTER_DIVERGING = 0.5  # of the learning rate
 
 
@@ -96,6 +100,8 @@ class Trainer:
         self.state = RunState()
         self.valid: dict[str, float] = {}  # validation metrics of the present weights
         self.window = Window.empty(device)
+        # updates whose verdict is unknown, and the state before each
+        self.unknown: deque[tuple[RunState, Update, Outcome]] = deque()
 
     # --- the loop
 
@@ -113,34 +119,60 @@ class Trainer:
             while not self._is_finished():
                 update = self.window.take(self.updates)
                 save, stage = self.saver.is_due(self.state.update + 1), self.state.position.stage
-                outcome = self.train_update(update, save=save)
-                self._after(outcome)
+                self.train_update(update, save=save)
+                has_begun = self.state.position.stage > stage
+                verdict = self.settle(wait=has_begun or self._is_something_due())
+                self._after(verdict)
                 if self.state.position.stage > stage and self.ranks.is_first:
-                    self.report.stage_began(self.state, self._stage())
-                self._do_what_is_due(save=outcome.save)
+                    position = self.state.position
+                    self.report.stage_began(self.state, self.stages.describe(position.stage))
+                self._do_what_is_due(save=verdict.save)
             self._finish()
 
-    def train_update(self, update: Update, *, save: bool = False) -> Outcome:
-        """Run one update and count it, unless it is dropped; `save`: ask to save the state."""
+    def train_update(self, update: Update, *, save: bool = False) -> None:
+        """Launch one update, which `settle` sees the end of; `save`: ask to save the state."""
         number = self.state.update + 1
         outcome = self.runner.run(update, number, save=save)
-        if outcome.done:
-            self.window.count(update, outcome)
-            self.state = dataclasses.replace(self.state, update=number, position=update.following)
-            self.valid = {}
-        return outcome
+        self.unknown.append((self.state, update, outcome))
+        self.state = dataclasses.replace(self.state, update=number, position=update.following)
+        self.valid = {}
 
-    def _after(self, outcome: Outcome) -> None:
+    def settle(self, *, wait: bool) -> Verdict:
+        """Count the updates whose verdict is known, and go back to the first one dropped.
+
+        wait: for all verdicts, else on a GPU the newest stays unknown. We also wait for all of
+            them if a rank asks to save.
+        """
+        verdict, save = Verdict(), False
+        while len(self.unknown) > (0 if wait or save else _UNKNOWN[self.device.type]):
+            before, update, outcome = self.unknown.popleft()
+            verdict = outcome.verdict()
+            save = save or verdict.save
+            if verdict.dropped:  # with all updates after it
+                self.state = before
+                self.unknown.clear()
+                self.runner.go_on()
+            else:
+                self.window.count(update, outcome)
+        return dataclasses.replace(verdict, save=save)
+
+    def _after(self, verdict: Verdict) -> None:
         """See to what went wrong in an update, if anything did."""
-        update, last = self.state.update, self._is_finished()
-        if outcome.stop:
+        update, bad = self.state.update, verdict.bad_in_a_row
+        if verdict.stop:
             self._stop()
-        elif outcome.out_of_memory:
+        elif verdict.out_of_memory:
             self._halve_micro_batch()
-        elif bad := self.optimizer.guard.bad_in_a_row(last=last):
+        elif self.optimizer.guard.are_too_many(bad, last=self._is_finished()):
             self._go_back(f"no finite gradient in {bad} updates in a row, up to update {update:,}")
         else:
             self.report.advance(update)
+
+    def _is_something_due(self) -> bool:
+        """Whether something is to be done after the present update that needs its verdict."""
+        config = self.config
+        cadences = config.log_every, config.validate_every, config.save_every
+        return self._is_finished() or any(self.state.update % every == 0 for every in cadences)
 
     def _do_what_is_due(self, *, save: bool) -> None:
         """Log, validate and save what the present update calls for; `save`: the state is due."""
@@ -197,6 +229,7 @@ class Trainer:
         self.state = state
         self.optimizer.loaded(learning_rate_factor=state.learning_rate_factor)
         self.valid = {}
+        self.unknown.clear()
         self.window = Window.empty(self.device)
         self.settle_micro_batch()
 
@@ -270,22 +303,13 @@ class Trainer:
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
                 facts = {"kind": "start", "update": state.update} | self.surroundings()
                 self.run.record(facts | rate)
-                for remark in (*self.remarks, *filter(None, [self._stage()])):
+                for remark in self.remarks:
                     self.run.log(remark)
+                if self.recipe.stages:
+                    self.run.log(self.stages.describe(state.position.stage))
         if self.saver.saved is None:  # a run that diverges early goes back to the beginning
             self._save(whole=True)
         self.window = Window.empty(self.device)  # whose time begins now
-
-    def _stage(self) -> str:
-        """Describe the present stage; empty if the recipe has none."""
-        stage, stages = self.state.position.stage, self.recipe.stages
-        if not stages:
-            return ""
-        weights = (f"{name} {weight:g}" for name, weight in stages[stage].weights.items())
-        end = self.stages.end(stage)
-        until = f"to update {end:,}" if end else "to the end"
-        listed = ", ".join(weights) or "the weights of the data"
-        return f"stage {stage + 1} of {len(stages)}, {until}: {listed}"
 
     def updates_an_epoch(self) -> int:
         """Return about how many updates an epoch has, from its tokens."""

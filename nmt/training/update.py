@@ -1,7 +1,9 @@
 """One update: forward and backward over its micro-batches, sum over ranks, step of Adam.
 
-Ranks agree once per update, after their backward passes and before the step, whether any of them
-was asked to stop or ran out of memory. If so, all of them drop the update; it may be done again.
+Ranks agree once per update whether any of them was asked to stop or ran out of memory. Their flags
+are summed together with the gradient. If one is set, the step changes nothing, on all ranks, and
+neither do the steps after it, until the loop goes back to the first dropped update. So no rank has
+to wait for the others before it launches a step. On a GPU the loop reads the flags an update later.
 """
 
 from __future__ import annotations
@@ -30,24 +32,41 @@ from nmt.training.stop import StopRequest
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of an update: the same on all ranks, except for the sums."""
+class Verdict:
+    """What became of an update, or of several; the same on all ranks."""
 
-    stop: bool
+    stop: bool = False
     """Whether any rank was asked to stop."""
-    out_of_memory: bool
+    out_of_memory: bool = False
     """Whether any rank ran out of memory."""
-    save: bool
+    save: bool = False
     """Whether any rank asks to save the training state."""
+    bad_in_a_row: int = 0
+    """How many updates in a row had a gradient that was not finite, up to this one."""
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the step was not taken; then nothing has changed."""
+        return self.stop or self.out_of_memory
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of an update, on the device."""
+
     norm: Tensor  # of the gradient, scalar
     loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
     nll: Tensor
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
+    said: Tensor  # (4,) on the host: the values of a `Verdict`, in their order
+    written: torch.cuda.Event | None = None  # on a GPU, when they are there
 
-    @property
-    def done(self) -> bool:
-        """Whether the step was taken; otherwise nothing has changed."""
-        return not (self.stop or self.out_of_memory)
+    def verdict(self) -> Verdict:
+        """Wait for the update, and tell what became of it."""
+        if self.written is not None:
+            self.written.synchronize()
+        stop, out_of_memory, save, bad_in_a_row = map(int, self.said.tolist())
+        return Verdict(bool(stop), bool(out_of_memory), bool(save), bad_in_a_row)
 
 
 class UpdateRunner:
@@ -79,6 +98,7 @@ class UpdateRunner:
             for block in model.blocks:  # for one shape, or for any
                 block.compile(dynamic=not self._fixed)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
+        self._dropping = torch.zeros((), device=device)  # 1.0 since an update was dropped
 
     def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
@@ -101,16 +121,25 @@ class UpdateRunner:
             nll += batch_nll
             del batch_loss  # and the graph that it holds
         self._to_compile = False
-        self._gradient_sum.finish()  # over ranks
-        stop, out_of_memory, save = self.ranks.any_of(stop, out_of_memory, save)
-        if stop or out_of_memory:
-            self.optimizer.weights.clear_gradient()
-            norm = bad = torch.zeros((), device=self.device)
-        else:
-            norm = self.optimizer.step(number)
-            bad = (~norm.isfinite()).float()
+        flags = torch.zeros(3, device=self.device)
+        for place, is_set in enumerate((stop, out_of_memory, save)):
+            if is_set:
+                flags[place] = 1.0
+        self._gradient_sum.finish(flags)  # over ranks
+        self._dropping = torch.maximum(self._dropping, flags[:2].amax().clamp(max=1.0))
+        norm = self.optimizer.step(number, dropped=self._dropping)
+        bad = (~norm.isfinite()).float()
         loss, nll = (total.masked_fill(bad > 0, 0.0) for total in (loss, nll))
-        return Outcome(stop, out_of_memory, save, norm=norm, loss=loss, nll=nll, bad=bad)
+        said, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
+        if said.is_cuda:
+            said = torch.empty(4, pin_memory=True).copy_(said, non_blocking=True)
+            written = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            written.record()
+        return Outcome(norm, loss, nll, bad, said, written)
+
+    def go_on(self) -> None:
+        """Take steps again, after the loop has gone back to the first dropped update."""
+        self._dropping.zero_()
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the smoothed loss and the nll of a micro-batch, summed over target tokens."""

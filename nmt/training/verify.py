@@ -94,7 +94,8 @@ def _replay(trainer: Trainer, update: int) -> None:
     """Train up to an update, without writing anything."""
     trainer.window = Window.empty(trainer.device)
     while trainer.state.update < update:
-        if not trainer.train_update(trainer.window.take(trainer.updates)).done:
+        trainer.train_update(trainer.window.take(trainer.updates))
+        if trainer.settle(wait=True).dropped:
             raise NMTError("the replay stopped: out of memory, or on request; run it again")
 
 

@@ -57,6 +57,8 @@ class Job:
     setup: Setup
     options: TranslateOptions
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
+    around: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    """Entered around the work on each output file."""
     _is_starting: bool = field(default=False, init=False)  # whether translators are being started
     _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
@@ -153,10 +155,11 @@ class Job:
         _ = self._identity  # an unreadable model fails here, not once for each file
         for source, output in files:
             try:
-                done.append(self.translate_file(source, output))
+                with self.around(output):
+                    done.append(self.translate_file(source, output))
             except (NMTError, OSError) as error:
                 held_off = isinstance(error, HeldOff)
-                ends_all = isinstance(error, Stopped | WorkerDied) and not held_off
+                ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel) and not held_off
                 if len(files) == 1 or ends_all or self._is_starting:
                     raise
                 if held_off:

@@ -70,6 +70,11 @@ def lock(file: BinaryIO, path: Path) -> None:
             time.sleep(0.02)
 
 
+def journal_of(output: Path) -> Path:
+    """Return where the journal of an output is."""
+    return output.with_name(f".{output.name}.journal")
+
+
 class Journal:
     """The journal of one output file, which it locks. A context manager."""
 
@@ -85,7 +90,7 @@ class Journal:
         folder, name = self.output.parent, self.output.name
         self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
         self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
-        self._path = folder / f".{name}.journal"
+        self._path = journal_of(self.output)
         self._file = open_locked(self._path, output)
         self._writing: BinaryIO | None = None
         self._is_new = not self._path.stat().st_size

@@ -17,16 +17,17 @@ class TranslateOptions:
 
     inputs: tuple[str, ...] = value(
         (),
-        "Text to translate, plain or compressed (.gz, .xz, .bz2, .zst). You can repeat it.",
+        "Text to translate, plain or compressed (.gz, .xz, .bz2, .zst), also at a URL such as "
+        "s3://bucket/file. You can repeat it.",
         option="--input",
-        metavar="FILE|FOLDER|GLOB",
+        metavar="FILE|FOLDER|GLOB|URL",
         shown="stdin",
     )
     output: str | None = value(
         None,
         "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
         ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
-        metavar="FILE|FOLDER",
+        metavar="FILE|FOLDER|URL",
         shown="stdout",
     )
     src_lang: str | None = value(
@@ -145,8 +146,9 @@ class TranslateOptions:
     )
     workers: str = value(
         "auto",
-        "Number of processes. auto takes one for each available core, or for each GPU.",
-        metavar="auto|N",
+        "Number of processes. auto takes one for each available core, or for each GPU. ray takes "
+        "those of the cluster that RAY_ADDRESS names.",
+        metavar="auto|N|ray",
         panel="Machine",
     )
     threads: int | None = value(
@@ -154,7 +156,7 @@ class TranslateOptions:
         "CPU threads of each process.",
         minimum=1,
         maximum=1_024,
-        shown="the cores, shared out; at most OMP_NUM_THREADS",
+        shown="the cores, shared out; at most OMP_NUM_THREADS; 1 on Ray",
         panel="Machine",
     )
     batch_tokens: int | None = value(

@@ -2,23 +2,31 @@
 
 On CPUs the workers are forked from this process, so that all share one copy of the weights. Each
 has its own threads: independent searches use the cores better than one search on all of them. On
-GPUs each worker is a new process with its own GPU.
+GPUs each worker is a new process with its own GPU. The workers of a Ray cluster get the model's
+files from this process, which also chooses the kernel for all of them.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import platform
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nmt import console
-from nmt.cpu import cores, default_threads, give_way, most_workers
+from nmt.cpu import RAY, cores, default_threads, give_way, most_workers
 from nmt.errors import MissingKernel, UsageError
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory
+from nmt.ray_workers import RayWorkers, connect, has_gpu
 from nmt.translate.ctranslate2_engine import count_gpus
 from nmt.translate.ctranslate2_engine import load as load_export
 from nmt.translate.lines import Line
@@ -46,7 +54,7 @@ class Translators:
         self,
         translator: Translator | Callable[[], Translator],
         count: int,
-        workers: Workers[Pool, Translations] | None = None,
+        workers: Workers[Pool, Translations] | RayWorkers[Pool, Translations] | None = None,
         kernel: str | None = None,
     ):
         """Take this process's translator, or what loads it, and workers if there are several."""
@@ -71,7 +79,10 @@ class Translators:
         Raises:
             MissingKernel: if this device does not have the kernel.
             UsageError: if `workers` is not a number or too large.
+            NMTError: if the Ray cluster cannot be reached.
         """
+        if options.workers == RAY:
+            return cls._on_ray(setup, options, kernel)
         device, threads, batch_tokens = options.device, options.threads, options.batch_tokens
         _check_workers(options)
         if setup.is_export:
@@ -114,6 +125,42 @@ class Translators:
             return cls(translator, 1, kernel=translator.kernel)
         copies = Workers(on_cpu, count, method="fork", on_death=on_cpu.halve_batch)
         return cls(translator, count, copies, translator.kernel)
+
+    @classmethod
+    def _on_ray(cls, setup: Setup, options: TranslateOptions, kernel: str | None) -> Translators:
+        """Load the model here, and send it to the processes of a Ray cluster."""
+        connect()  # before the model is loaded, which takes seconds
+        if options.device == "cuda":
+            setup.refuse_export("runs only on the CPUs of a Ray cluster")
+            if not has_gpu():
+                raise UsageError("device cuda: no node of the Ray cluster has a GPU")
+        batch_tokens, threads = options.batch_tokens, options.threads or 1
+        is_on_gpu = options.device != "cpu" and not setup.is_export and has_gpu()
+        here: Translator | Callable[[], Translator]
+        if setup.is_export:
+            here = load_export(setup, device="cpu", workers=1, threads=1, batch_tokens=batch_tokens)
+        else:
+            from nmt.translate.torch_engine import load
+
+            if is_on_gpu:
+                if kernel not in (None, _GPU_KERNEL):
+                    raise MissingKernel(f"a GPU has no kernel {kernel!r}")
+                kernel, here = _GPU_KERNEL, partial(load, replace(setup, precision="fp32"))
+            else:
+                here = load(setup, batch_tokens=batch_tokens, kernel=kernel)
+                kernel = here.kernel
+        on_ray = _OnRay.of(
+            setup,
+            partial(
+                _loaded,
+                device="cuda" if is_on_gpu else "cpu",
+                threads=threads,
+                batch_tokens=batch_tokens,
+                kernel=None if is_on_gpu else kernel,
+            ),
+        )
+        workers = RayWorkers(on_ray, threads=threads, gpus=int(is_on_gpu))
+        return cls(here, workers.count, workers, kernel)
 
     @property
     def translator(self) -> Translator:
@@ -183,7 +230,7 @@ class _OpenPool:
 
 @dataclass
 class _OnCpu:
-    """Translates lines in this process or a fork of it."""
+    """Translates lines with this process's threads, or those of a fork."""
 
     translator: Translator
     threads: int
@@ -235,6 +282,64 @@ class _OnGpu:
         _warn_of_death()
 
 
+@dataclass
+class _OnRay:
+    """Translates lines in a process of a Ray cluster, whose node may lack the model's files."""
+
+    setup: Setup  # with the paths of the machine where the job was started
+    content: dict[Path, dict[Path, NDArray[np.uint8]]]
+    """Of the files at each of these paths, by name in that folder; `.` is the path itself."""
+    load: Callable[[Setup], Callable[[Pool], Translations]]
+    translate: Callable[[Pool], Translations] | None = None  # of this process, once loaded
+
+    @classmethod
+    def of(cls, setup: Setup, load: Callable[[Setup], Callable[[Pool], Translations]]) -> Self:
+        """Read the model's files."""
+        content = {
+            path: {file.relative_to(path): np.fromfile(file, np.uint8) for file in files}
+            for path, files in setup.files().items()
+        }
+        return cls(setup, content, load)
+
+    def __call__(self, lines: Pool) -> Translations:
+        if self.translate is None:
+            with tempfile.TemporaryDirectory(prefix="nmt-") as folder:
+                try:
+                    self.translate = self.load(self._copied(Path(folder)))
+                except MissingKernel as error:
+                    raise MissingKernel(
+                        f"node {platform.node()} of the Ray cluster: {error}; take nodes with the "
+                        "same kind of CPU as the machine where you start the job"
+                    ) from None
+            self.content.clear()
+        return self.translate(lines)
+
+    def _copied(self, folder: Path) -> Setup:
+        """Write the files to a folder, and return the setup with their new paths."""
+        copies = {path: folder / f"{at}-{path.name}" for at, path in enumerate(self.content)}
+        for path, files in self.content.items():
+            for name, content in files.items():
+                (copies[path] / name).parent.mkdir(exist_ok=True)
+                content.tofile(copies[path] / name)
+        return self.setup.moved(copies)
+
+
+def _loaded(
+    setup: Setup, *, device: str, threads: int, batch_tokens: int | None, kernel: str | None
+) -> Callable[[Pool], Translations]:
+    """Load a model or an export for this process only, and return what translates lines."""
+    if setup.is_export:
+        export = load_export(
+            setup, device=device, workers=1, threads=threads, batch_tokens=batch_tokens
+        )
+        return partial(_translate, export)
+    from nmt.translate.torch_engine import load
+
+    keep_freed_memory()
+    translator = load(setup, device=device, batch_tokens=batch_tokens, kernel=kernel)
+    return _OnCpu(translator, threads)
+
+
 def _halve(translator: Translator) -> None:
     translator.engine.batch_tokens = max(1, translator.engine.batch_tokens // 2)
 
@@ -259,7 +364,7 @@ def _check_workers(options: TranslateOptions) -> None:
     if workers == "auto":
         return
     if not (workers.isdecimal() and int(workers) >= 1):
-        raise UsageError(f"--workers {workers!r} must be auto or a number from 1")
+        raise UsageError(f"--workers {workers!r} must be auto, ray or a number from 1")
     if options.device == "cpu":
         _number_of(options, 0)
     elif int(workers) > max(_MOST_GPUS, most_workers()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,24 @@ class Setup:
         if self.is_export:
             model = next(filter(is_export, self.models))
             raise UsageError(f"{model} is a CTranslate2 export, which {why}{instead}")
+
+    def files(self) -> dict[Path, list[Path]]:
+        """Return the files that are read of each path, which is a file or the folder of some."""
+        files = {
+            path: [one for one in sorted(path.iterdir()) if one.is_file()]
+            if is_export(path)
+            else [find_model(path)]
+            for path in self.models
+        }
+        return files | ({} if self.shortlist is None else {self.shortlist: [self.shortlist]})
+
+    def moved(self, copies: Mapping[Path, Path]) -> Setup:
+        """Return the setup with copies of its files."""
+        return replace(
+            self,
+            models=tuple(copies[path] for path in self.models),
+            shortlist=None if self.shortlist is None else copies[self.shortlist],
+        )
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this setup."""

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks import harness, training, translation
+from benchmarks import gpu_attention, harness, training, translation
 from benchmarks.corpora import made_up
 from benchmarks.harness import NMT, find_python, highest, setting, table, work_folder
 from benchmarks.machine import best_rate, describe, product_rates
@@ -43,6 +43,7 @@ from toy_training import metrics, status
 
 from nmt.data.folder import DataFolder
 from nmt.files import write_text
+from nmt.models.device import dtype_of
 from nmt.models.model_file import find_model
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,13 @@ GOALS: dict[str, dict[str, str]] = {
         "big, textbook": "",
         "big, transformers": "",
     },
-    "profile": {"base, nmt compiled, profile": "", "base, nmt, profile": ""},
+    "profile": {
+        "base, nmt compiled, profile": "",
+        "base, nmt, profile": "",
+        f"attention: {gpu_attention.FLASH}": "agrees with padded groups",
+        f"attention: {gpu_attention.PADDED}": "",
+        f"attention: {gpu_attention.FLEX}": "agrees with padded groups",
+    },
     "resume": {
         "kill -9 and resume": "loss of repeated updates within 1 %",
         "SIGTERM": "saved within 20 s, exit status 75",
@@ -320,7 +327,7 @@ def timed(contender: Contender, scale: Scale) -> tuple[float, int]:
 
 
 def profile(context: Context) -> None:
-    """Show where the time of an update goes. The log has all operators."""
+    """Show where the time of an update goes, and time attention. The log has all operators."""
     scale, job = context.scale, context.job("base")
     for what, compiled in (("base, nmt compiled, profile", True), ("base, nmt, profile", False)):
         if compiled and not scale.compiles:
@@ -337,6 +344,14 @@ def profile(context: Context) -> None:
             shares = ", ".join(f"{kind} {us / total:.0%}" for kind, us in times.most_common())
             ms = total / 1000 / scale.profiled
             context.report.add(what, f"{ms:,.1f} ms in {kernels:,.0f} kernels: {shares}")
+    config, device = training.config_of(job.preset), torch.device(scale.device)
+    sentences = gpu_attention.update_of(DataFolder.open(job.data), job.batch_tokens).to(device)
+    shape = len(sentences.tokens), 3, config.num_heads, config.d_model // config.num_heads
+    x = torch.randn(shape, device=device, dtype=dtype_of(scale.precision))
+    for name in gpu_attention.WAYS:
+        with context.report.attempt(f"attention: {name}"):
+            found, agrees = gpu_attention.measure(name, sentences, x)
+            context.report.add(f"attention: {name}", found, met=agrees)
 
 
 def resume(context: Context) -> None:

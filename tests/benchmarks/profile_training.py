@@ -27,7 +27,6 @@ from nmt.cli import application
 from nmt.data.stream import Update
 from nmt.training import launch
 from nmt.training.trainer import Trainer
-from nmt.training.update import Outcome
 
 KINDS = {
     "optimiser": r"optimizer|adam",
@@ -50,10 +49,9 @@ class ProfiledTrainer(Trainer):
 
     profiler: profile
 
-    def train_update(self, update: Update, *, save: bool = False) -> Outcome:
-        outcome = super().train_update(update, save=save)
+    def train_update(self, update: Update, *, save: bool = False) -> None:
+        super().train_update(update, save=save)
         self.profiler.step()
-        return outcome
 
     def start_stream(self, rank: int, world_size: int) -> None:
         super().start_stream(rank, world_size)

@@ -51,6 +51,61 @@ def test_data_shows_splits_rejects_vocabulary_and_lengths(nmt: Nmt, folder: Path
     assert pieces.replace(" ", "").replace("▁", " ").strip() == "de number 0 is even"
 
 
+def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_path: Path) -> None:
+    lines = [f"en {n}\tde {n}\tdoc-{n}\n" for n in range(30)]
+    (tmp_path / "x.tsv").write_text("".join([*lines[:5], lines[0], *lines[5:]]))
+    valid = write_text(tmp_path, "valid", [("one", "eins")])
+    train = f"{tmp_path}/x.tsv:1,2"
+    job = Job.of(tmp_path / "data", train=(train,), valid=valid, vocab_size=300)
+    job = job.but(keep_column=(f"{tmp_path}/x.tsv:3",))
+    folder = job.prepare()
+    done = nmt("data", folder.path, "--show", "5,0-1")
+    assert done.status == 0
+    fields = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in fields] == [*"5" * 9, *"0" * 9, *"1" * 9]
+    shown = {name: value for _, name, value in fields[:9]}
+    pieces = folder.src_vocabulary.tokens(folder.train.src(5).tolist())
+    assert shown == {
+        "corpus": train,
+        "row": "7",  # the sixth was a duplicate
+        "provenance": "doc-5",
+        "en text": "en 5",
+        "en tokens": " ".join(pieces),
+        "en ids": " ".join(map(str, folder.train.src(5).tolist())),
+        "de text": "de 5",
+        "de tokens": " ".join(folder.tgt_vocabulary.tokens(folder.train.tgt(5).tolist())),
+        "de ids": " ".join(map(str, folder.train.tgt(5).tolist())),
+    }
+
+
+def test_raw_text_is_shown_if_it_was_kept(nmt: Nmt, tmp_path: Path) -> None:
+    train = write_text(tmp_path, "train", [(f"a  b {n}", f" y  z {n}") for n in range(30)])
+    valid = write_text(tmp_path, "valid", [("one", "eins")])
+    job = Job.of(tmp_path / "data", train=(train,), valid=valid, vocab_size=280)
+    for keep_text, text in ((True, " y  z 1"), (False, "y z 1")):
+        folder = job.but(out=tmp_path / f"data-{keep_text}", keep_text=keep_text).prepare()
+        done = nmt("data", folder.path, "--show", "1")
+        assert f"1\tde text\t{text}\n" in done.stdout
+        assert "provenance" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("show", "message"),
+    [
+        ("x", "--show x: give numbers of pairs, such as 7 or 7,12 or 7-12"),
+        ("1,", "--show 1,: give numbers of pairs"),
+        ("-1", "--show -1: give numbers of pairs"),
+        ("50", "--show 50: there is no pair 50; train has 50 pairs, counted from 0"),
+        ("7-5", "--show 7-5: there is no pair 7-5"),
+    ],
+)
+def test_pairs_that_do_not_exist_are_refused(
+    nmt: Nmt, folder: Path, capsys: pytest.CaptureFixture[str], show: str, message: str
+) -> None:
+    capsys.readouterr()
+    assert message in nmt("data", folder, f"--show={show}").refusal(2)
+
+
 def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder: Path) -> None:
     done = nmt("data", folder, "--verify")
     assert done.status == 0

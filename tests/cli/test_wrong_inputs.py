@@ -29,7 +29,7 @@ def place(data: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 LOOP, LONG = "Too many levels of symbolic links", "x" * 300
-AUTO = "must be auto or a number from 1"
+AUTO = "must be auto, ray or a number from 1"
 TEXTS = "--src en --tgt de --train train --valid valid"
 TRAIN = "train data --out run --model transformer_tiny"
 TRANSLATE = "translate model --input valid.en"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -120,12 +121,36 @@ def test_an_onlooker_sees_all_bytes_of_the_file_itself(path: Path) -> None:
     assert (bytes(seen), text) == (content, b"a\nb\n" * 9000 + b"c")
 
 
-def test_a_small_file_of_much_text_is_read_in_pieces(path: Path) -> None:
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_small_file_of_much_text_is_read_in_pieces(tmp_path: Path, suffix: str) -> None:
     size = 1 << 26
-    path.write_bytes(gzip.compress(b"a\n" * (size // 2)))
+    path = tmp_path / f"text.en{suffix}"
+    path.write_bytes(packed(suffix, b"a\n" * (size // 2)))
+    assert path.stat().st_size < size // 500
     pieces = [len(piece) for piece in read_chunks(path, UTF8)]
     assert sum(pieces) == size
-    assert max(pieces) < size // 8
+    # zstandard decompresses a block of the file at once, whatever its text takes.
+    assert max(pieces) <= (size if suffix == ".zst" else 1 << 21)
+
+
+def test_many_small_compressed_files_come_in_large_pieces(path: Path) -> None:
+    one = gzip.compress(b"a\n" * 5000)  # as `bgzip` writes them
+    path.write_bytes(one * 400)
+    pieces = [len(piece) for piece in read_chunks(path, UTF8)]
+    assert sum(pieces) == 4_000_000
+    assert min(pieces[:-1]) >= 1 << 20
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_text_that_fills_pieces_exactly_arrives_whole(
+    tmp_path: Path, suffix: str, size: int
+) -> None:
+    path = tmp_path / f"text.en{suffix}"
+    text = random.Random(1).randbytes(1 << 16).hex().encode()
+    content = (text * (size // len(text) + 1))[:size]
+    path.write_bytes(packed(suffix, content) * 2)
+    assert b"".join(read_chunks(path, UTF8)) == content * 2
 
 
 # ------------------------------------------------------------------------------- refusals

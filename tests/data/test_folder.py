@@ -142,6 +142,7 @@ def test_missing_cut_or_altered_files_are_named(folder: Path, name: str) -> None
         (lambda c: c["train"]["text"].pop(), "each shard of train needs its text"),
         (lambda c: c["train"]["text"].reverse(), "train-00003.text is not the text of train-00000"),
         (lambda c: c["rejects"].update(name="../../etc/passwd"), "outside the folder"),
+        (lambda c: c["rejects"].update(name=".."), "a file outside the folder: .."),
     ],
 )
 def test_a_dataset_json_that_does_not_fit_is_refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,11 +114,23 @@ def test_a_corpus_is_named_by_the_end_of_its_prefix(data: DataFolder) -> None:
     assert Path(first).parts[-2:] == ("a", "news")
     assert Path(second).parts[-2:] == ("b", "news")
     assert third == "clean"
-    found = Stages.of(data, [Stage(7, {"clean": 0.5, second: 2.0}), Stage(0, {first: 0.0})])
+    stages = Stage(7, {"clean": 0.5, second: 2.0}), Stage(0, {first: 0.0})
+    found = Stages.of(data, stages)
     assert found == Stages(
-        (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)])
+        (7,), ([(5, 1.0), (10, 2.0), (15, 0.5)], [(5, 0.0), (10, 1.0), (15, 3.0)]), stages
     )
     assert Stages.of(data, ()).shares == (data.train.shares,)
+
+
+def test_a_weight_is_for_every_corpus_of_its_name(data: DataFolder) -> None:
+    corpora = [replace(one, prefix="news") for one in data.info.train.corpora]  # as after a join
+    train = replace(data.info.train, corpora=tuple(corpora))
+    joined = replace(data, info=replace(data.info, train=train))
+    assert corpus_names(joined) == ["news"] * 3
+    found = Stages.of(joined, [Stage(7, {"news": 0.5}), Stage(0, {})])
+    assert found.shares == ([(5, 0.5), (10, 0.5), (15, 0.5)], [(5, 1.0), (10, 1.0), (15, 3.0)])
+    with pytest.raises(UsageError, match=r"named 'clean'; .*data has news$"):
+        Stages.of(joined, [Stage(0, {"clean": 1})])
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +11,7 @@ from pairs import like_wmt
 
 from nmt.data import epochs
 from nmt.data.batches import FixedShape, split_update
-from nmt.data.stream import Cut, Position, Update, fixed_shape, prefetched, updates_from
+from nmt.data.stream import Cut, Position, Update, fixed_shape, updates_from
 
 PAIRS = like_wmt(700)
 
@@ -103,45 +101,3 @@ def test_an_update_that_does_not_fit_the_shape_takes_more_micro_batches(ranks: i
         assert all(shape.fits(src[share][part], tgt[share][part]) for part in parts)
         tokens = int((src[share] + 1).sum()), int((tgt[share] + 1).sum())
         assert len(parts) <= 2 * max(tokens) / 400 + 1
-
-
-# -------------------------------------------------------------------------------- ahead
-
-
-def test_items_come_through_in_order_and_end_and_leave_no_thread() -> None:
-    before = threading.active_count()
-    assert list(prefetched(iter(range(100)), ahead=3)) == list(range(100))
-    assert list(prefetched(iter(()), ahead=3)) == []
-    found = prefetched(itertools.count(), ahead=2)
-    assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
-    found.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
-
-
-def test_a_few_items_are_made_ahead_and_no_more() -> None:
-    made: list[int] = []
-
-    def items() -> Iterator[int]:
-        for number in range(1000):
-            made.append(number)
-            yield number
-
-    found = prefetched(items(), ahead=4)
-    assert next(found) == 0
-    deadline = time.monotonic() + 30
-    while len(made) < 6 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
-    assert len(made) == 6  # one taken, four ready, one that waits to be put there
-    found.close()  # type: ignore[attr-defined]
-
-
-def test_an_error_comes_through_in_its_place() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-        raise ValueError("bad")
-
-    found = prefetched(items(), ahead=4)
-    assert next(found) == 1
-    with pytest.raises(ValueError, match="bad"):
-        next(found)

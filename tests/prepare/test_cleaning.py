@@ -195,6 +195,10 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
         "--keep empty: this rule cannot be switched off: a side is blank, or has no tokens",
         "--max-length -1: must be --min-length or more",
     ]
-    Cleaning(keep=tuple(set(RULES) - {"valid", "missing", "encoding", "empty"}))
+    Cleaning(keep=tuple(rule for rule in RULES if not RULES[rule].always))
+    with pytest.raises(UsageError, match="--keep score: this rule cannot be switched off"):
+        Cleaning(keep=("score",))
+    with pytest.raises(UsageError, match="--keep duplicate: --duplicates-by source drops by"):
+        Cleaning(duplicates_by="source", keep=("duplicate",))
     with pytest.raises(UsageError, match="--keep duplicate: --duplicates near drops them too"):
         Cleaning(duplicates="near", keep=("duplicate",))

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from prepare_job import Job, content, pairs, pairs_in, write
 
 from nmt.data.folder import DataFolder
+from nmt.data.shards import Ids, Lengths, TokenRows
 from nmt.errors import DataError, UsageError
 from nmt.prepare import join as stage
 from nmt.prepare.join import join
@@ -77,6 +79,22 @@ def test_text_that_was_kept_stays_beside_its_pairs(prepare: Prepare, tmp_path: P
     DataFolder.open(folder.path, verify=True)
 
 
+def test_no_more_rows_are_in_memory_than_are_compared_at_once(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [prepare(name, keep_text=True).path for name in "abc"]
+    gathered, gather = list[int](), TokenRows.gather
+
+    def watched(ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
+        gathered.append(len(lengths))
+        return gather(ids, starts, lengths)
+
+    monkeypatch.setattr(stage, "_CHUNK_PAIRS", 4)
+    monkeypatch.setattr(TokenRows, "gather", watched)
+    join(tmp_path / "out", parts, memory=1)
+    assert max(gathered) == 4
+
+
 def test_the_same_folders_give_the_same_bytes_and_are_found_again(
     prepare: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +157,7 @@ def test_a_join_that_is_stopped_leaves_nothing(
         def stop(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(stage, "write_shard", stop)
+        patch.setattr(stage, "shard_record", stop)
         with pytest.raises(Exception, match="stopped; nothing was kept; run the same command"):
             join(tmp_path / "out", parts, memory=1)
     assert not list(tmp_path.glob("out*"))
@@ -155,3 +173,55 @@ def test_a_damaged_report_is_told(prepare: Prepare, tmp_path: Path) -> None:
     report.write_text(text)
     with pytest.raises(DataError, match=r"rejects\.json: damaged"):
         join(tmp_path / "out", parts, memory=1)
+
+
+def test_a_report_of_other_corpora_is_told(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a").path, prepare("bc").path]
+    report = parts[1] / "rejects.json"
+    other = json.loads(report.read_text())
+    other["corpora"].pop()
+    text = json.dumps(other)
+    report.write_text(text + " " * (report.stat().st_size - len(text)))  # its size is checked
+    with pytest.raises(
+        DataError, match=r"damaged: it tells of .*/b, but the corpora are .*/b, .*/c"
+    ):
+        join(tmp_path / "out", parts, memory=1)
+
+
+def test_the_same_pair_in_other_languages_is_no_duplicate(tmp_path: Path) -> None:
+    texts = pairs(30)
+    for name, lines in (("a", texts[:20]), ("b", texts[10:]), ("valid", pairs(33)[-2:])):
+        write(tmp_path, name, lines)
+        # Sources of fr-de are those of en-de, and `<2de>` begins both.
+        (tmp_path / f"{name}.fr").write_text((tmp_path / f"{name}.en").read_text())
+
+    def prepared(out: str, names: str, vocab: tuple[Path, ...] = (), **values: Any) -> DataFolder:
+        languages = "en-de", "fr-de"
+        return Job.of(
+            tmp_path / out,
+            src_lang="",
+            tgt_lang="",
+            pair=tuple(f"{one}={tmp_path}/{name}" for name in names for one in languages),
+            valid=tuple(f"{one}={tmp_path}/valid" for one in languages),
+            vocab=vocab,
+            **values,
+        ).prepare()
+
+    learnt = (prepared("learnt", "ab", vocab_size=330).path / "vocab.model",)
+    for by in ("pair", "source"):
+        whole = prepared(f"whole-{by}", "ab", learnt, duplicates_by=by)
+        parts = [prepared(f"{name}-{by}", name, learnt, duplicates_by=by).path for name in "ab"]
+        joined = join(tmp_path / f"joined-{by}", parts, memory=1)
+        assert len(whole.train) == 2 * 30
+        assert pairs_in(joined) == pairs_in(whole)
+        assert origins(joined) == origins(whole)
+
+
+def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> None:
+    parts = [prepare("a").path, prepare("b").path]
+    progress = tmp_path / "out.partial" / "progress" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    progress.write_text("what is complete")
+    with pytest.raises(UsageError, match=r"out\.partial is an unfinished `nmt prepare`: finish it"):
+        join(tmp_path / "out", parts, memory=1)
+    assert progress.read_text() == "what is complete"

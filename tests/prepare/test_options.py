@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from nmt.cpu import cores, most_workers
+from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.options import PrepareOptions
 
 OPTIONS = PrepareOptions(src_lang="en", tgt_lang="de", train=("train",), valid=("valid",))
 MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores()} cores)"
+ONE_PAIR = {
+    "src_lang": "",
+    "tgt_lang": "",
+    "train": (),
+    "pair": ("en-de=train",),
+    "valid": ("en-de=valid",),
+}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +37,8 @@ MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores
         ),
         ({"src_lang": "../en"}, ["--src '../en': use letters"]),
         ({"src_lang": "bin"}, ["--src 'bin': use letters"]),
-        ({"vocab_size": 0}, ["--vocab-size 0: must be 1 or more"]),
+        ({"vocab_size": 0}, ["--vocab-size 0: must be from 1 to 10000000"]),
+        ({"vocab_size": 3_000_000_000}, ["--vocab-size 3000000000: must be from 1 to 10000000"]),
         ({"sample_size": 0}, ["--sample-size 0: must be 1 or more"]),
         ({"character_coverage": 0.5}, ["--character-coverage 0.5: must be from 0.98 to 1"]),
         ({"workers": "many"}, [f"--workers many: {MOST}"]),
@@ -50,6 +59,20 @@ MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores
             {"min_score": ("x.tsv:score:0.5",)},
             ["--min-score x.tsv:score:0.5: x.tsv is no training text"],
         ),
+        (
+            {"train": ("x.tsv",), "min_score": ("x.tsv:score:0.1", "x.tsv:score:0.9")},
+            ["--min-score x.tsv:score:0.9: x.tsv:score has more than one; give one"],
+        ),
+        ({"keep_column": ("x.tsv",)}, ["--keep-column x.tsv: must be FILE:COLUMN"]),
+        ({"keep_column": ("train:",)}, ["--keep-column train:: must be FILE:COLUMN"]),
+        (
+            {"keep_column": ("trian:url",)},
+            ["--keep-column trian:url: trian is no training text; did you mean 'train'?"],
+        ),
+        (
+            {"keep_column": ("train:url", "train:id")},
+            ["--keep-column train:url: train has more than one; give only one"],
+        ),
         ({"weight": ("train=two",)}, ["--weight train=two: must be a number above 0"]),
         ({"weight": ("trian=2",)}, ["--weight trian=2: no text has this name; did you mean"]),
         ({"weight": ("valid=2",)}, ["--weight valid=2: no text has this name"]),
@@ -64,6 +87,14 @@ MOST = f"must be ray, or from 1 to {most_workers()} (this process may use {cores
         ({"tag": ("train=to German",)}, ["--tag train=to German: must be one word"]),
         ({"tag": ("valid=",)}, ["--tag valid=: must be one word"]),
         ({"tag": ("train=BT",), "moses_tokenize": True}, ["it must be of the form <tag>"]),
+        ({"tag": ("train=<s>",)}, ["--tag train=<s>: every vocabulary has <s> already; choose"]),
+        (
+            {"tag": ("en-de=train=<2de>",), "symbol": ("<2de>",)} | ONE_PAIR,
+            [
+                "--tag en-de=train=<2de>: <2de> is a language token of --pair; choose another word",
+                "--symbol <2de>: <2de> is a language token of --pair; choose another word",
+            ],
+        ),
     ],
 )
 def test_all_that_cannot_be_meant_is_refused_at_once(
@@ -78,3 +109,18 @@ def test_all_that_cannot_be_meant_is_refused_at_once(
 def test_a_prefix_may_hold_an_equals_sign() -> None:
     options = dataclasses.replace(OPTIONS, train=("a=b",), weight=("a=b=2.5",), tag=("a=b=<BT>",))
     assert (options.weights, options.tags) == ({"a=b": 2.5}, {"a=b": "<BT>"})
+
+
+def test_every_special_piece_is_refused_as_a_symbol() -> None:
+    pieces = learn_vocabulary(["abc"], vocab_size=264).tokens(range(260))
+    assert pieces[3:5] == ["</s>", "<0x00>"]
+    for piece in pieces:
+        with pytest.raises(UsageError, match=f"--symbol {piece}: every vocabulary has {piece}"):
+            dataclasses.replace(OPTIONS, symbol=(piece,))
+    dataclasses.replace(OPTIONS, symbol=("<2de>", "<0x4a>", "<S>"))  # which none has
+
+
+def test_the_least_scores_of_a_file_have_one_order() -> None:
+    given = ("x.tsv:b:0.5", "y.tsv:c:1", "x.tsv:a:2")
+    options = dataclasses.replace(OPTIONS, train=("x.tsv", "y.tsv"), min_score=given)
+    assert list(options.min_scores("x.tsv").items()) == [("a", 2.0), ("b", 0.5)]

@@ -115,6 +115,42 @@ def test_a_line_of_valid_is_in_train_on_neither_side(prepare: Prepare, tmp_path:
         assert folder.info.train.corpora[0].rejected == {"overlap": 1}
 
 
+def test_a_whole_pair_of_valid_or_test_is_in_train_in_no_direction(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    texts = {"en": ["Yes .", "No .", "Oh !"], "de": ["Ja.", "Nein.", "Ach!"]}
+    train = write(tmp_path, "short", **texts)
+    valid = write(tmp_path, "long", en=["Yes .", "No ."], de=[" Ja. ", "Nö."])
+    test = write(tmp_path, "more", en=["Oh !"], de=["Ach!"])
+    values = {
+        "pair": (f"en-de={train}", f"de-en={train}", f"en-de={tmp_path}/text"),
+        "valid": (f"en-de={valid}",),
+        "test": (f"de-en={test}",),
+    }
+    folder = prepare(**values)
+    assert [one.rejected for one in folder.info.train.corpora] == [{"overlap": 2}] * 2 + [{}]
+    assert pairs_in(folder)[:2] == [("No .", "Nein."), ("Nein.", "No .")]  # a side may repeat
+    kept = prepare(out=tmp_path / "kept", keep=("overlap",), **values)
+    assert [one.rejected for one in kept.info.train.corpora] == [{}] * 3
+
+
+def test_drawn_pairs_are_in_train_in_no_direction(prepare: Prepare, tmp_path: Path) -> None:
+    english, german = map(list, zip(*reversed(pairs(12)), strict=True))
+    other = write(tmp_path, "other", en=english, de=german)  # so that other pairs are drawn
+    folder = prepare(
+        pair=(f"en-de={tmp_path}/text", f"de-en={other}"),
+        valid=(),
+        valid_lines=1,
+        keep=("overlap",),
+    )
+    drawn = {
+        frozenset(pair) for text in folder.valid_texts for pair in zip(*text.lines(), strict=True)
+    }
+    assert len(drawn) == 2
+    assert len(folder.train) == 2 * (12 - 2)
+    assert not drawn & {frozenset(pair) for pair in pairs_in(folder)}
+
+
 def test_valid_lines_are_drawn_for_each_pair(prepare: Prepare) -> None:
     folder = prepare(valid=(), valid_lines=3)
     english, german = zip(*pairs(12), strict=True)

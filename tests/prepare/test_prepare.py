@@ -202,6 +202,23 @@ def test_valid_and_test_keep_every_line_as_it_is(job: Job, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (("one/t+2", "two/t", "one/t", "two/t"), ["t+2", "t", "t+3", "t+4"]),
+        (("one/t", "two/t", "one/t+2"), ["t", "t+2", "t+2+2"]),
+    ],
+)
+def test_every_test_set_has_a_name_of_its_own(
+    job: Job, tmp_path: Path, given: tuple[str, ...], names: list[str]
+) -> None:
+    for text in set(given):
+        (tmp_path / text).parent.mkdir(exist_ok=True)
+        write(tmp_path, text, [("held out", "zurück")])
+    folder = job.but(test=tuple(f"{tmp_path}/{text}" for text in given)).prepare()
+    assert list(folder.test_texts) == [f"test-{name}" for name in names]
+
+
+@pytest.mark.parametrize(
     ("encoding", "src", "tgt", "raw"),
     [
         (
@@ -242,9 +259,11 @@ def test_valid_can_be_drawn_from_the_training_text(job: Job, tmp_path: Path) -> 
     assert len(set(drawn)) == len(folder.valid) == 12
     assert set(drawn) < clean
     kept = [(src.removeprefix("<BT> "), tgt) for src, tgt in pairs_in(folder)]
-    # A pair that stands in both texts may be drawn from one; short ones stay in the other.
+    # A pair that stands in both texts is drawn from one, and then kept out of both.
     assert set(kept) | set(drawn) == clean
-    assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12
+    assert not set(kept) & set(drawn)
+    twice = len(set(drawn) & {*pairs(60)[40:], pairs(1)[0]})
+    assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12 + twice > 12
     assert len({folder.train.origin(index) for index in range(len(kept))}) == len(kept)
     assert (folder.info.settings["valid_lines"], folder.info.valid.corpora[0].lines) == (12, 12)
 

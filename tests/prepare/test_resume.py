@@ -191,6 +191,27 @@ def test_a_setting_that_an_old_folder_does_not_have_counts_as_its_default(job: J
         job.but(max_symbols=0.4).prepare()
 
 
+def test_the_order_of_least_scores_does_not_matter(job: Job, tmp_path: Path) -> None:
+    rows = "".join(f"{src}\t{tgt}\t0.5\t0.7\n" for src, tgt in pairs(20))
+    table = tmp_path / "scored.tsv"
+    table.write_text(f"en\tde\ta\tb\n{rows}")
+    least = f"{table}:a:0.1", f"{table}:b:0.2"
+    job = job.but(train=(str(table),), min_score=least, vocab_size=310)
+    folder = job.prepare()
+    assert job.but(min_score=least[::-1]).prepare().fingerprint == folder.fingerprint
+    file = job.out / "dataset.json"
+    dataset = json.loads(file.read_text())
+    scores = dataset["train"]["corpora"][0]["min_scores"]
+    assert scores == {"a": 0.1, "b": 0.2}
+    dataset["train"]["corpora"][0]["min_scores"] = dict(reversed(scores.items()))  # as earlier ones
+    file.write_text(json.dumps(dataset))
+    assert len(job.prepare().train) == len(folder.train)
+    with pytest.raises(
+        UsageError, match=r"--min-score of .* was a:0\.1, b:0\.2 and is a:0\.1, b:0"
+    ):
+        job.but(min_score=(least[0], f"{table}:b:0.3")).prepare()
+
+
 # ------------------------------------------------------------------------------ stopped runs
 
 

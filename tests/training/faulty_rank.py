@@ -1,9 +1,9 @@
 """A training of two processes, in one of which something goes wrong; started by torchrun.
 
 Arguments: a data folder, a run folder, what happens in the sixth update, and to which rank:
-`memory` (there is none, once), `error` (a fault of the program), `kill`, `interrupt` (Ctrl-C
-twice), or, in updates 10 to 14, `nan` (its gradient is no number, the first time). `early`: killed
-before training begins.
+`memory` (there is none, once), `late` (likewise, and verdicts are read late as on a GPU), `error`
+(a fault of the program), `kill`, `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its
+gradient is no number, the first time). `early`: killed before training begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toy_training import settings_of
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
 from nmt.data.stream import Update
-from nmt.training import settle, stop
+from nmt.training import settle, stop, trainer
 from nmt.training.update import Outcome, UpdateRunner
 
 
@@ -43,11 +43,15 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
             if fault == "interrupt":
                 for _ in range(2):
                     os.kill(os.getpid(), signal.SIGINT)
-            raise MemoryError if fault == "memory" else ValueError("a fault of the program")
+            raise (
+                MemoryError if fault in ("memory", "late") else ValueError("a fault of the program")
+            )
         return forward(self, batch)
 
     save_states_every(patch, 2)
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
+    if fault == "late":
+        patch.setitem(trainer._UNKNOWN, "cpu", 1)
     if os.environ["RANK"] == rank:
         if fault == "early":
             patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))

@@ -43,13 +43,11 @@ def outcome(
 ) -> Outcome:
     """What became of an update that was done."""
     return Outcome(
-        stop=False,
-        out_of_memory=False,
-        save=False,
         norm=torch.tensor(norm),
         loss=torch.tensor(loss),
         nll=torch.tensor(nll),
         bad=torch.tensor(float(bad)),
+        said=torch.zeros(4),
     )
 
 

@@ -22,6 +22,8 @@ from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Guard, Optimizer, learning_rate
 
 VOCABULARY = 13
+GOOD, BAD = torch.tensor(0.0), torch.tensor(1.0)
+NO = torch.tensor(0.0)  # not dropped
 MODEL = TransformerConfig(
     num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=16, num_heads=2, dropout=0.0
 )
@@ -185,7 +187,7 @@ def test_the_first_step_by_hand() -> None:
     )
     optimizer = optimizer_of(config, count=2)
     optimizer.weights.gradient.copy_(torch.tensor([3.0, -1.0]))
-    norm = optimizer.step(1)
+    norm = optimizer.step(1, dropped=NO)
     assert norm is not None
     assert norm.item() == pytest.approx(math.sqrt(10))
     # The corrected moments of the first step are g and g^2: w - 0.1 g / (|g| + 1).
@@ -214,7 +216,7 @@ def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float, f
     adam = torch.optim.Adam(trained, betas=(0.9, 0.98), eps=1e-6)
     for update in range(1, 9):
         backward(model, update)
-        norm = optimizer.step(update)
+        norm = optimizer.step(update, dropped=NO)
         alone.zero_grad()
         backward(alone, update)
         expected_norm = torch.nn.utils.clip_grad_norm_(trained, clip_norm or math.inf)
@@ -233,7 +235,7 @@ def test_the_moving_average_by_hand() -> None:
     average = optimizer.weights.master.double()
     for update in range(1, 21):
         optimizer.weights.gradient.copy_(torch.full((4,), math.sin(update)))
-        optimizer.step(update)
+        optimizer.step(update, dropped=NO)
         decay = min(0.6, update / (update + 10))  # 1/11, 2/12, ... until it reaches 0.6 at 15
         average = decay * average + (1 - decay) * optimizer.weights.master.double()
         torch.testing.assert_close(optimizer.kept_weights, average.float())
@@ -243,24 +245,21 @@ def test_the_moving_average_by_hand() -> None:
 # --- the loss scale of fp16
 
 
-GOOD, BAD = torch.tensor(0.0), torch.tensor(1.0)
-
-
 def test_the_scale_halves_at_once_and_doubles_after_2000_good_updates() -> None:
     guard = Guard(fp16=True, device=torch.device("cpu"))
     start = float(guard.scale)
-    guard.note(BAD)
+    guard.note(BAD, NO)
     assert guard.scale == start / 2
     for _ in range(1_999):
-        guard.note(GOOD)
+        guard.note(GOOD, NO)
     assert guard.scale == start / 2
-    guard.note(GOOD)
+    guard.note(GOOD, NO)
     assert guard.scale == start
     for _ in range(1_999):
-        guard.note(GOOD)
-    guard.note(BAD)  # and the counting begins anew
+        guard.note(GOOD, NO)
+    guard.note(BAD, NO)  # and the counting begins anew
     for _ in range(1_999):
-        guard.note(GOOD)
+        guard.note(GOOD, NO)
     assert guard.scale == start / 2
 
 
@@ -271,10 +270,11 @@ def test_bad_updates_in_a_row_are_counted_once_they_are_too_many(
     for last, limit in ((False, many), (True, many_at_the_end)):
         guard = Guard(fp16, torch.device("cpu"))
         for bad in (*[BAD] * (limit - 1), GOOD, *[BAD] * (limit - 1)):
-            guard.note(bad)
-            assert guard.bad_in_a_row(last=last) == 0
-        guard.note(BAD)
-        assert guard.bad_in_a_row(last=last) == limit
+            guard.note(bad, NO)
+            assert not guard.are_too_many(int(guard.bad_in_a_row), last=last)
+        guard.note(BAD, NO)
+        assert guard.bad_in_a_row == limit
+        assert guard.are_too_many(limit, last=last)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -285,12 +285,25 @@ def test_a_gradient_that_is_not_finite_leaves_everything_but_the_guard(
     optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5, clip_norm=1.0))
     before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
     optimizer.weights.gradient.copy_(torch.tensor([1.0, bad, 1.0, 1.0]))
-    assert not optimizer.step(1).isfinite()
+    assert not optimizer.step(1, dropped=NO).isfinite()
     assert optimizer.guard.scale == (2.0**14 if precision == "fp16" else 1.0)
     assert optimizer.guard.state[2] == 1
     assert not optimizer.weights.gradient.any()
     for name, vector in optimizer.vectors().items():
         assert name == "guard" or torch.equal(vector.held, before[name]), name
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("value", [1.0, math.nan])
+def test_a_dropped_update_changes_nothing_at_all(value: float, precision: str) -> None:
+    optimizer = optimizer_of(TrainingConfig(precision=precision, ema_decay=0.5))
+    optimizer.guard.note(BAD, NO)
+    before = {name: vector.held.clone() for name, vector in optimizer.vectors().items()}
+    optimizer.weights.gradient.fill_(value)
+    optimizer.step(1, dropped=torch.tensor(1.0))
+    assert not optimizer.weights.gradient.any()
+    for name, vector in optimizer.vectors().items():
+        assert torch.equal(vector.held, before[name]), name
 
 
 def test_the_scale_is_taken_out_of_the_gradient() -> None:
@@ -303,7 +316,7 @@ def test_the_scale_is_taken_out_of_the_gradient() -> None:
     norms: list[Tensor] = []
     for optimizer, factor in ((plain, 1.0), (scaled, 2.0**15)):
         optimizer.weights.gradient.copy_(gradient * factor)
-        norms.append(optimizer.step(1))
+        norms.append(optimizer.step(1, dropped=NO))
     torch.testing.assert_close(norms[0], norms[1])
     torch.testing.assert_close(plain.weights.master, scaled.weights.master)
 
@@ -317,9 +330,9 @@ def test_fp16_gradients_overflow_and_the_model_stays_as_it_was() -> None:
     backward(model, 0, factor=60_000.0)  # beyond fp16 after the first sum over tokens
     optimizer.weights.collect_gradient()
     assert not optimizer.weights.gradient.isfinite().all()
-    assert not optimizer.step(1).isfinite()
+    assert not optimizer.step(1, dropped=NO).isfinite()
     for parameter, kept in zip(model.parameters(), before, strict=True):
         assert torch.equal(parameter, kept)
     backward(model, 0, factor=1.0)
     optimizer.weights.collect_gradient()
-    assert optimizer.step(2).isfinite()
+    assert optimizer.step(2, dropped=NO).isfinite()

@@ -34,7 +34,6 @@ from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
 from nmt.training import loss, stop, trainer, validation
 from nmt.training.launch import launch
-from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
 from nmt.values import Value
@@ -226,7 +225,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(toy: Toy, values: dict[str, Value]) -
 @pytest.mark.parametrize(
     ("module", "function", "update"),
     [
-        (Optimizer, "step", 5),
+        (UpdateRunner, "_forward", 4),
         # Update 8 is saved and validated, so that the checkpoint is there before its metrics are.
         (validation, "smoothed_cross_entropy", 8),
         (beam_search, "top_tokens", 8),

@@ -15,7 +15,9 @@ from mishaps import around_steps, fail_at, save_states_every, spoil_gradients, s
 from torch import Tensor
 from toy_training import (
     ALONE,
+    FP32,
     Toy,
+    assert_same_run,
     assert_same_state,
     flat,
     metrics,
@@ -31,7 +33,7 @@ from nmt.cli.train import train as train_command
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
-from nmt.training import memory
+from nmt.training import memory, trainer
 from nmt.training import update as update_module
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
@@ -101,7 +103,7 @@ def test_what_smaller_batches_do_not_help_fails_the_run(
 
 
 def test_a_lack_of_memory_elsewhere_ends_the_run_in_one_line(toy: Toy) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     toy.patch.setattr(Optimizer, "step", fail)
@@ -312,6 +314,54 @@ def test_divergence_is_seen_wherever_it_would_be_kept(
     assert not list(toy.folder.rglob("*.safetensors"))
 
 
+# --- verdicts that are read an update later, as on a GPU
+
+
+def read_late(toy: Toy) -> list[int]:
+    """Read verdicts late from now on; return the updates that will be launched."""
+    run, numbers = UpdateRunner.run, list[int]()
+
+    def note(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        numbers.append(number)
+        return run(self, update, number, save=save)
+
+    toy.patch.setattr(UpdateRunner, "run", note)
+    toy.patch.setitem(trainer._UNKNOWN, "cpu", 1)
+    return numbers
+
+
+def test_a_stop_that_is_read_late_drops_the_updates_launched_since(toy: Toy) -> None:
+    expected = toy.undisturbed(**FP32)
+    launched = read_late(toy)
+    run = toy.stopped_after(3, **FP32)
+    assert launched == [1, 2, 3, 4, 5]  # 4 was asked to stop, which was read after 5
+    assert status(run)["update"] == 3
+    toy.train(**FP32)
+    assert_same_run(run, expected)
+
+
+def test_a_lack_of_memory_that_is_read_late_drops_the_updates_launched_since(toy: Toy) -> None:
+    expected = toy.undisturbed(**PLAIN)
+    launched = read_late(toy)
+    fail_at(toy.patch, MemoryError(), tokens=80)
+    run = toy.train(micro_batch_tokens=200, **PLAIN)
+    assert launched[:4] == [1, 2, 1, 2]
+    assert_close(run, expected)
+
+
+def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -> None:
+    launched = read_late(toy)
+    save_states_every(toy.patch, 8)
+    values: dict[str, Value] = {"max_updates": 20, "log_every": 100, "validate_every": 100}
+    spoil_gradients(toy.patch, range(10, 15))
+    run = toy.train(**values)
+    assert back_at(run) == [8]
+    assert launched[14:16] == [15, 9]
+    toy.patch.setitem(trainer._UNKNOWN, "cpu", 0)
+    spoil_gradients(toy.patch, range(10, 15))
+    assert_same_run(run, toy.train("read at once", **values))
+
+
 # --- two processes, in one of which something goes wrong
 
 
@@ -321,8 +371,9 @@ def train_with_fault(toy: Toy, fault: str, rank: int = 1) -> subprocess.Complete
     return run_command(python_command(program, *words, ranks=2), timeout=120)
 
 
-def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy) -> None:
-    done = train_with_fault(toy, "memory")
+@pytest.mark.parametrize("fault", ["memory", "late"])
+def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault: str) -> None:
+    done = train_with_fault(toy, fault)
     assert done.returncode == 0, done.stderr
     (event,) = metrics(toy.folder / "run", "event")
     assert event["micro_batch_tokens"] == 60

@@ -20,7 +20,11 @@ from nmt.prepare.readers.reader import Advance, record_file, record_files
 from nmt.prepare.readers.table import Row, Table, score_of
 
 _BATCH_ROWS = 1024
-_LINE_END = re.compile(r"[\r\n]+")
+_LINE_END = re.compile(rb"[\r\n]+")
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+_BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
+_STRINGS = tuple(_BYTES_OF)
+_WHOLE_NUMBER = re.compile(r"u?int\d+")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class ArrowFiles(Table):
     """Source and target."""
     scores: tuple[str, ...]
     """Columns of scores."""
+    kept: str
     encoding = Encoding.find("utf-8")
 
     @classmethod
@@ -43,6 +48,7 @@ class ArrowFiles(Table):
         path: Path,
         columns: Sequence[str],
         scores: Sequence[str],
+        kept: str,
         langs: tuple[str, str],
     ) -> ArrowFiles:
         """Find the columns; DataError if a file is damaged or lacks one.
@@ -53,6 +59,7 @@ class ArrowFiles(Table):
             columns: source and target; if there are none, those named like the languages, also
                 inside the column `translation`.
             scores: columns of scores.
+            kept: the column that is kept, of strings or whole numbers; may be empty.
             langs: source and target language.
         """
         shards: tuple[Path, ...] = (path,)
@@ -65,18 +72,23 @@ class ArrowFiles(Table):
             inside = tuple(f"translation.{lang}" for lang in langs)
             columns = inside if set(inside) <= set(names[0]) else langs
         for shard, there in zip(shards, names, strict=True):
-            for column in (*columns, *scores):
+            for column in (*columns, *scores, *([kept] if kept else [])):
                 if column not in there:
                     raise DataError(
                         f"{shard}: has no column {column!r}; it has {', '.join(there)}; name "
                         f"columns as in {path.name}:SOURCE,TARGET"
                     )
             for column in columns:
-                if there[column] not in ("string", "large_string", "string_view"):
+                if there[column] not in _STRINGS:
                     raise DataError(
                         f"{shard}: the column {column} is of type {there[column]}, not a string"
                     )
-        return cls(prefix, path, shards, tuple(columns), tuple(scores))
+            if kept and not (there[kept] in _STRINGS or _WHOLE_NUMBER.fullmatch(there[kept])):
+                raise DataError(
+                    f"--keep-column {shard}: the column {kept} is of type {there[kept]}; it must "
+                    "hold strings or whole numbers"
+                )
+        return cls(prefix, path, shards, tuple(columns), tuple(scores), kept)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -93,26 +105,29 @@ class ArrowFiles(Table):
         return record_file(self.path)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
+        wanted = dict.fromkeys((*self.columns, *self.scores, *([self.kept] if self.kept else [])))
         for shard in self.shards:
             with _Opened(shard) as file:
-                for batch in file.batches((*self.columns, *self.scores)):
-                    src, tgt = (_cells(batch, column) for column in self.columns)
-                    cells = [_cells(batch, column) for column in self.scores]
+                for cells_of in file.batches(list(wanted)):
+                    src, tgt = (cells_of[column] for column in self.columns)
+                    cells = [cells_of[column] for column in self.scores]
+                    provenance = cells_of[self.kept] if self.kept else [None] * len(src)
                     for at, (one, other) in enumerate(zip(src, tgt, strict=True)):
                         yield Row(
                             _line(one),
                             _line(other),
                             one is None or other is None,
                             tuple(score_of(column[at]) for column in cells),
+                            _line(provenance[at]),
                         )
                     advance(0)
             advance(shard.stat().st_size)
 
 
-def _line(cell: str | None) -> bytes:
+def _line(cell: bytes | int | None) -> bytes:
     if cell is None:
         return b""
-    return _LINE_END.sub(" ", cell).encode(errors="surrogatepass")
+    return _LINE_END.sub(b" ", cell if isinstance(cell, bytes) else str(cell).encode())
 
 
 def _names(path: Path) -> dict[str, str]:
@@ -120,6 +135,8 @@ def _names(path: Path) -> dict[str, str]:
     found = {}
     with _Opened(path) as file:
         for field in file.schema:
+            if field.name in found:
+                raise DataError(f"{path}: has several columns {field.name!r}; rename one of them")
             found[field.name] = str(field.type)
             if _pyarrow().types.is_struct(field.type):
                 inner = (field.type.field(at) for at in range(field.type.num_fields))
@@ -128,10 +145,20 @@ def _names(path: Path) -> dict[str, str]:
 
 
 def _cells(batch: Any, column: str) -> list[Any]:
+    """Return the cells of a column, text as bytes, which need not be valid UTF-8.
+
+    The offsets of text are checked first: those of a damaged file point anywhere into memory.
+    """
+    arrow = _pyarrow()
     name, _, field = column.partition(".")
     if column in batch.schema.names:
-        return list(batch.column(column).to_pylist())
-    return [None if cell is None else cell[field] for cell in batch.column(name).to_pylist()]
+        array = batch.column(column)
+    else:
+        array = arrow.compute.struct_field(batch.column(name), field)
+    if str(array.type) in _STRINGS:
+        array = array.cast(_BYTES_OF[str(array.type)])
+    array.validate(full=True)
+    return list(array.to_pylist())
 
 
 class _Opened:
@@ -152,6 +179,8 @@ class _Opened:
                     self._file = arrow.ipc.open_file(source)
                 except arrow.ArrowInvalid:
                     self._file = arrow.ipc.open_stream(source)
+                    if source.read_at(8, max(0, source.size() - 8)) != _END_OF_STREAM:
+                        raise arrow.ArrowInvalid("the mark of its end is missing") from None
                 self.schema = self._file.schema
         except (arrow.ArrowException, OSError) as error:
             raise _damaged(path, error) from None
@@ -163,19 +192,23 @@ class _Opened:
         if self._path.suffix == ".parquet":
             self._file.close()
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the rows in batches."""
+    def batches(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Yield the cells of these columns in batches of rows."""
         try:
-            if self._path.suffix == ".parquet":
-                yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
-            elif hasattr(self._file, "num_record_batches"):
-                for at in range(self._file.num_record_batches):
-                    yield from _cut(self._file.get_batch(at))
-            else:
-                for batch in self._file:
-                    yield from _cut(batch)
+            for batch in self._batches(columns):
+                yield {column: _cells(batch, column) for column in columns}
         except (_pyarrow().ArrowException, OSError) as error:
             raise _damaged(self._path, error) from None
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        if self._path.suffix == ".parquet":
+            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
+        elif hasattr(self._file, "num_record_batches"):
+            for at in range(self._file.num_record_batches):
+                yield from _cut(self._file.get_batch(at))
+        else:
+            for batch in self._file:
+                yield from _cut(batch)
 
 
 def _cut(batch: Any) -> Iterator[Any]:
@@ -191,6 +224,7 @@ def _damaged(path: Path, error: Exception) -> DataError:
 def _pyarrow() -> Any:
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.ipc
     except ImportError:
         raise UsageError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +17,22 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.console import printable
+from nmt.data.compressed import DAMAGE
 from nmt.data.corpus import Encoding, ParallelText, TextStream, read_chunks, split_lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey, record_file
 from nmt.prepare.text import LINE_FEED, Block, Rows
+from nmt.workers import prefetched
 
 LONGEST_LINE = 1 << 26
+CHUNKS_AHEAD = 4
+"""Read and decompressed by a thread, of about a megabyte each."""
 _CHUNK_BYTES = 1 << 20
+# RuntimeError: it is encrypted, or of another version or compression.
+_OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 
 
 class LineFiles(ABC):
@@ -47,7 +53,10 @@ class LineFiles(ABC):
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if one side ends before the other."""
-        sides = [Lines(name, self.chunks(side)) for side, name in enumerate(self.sides)]
+        sides = [
+            Lines(name, prefetched(self.chunks(side), ahead=CHUNKS_AHEAD))
+            for side, name in enumerate(self.sides)
+        ]
         number = 1
         while lines := min(side.ready() for side in sides):
             if number < start:
@@ -125,13 +134,13 @@ class ZipFiles(LineFiles):
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [name for name in archive.namelist() if not name.endswith("/")]
-        except zipfile.BadZipFile as error:
+        except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(path, error) from None
         found = []
         for lang in langs:
             of_lang = [name for name in names if name.endswith(f".{lang}")]
             if len(of_lang) != 1:
-                listed = ", ".join((of_lang or names)[:8])
+                listed = printable(", ".join((of_lang or names)[:8]))
                 raise DataError(
                     f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
                 )
@@ -148,7 +157,8 @@ class ZipFiles(LineFiles):
 
     @property
     def sides(self) -> tuple[str, str]:
-        return f"{self.path}:{self.members[0]}", f"{self.path}:{self.members[1]}"
+        src, tgt = map(printable, self.members)
+        return f"{self.path}:{src}", f"{self.path}:{tgt}"
 
     def chunks(self, side: int) -> Iterator[bytes]:
         text = TextStream(self.sides[side], self.encoding)
@@ -157,8 +167,7 @@ class ZipFiles(LineFiles):
                 while content := file.read(_CHUNK_BYTES):
                     yield from text.feed(content)
             yield from text.feed(b"", final=True)
-        # RuntimeError: it is encrypted. NotImplementedError: another compression.
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        except (*DAMAGE, *_OF_ZIP) as error:
             raise _damaged(self.path, error) from None
 
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
@@ -202,11 +211,11 @@ def survey_text(
         last = chunk[-1:] or last
         validity.look_at(chunk)
     lines += last not in (b"", b"\n")  # a last line without a line feed counts
-    bad: list[int] = []
     if not validity.ends_well():
-        numbered = enumerate(split_lines(again()), start=1)
-        bad = [number for number, line in numbered if encoding.decode(line, number=number) is None]
-    return lines, text_bytes, validity.warnings(name, bad, lines, "line")
+        for number, line in enumerate(split_lines(again()), start=1):
+            if encoding.decode(line, number=number) is None:
+                validity.count_bad(number)
+    return lines, text_bytes, validity.warnings(name, lines, "line")
 
 
 class Validity:
@@ -216,6 +225,8 @@ class Validity:
         self._encoding = encoding
         self._own = _Codec(encoding.line_codec)
         self._utf8 = _Codec("utf-8")
+        self._bad = 0
+        self._first_bad = 0
 
     def look_at(self, chunk: bytes) -> None:
         self._own.look_at(chunk)
@@ -225,15 +236,24 @@ class Validity:
     def ends_well(self) -> bool:
         return self._own.ends_well()
 
-    def warnings(self, name: str, bad: Sequence[int], lines: int, unit: str) -> tuple[str, ...]:
-        """Return what is odd, given the numbers of the lines that are not valid."""
+    def count_bad(self, number: int) -> None:
+        """Count a line, by its number, that is not valid."""
+        self._bad += 1
+        self._first_bad = self._first_bad or number
+
+    def warnings(self, name: str, lines: int, unit: str) -> tuple[str, ...]:
+        """Return what is odd about so many lines.
+
+        Raises:
+            DataError: if too many are not valid.
+        """
         warnings = []
-        if bad:
+        if self._bad:
             warnings.append(
-                f"{name} {unit} {bad[0]:,} is not valid {self._encoding.name} ({len(bad):,} of "
-                f"{lines:,} {unit}s are not)"
+                f"{name} {unit} {self._first_bad:,} is not valid {self._encoding.name} "
+                f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
-            if len(bad) > MAX_BAD_SHARE * lines:
+            if self._bad > MAX_BAD_SHARE * lines:
                 raise DataError(
                     f"{warnings[0]}; pass --encoding, for example --encoding windows-1252"
                 )

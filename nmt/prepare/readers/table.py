@@ -29,6 +29,11 @@ class Row(NamedTuple):
     tgt: bytes
     is_missing: bool = False
     scores: tuple[float, ...] = ()
+    """NaN where there is none."""
+    provenance: bytes = b""
+    """The column that is kept; empty if the row has nothing there."""
+    is_of_others: bool = False
+    """Whether it lacks a side because it is a pair of other languages."""
 
 
 class Table(ABC):
@@ -38,7 +43,11 @@ class Table(ABC):
     path: Path
     encoding: Encoding
     columns: tuple[str, ...]
+    kept: str
+    """The column that is kept as provenance; empty if none is."""
     unit = "row"
+    named = "columns"
+    """What the user chooses the two sides by."""
 
     @property
     @abstractmethod
@@ -62,33 +71,41 @@ class Table(ABC):
 
     def _survey(self, advance: Advance) -> Survey:
         validity = Validity(self.encoding)
-        rows = text_bytes = missing = 0
+        rows = text_bytes = provenance_bytes = missing = of_others = 0
         first: Row | None = None
         first_row = 0
-        bad: list[int] = []
         for row in self.rows(advance):
             rows += 1
+            provenance_bytes += len(row.provenance)
             if row.is_missing:
                 missing += 1
+                of_others += row.is_of_others
                 first, first_row = first or row, first_row or rows
                 continue
             text_bytes += len(row.src) + len(row.tgt)
+            is_bad = False
             for side in (row.src, row.tgt):
                 if not side.isascii():
                     validity.look_at(side)
-                    if self.encoding.decode(side, number=rows) is None and bad[-1:] != [rows]:
-                        bad.append(rows)
-        warnings = validity.warnings(str(self.path), bad, rows, "row")
+                    is_bad = is_bad or self.encoding.decode(side, number=rows) is None
+            if is_bad:
+                validity.count_bad(rows)
+        warnings = validity.warnings(str(self.path), rows, "row")
         if first is not None:
             shown = first.src[:60].decode(errors="replace")
             told = (
                 f"{self.prefix}: {missing:,} of {rows:,} rows lack a side, such as row "
                 f"{first_row:,}: {shown!r}"
             )
-            if missing > MAX_BAD_SHARE * rows:
-                raise DataError(f"{told}; check the file, and the columns that you name")
+            if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
+                raise DataError(f"{told}; check the file and its {self.named}")
             warnings = (*warnings, told)
-        return Survey(self.record(), rows, text_bytes, warnings)
+        if self.kept and rows and not provenance_bytes:
+            raise DataError(
+                f"--keep-column {self.prefix}: no {self.unit} has anything in {self.kept!r}; check "
+                "the name"
+            )
+        return Survey(self.record(), rows, text_bytes, warnings, provenance_bytes)
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the rows from `start` on."""
@@ -97,7 +114,7 @@ class Table(ABC):
         for at, row in enumerate(self.rows(_ignore), start=1):
             if at < start:
                 continue
-            size = len(row.src) + len(row.tgt)
+            size = len(row.src) + len(row.tgt) + len(row.provenance)
             if held and (len(held) == reader.BLOCK_LINES or held_bytes + size > reader.BLOCK_BYTES):
                 yield self._block(corpus, number, held)
                 number += len(held)
@@ -117,6 +134,7 @@ class Table(ABC):
             self.encoding,
             missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
             scores=tuple(zip(*(row.scores for row in rows), strict=True)),
+            provenance=b"".join([row.provenance + b"\n" for row in rows]) if self.kept else b"",
         )
 
 

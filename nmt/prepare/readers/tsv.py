@@ -5,23 +5,22 @@ Cells are taken as they are. There is no quoting, so a cell cannot hold a tab or
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import sys
-import tempfile
+import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import console
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.manifest import FileRecord
-from nmt.errors import DataError
-from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
+from nmt.errors import DataError, UsageError
 from nmt.prepare.options import STDIN, file_and_columns
-from nmt.prepare.readers.line_files import Lines
+from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
+from nmt.workers import prefetched
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,13 @@ class TsvFile(Table):
     prefix: str
     path: Path
     name: str
-    """As the user knows it: `path` may be a copy of stdin."""
+    """As the user knows it: `path` may be a copy of stdin or of a URL."""
     encoding: Encoding
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
+    kept: str
     places: tuple[int, ...]
-    """From 0, of source, target and scores."""
+    """From 0, of source, target, scores, and the column that is kept if there is one."""
     has_header: bool
 
     @classmethod
@@ -46,6 +46,7 @@ class TsvFile(Table):
         path: Path,
         columns: Sequence[str],
         scores: Sequence[str],
+        kept: str,
         langs: tuple[str, str],
         encoding: Encoding,
     ) -> TsvFile:
@@ -57,23 +58,25 @@ class TsvFile(Table):
             columns: source and target; if there are none, those that the header names like the
                 languages, or else the first two.
             scores: columns of scores.
+            kept: the column that is kept; may be empty.
             langs: source and target language.
             encoding: of the text.
         """
-        name = "stdin" if file_and_columns(prefix)[0] == STDIN else str(path)
+        given, _ = file_and_columns(prefix)
+        name = "stdin" if given == STDIN else given
         lines = Lines(name, read_chunks(path, encoding))
         first = lines.take(1) if lines.ready() else b""
         header = (encoding.decode(first.rstrip(b"\r\n"), number=1) or "").split("\t")
         if not columns:
             columns = langs if set(langs) <= set(header) else ("1", "2")
-        chosen = (*columns, *scores)
-        if any(one.isdecimal() and int(one) == 0 for one in chosen):
-            raise DataError(f"{prefix}: columns are counted from 1, not from 0")
+        chosen = (*columns, *scores, *([kept] if kept else []))
+        if any(_NUMBER.fullmatch(one) and int(one) == 0 for one in chosen):
+            raise UsageError(f"{prefix}: columns are counted from 1, not from 0")
         places = tuple(
-            int(one) - 1 if one.isdecimal() else _place(name, one, header) for one in chosen
+            int(one) - 1 if _NUMBER.fullmatch(one) else _place(name, one, header) for one in chosen
         )
-        has_header = not all(one.isdecimal() for one in chosen)
-        return cls(prefix, path, name, encoding, tuple(columns), places, has_header)
+        has_header = not all(_NUMBER.fullmatch(one) for one in chosen)
+        return cls(prefix, path, name, encoding, tuple(columns), kept, places, has_header)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -86,21 +89,23 @@ class TsvFile(Table):
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         src, tgt, *scores = self.places
-        lines = Lines(
-            self.name,
-            read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw))),
-        )
+        kept = scores.pop() if self.kept else None
+        chunks = read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw)))
+        lines = Lines(self.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
+        mark = codecs.BOM_UTF8  # before the first row
         if lines.ready() and self.has_header:
             lines.take(1)
+            mark = b""
         while ready := lines.ready():
             for line in lines.take(ready).removesuffix(b"\n").split(b"\n"):
-                line = line.removesuffix(b"\r")
+                line, mark = line.removesuffix(b"\r").removeprefix(mark), b""
                 cells = line.split(b"\t")
-                try:
-                    numbers = tuple(score_of(cells[at]) for at in scores)
-                    yield Row(cells[src], cells[tgt], False, numbers)
-                except IndexError:
-                    yield Row(line, b"", True, (score_of(None),) * len(scores))
+                provenance = cells[kept] if kept is not None and kept < len(cells) else b""
+                numbers = tuple(score_of(cells[at] if at < len(cells) else None) for at in scores)
+                if max(src, tgt) < len(cells):
+                    yield Row(cells[src], cells[tgt], False, numbers, provenance)
+                else:
+                    yield Row(line, b"", True, numbers)
 
 
 def _place(name: str, column: str, header: Sequence[str]) -> int:
@@ -111,23 +116,3 @@ def _place(name: str, column: str, header: Sequence[str]) -> int:
             "by a header or by numbers, such as :1,2"
         )
     return header.index(column)
-
-
-@contextlib.contextmanager
-def stdin_kept(train: Sequence[str], folder: Path) -> Iterator[Path | None]:
-    """Copy stdin to a temporary file in `folder` if it is among the texts, and yield its path.
-
-    Text is read more than once. The file is removed at the end.
-    """
-    if not any(file_and_columns(prefix)[0] == STDIN for prefix in train):
-        yield None
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        naming(folder),
-        tempfile.NamedTemporaryFile(dir=folder, prefix=".stdin-", suffix=TEMPORARY_SUFFIX) as file,
-    ):
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-        file.flush()
-        console.notice(f"copied {megabytes(file.tell())} from stdin to {folder}")
-        yield Path(file.name)

@@ -9,7 +9,7 @@ from prepare_job import Job, content, pairs, pairs_in, write
 from text_formats import FORMATS
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.encode import EncodedBlock
 from nmt.prepare.readers import reader
 from nmt.prepare.readers.find import find_reader
@@ -103,18 +103,28 @@ def _folder(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "kind", "message"),
     [
-        ("none.tsv", "none.tsv: no such file"),
-        ("none.tsv.gz:1,2", "none.tsv.gz: no such file"),
-        ("none.parquet", "none.parquet: no such file"),
-        ("x.tsv:en", "x.tsv:en"),
-        ("x.tsv:1,2,3", "name two columns"),
-        ("memory.tmx:1,2", "only TSV, Parquet and Arrow have columns"),
+        ("none.tsv", DataError, "none.tsv: no such file"),
+        ("none.tsv.gz:1,2", DataError, "none.tsv.gz: no such file"),
+        ("none.parquet", DataError, "none.parquet: no such file"),
+        ("x.tsv:en", UsageError, "x.tsv:en: name two columns"),
+        ("x.tsv:1,2,3", UsageError, "name two columns"),
+        ("x.tsv:1,0", UsageError, "counted from 1"),
+        (f"x.tsv:1,{'9' * 5_000}", DataError, "has no column"),
+        ("memory.tmx:1,2", UsageError, "only TSV, Parquet and Arrow have columns"),
     ],
 )
-def test_names_that_say_too_little_are_refused(tmp_path: Path, name: str, message: str) -> None:
+def test_names_that_say_too_little_are_refused(
+    tmp_path: Path, name: str, kind: type[NMTError], message: str
+) -> None:
     (tmp_path / "x.tsv").write_text("a\tb\n")
     (tmp_path / "memory.tmx").write_text("<tmx></tmx>")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(kind, match=message):
         found(f"{tmp_path}/{name}")
+
+
+def test_a_folder_does_not_hide_the_files_of_its_name(tmp_path: Path) -> None:
+    prefix = write(tmp_path, "news", pairs(3))
+    (tmp_path / "news").mkdir()
+    assert found(prefix).files == (tmp_path / "news.en", tmp_path / "news.de")

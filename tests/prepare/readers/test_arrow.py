@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prepare_job import Job, pairs, pairs_in, write
 
@@ -17,7 +18,7 @@ from nmt.prepare.readers.find import find_reader
 UTF8 = Encoding.find("utf-8")
 
 
-def save(path: Path, columns: dict[str, list[Any]]) -> Path:
+def save(path: Path, columns: dict[str, Any]) -> Path:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = arrow.table(columns)
     if path.suffix == ".parquet":
@@ -80,6 +81,50 @@ def test_files_that_lack_a_column_or_are_damaged_are_refused(tmp_path: Path) -> 
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match=r"must have files of one of \.parquet, \.arrow"):
         rows(f"{tmp_path}/folder")
+
+
+def test_a_column_of_a_name_that_others_have_is_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(
+        arrow.table([["a"], ["x"], ["y"]], ["en", "de", "de"]), tmp_path / "x.parquet"
+    )
+    with pytest.raises(DataError, match="has several columns 'de'"):
+        rows(f"{tmp_path}/x.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_text_that_is_not_valid_utf8_is_dropped_and_counted(tmp_path: Path, suffix: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    src, tgt = zip(*pairs(40), strict=True)
+    broken = arrow.array([one.encode() for one in src[:-1]] + [b"b\xff"]).view("string")
+    name = str(save(tmp_path / f"hub{suffix}", {"en": broken, "de": list(tgt)}))
+    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
+    folder = Job.of(tmp_path / "data", train=(name,), valid=valid, vocab_size=330).prepare()
+    assert pairs_in(folder) == pairs(40)[:-1]
+    assert folder.info.train.corpora[0].rejected == {"encoding": 1}
+
+
+@pytest.mark.parametrize("offset", [2_000_000_000, -2_000_000_000])
+def test_offsets_that_point_out_of_a_file_are_refused(tmp_path: Path, offset: int) -> None:
+    path = save(tmp_path / "hub.arrow", {"en": ["abc", "def", "ghi"], "de": ["x", "y", "z"]})
+    offsets = np.array([0, 3, 6, 9], np.int32)
+    raw = path.read_bytes()
+    assert raw.count(offsets.tobytes()) == 1
+    damaged = np.array([0, 3, offset, 9], np.int32)
+    path.write_bytes(raw.replace(offsets.tobytes(), damaged.tobytes()))
+    with pytest.raises(DataError, match=r"hub\.arrow: cut short or damaged"):
+        rows(f"{path}:en,de")
+
+
+def test_a_stream_that_was_cut_between_two_batches_is_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table, path = arrow.table({"en": ["a"] * 9, "de": ["x"] * 9}), tmp_path / "hub.arrow"
+    with arrow.ipc.new_stream(str(path), table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+    assert len(rows(str(path))) == 9
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(DataError, match="the mark of its end is missing"):
+        rows(str(path))
 
 
 def test_without_pyarrow_the_extra_is_named(

@@ -13,6 +13,7 @@ from prepare_job import Job, pairs, pairs_in, write
 from text_formats import tmx
 
 from nmt.errors import DataError
+from nmt.prepare.readers import tmx as tmx_reader
 from nmt.prepare.readers.tmx import TmxFile
 
 HEAD = '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
@@ -45,6 +46,8 @@ def unit(**texts: str) -> str:
         (unit(en=" a\n   b ", de="x"), ("en", "de"), [["a b", "x"]]),
         (unit(en="a", de=""), ("en", "de"), [["a", ""]]),
         (unit(en="a", fr="y"), ("en", "de"), [["en: a, fr: y", ""]]),
+        (unit(en="a", nb="x"), ("en", "no"), [["a", "x"]]),
+        ('<tu><tuv xml:lang="x&#10;y"><seg>a</seg></tuv></tu>', ("en", "de"), [["x y: a", ""]]),
         ('<tu><note>n</note><tuv lang="en"><prop>p</prop><seg>a</seg></tuv>'
          '<tuv lang="de"><seg>x</seg></tuv></tu>', ("en", "de"), [["a", "x"]]),
     ],
@@ -70,6 +73,8 @@ def test_a_file_says_its_own_encoding(tmp_path: Path, encoding: str) -> None:
         (b'<!DOCTYPE tmx [<!ENTITY a "bomb">]><tmx>&a;</tmx>', "uses the entity &a;"),
         (b'<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx/>', "uses the entity &a;"),
         (b'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>&a;</tmx>', "uses the entity &a;"),
+        (b'<?xml version="1.0" encoding="foo"?><tmx/>', "memory.tmx: .*foo; export it in UTF-8"),
+        (b'<?xml version="1.0" encoding="shift_jis"?><tmx/>', "memory.tmx: .*export it in UTF-8"),
     ],
 )
 def test_files_that_are_cut_or_of_another_kind_are_refused(
@@ -90,6 +95,34 @@ def test_units_that_lack_a_language_are_counted(tmp_path: Path) -> None:
     assert pairs_in(folder) == pairs(40)[:20] + pairs(40)[21:]
     assert folder.info.train.corpora[0].rejected == {"missing": 1}
     assert "(en) row 21: en: alone, fr: seul" in (job.out / "rejects.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("other", "is_refused"),
+    [(unit(en="a", fr="y"), False), (unit(en="alone"), True)],
+    ids=["pairs of other languages", "one language"],
+)
+def test_a_memory_may_have_other_languages_but_no_tenth_of_single_texts(
+    tmp_path: Path, other: str, is_refused: bool
+) -> None:
+    units = [unit(en=src, de=tgt) for src, tgt in pairs(8)] + [other] * 2
+    (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
+    (survey,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "de")).surveys()
+    if is_refused:
+        with pytest.raises(DataError, match=r"2 of 10 rows lack a side, .* and its languages"):
+            survey(int)
+    else:
+        assert survey(int).lines == 10
+    (survey,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "es")).surveys()
+    with pytest.raises(DataError, match="10 of 10 rows lack a side"):
+        survey(int)
+
+
+def test_a_unit_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tmx_reader, "LONGEST_LINE", 10_000)
+    for texts in ({"en": "a" * 10_001}, {f"x{number}": "" for number in range(101)}):
+        with pytest.raises(DataError, match=r"memory\.tmx line 1: a unit of more than"):
+            rows(tmp_path, f"{HEAD}{unit(**texts)}</body></tmx>".encode())
 
 
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:

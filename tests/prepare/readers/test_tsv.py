@@ -11,7 +11,7 @@ import pytest
 from prepare_job import Job, pairs, pairs_in, write
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.prepare.prepare import dry_run
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.tsv import TsvFile
@@ -112,8 +112,25 @@ def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> 
     assert not (tmp_path / "data").exists()
 
 
+def test_a_row_without_a_score_has_both_sides(job: Job, tmp_path: Path) -> None:
+    path = tmp_path / "crawl.tsv"
+    path.write_text(path.read_text().replace("\t0.10\n", "\n"))
+    folder = job.but(min_score=(f"{path}:score:0.05",)).prepare()
+    rejected = folder.info.train.corpora[0].rejected
+    assert rejected["missing"] == 1  # the short one
+    assert rejected["score"] == 4 + 1 + 1  # 0.00 to 0.03, no number, none
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: Path) -> None:
+    lines = "".join(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs(40))
+    (tmp_path / "numbered.tsv").write_text("\ufeff" + lines)
+    train, least = f"{tmp_path}/numbered.tsv:2,3", f"{tmp_path}/numbered.tsv:1:0.3"
+    folder = job.but(train=(train,), min_score=(least,)).prepare()
+    assert pairs_in(folder) == pairs(40)
+
+
 def test_column_0_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"crawl\.tsv:0,1: columns are counted from 1"):
+    with pytest.raises(UsageError, match=r"crawl\.tsv:0,1: columns are counted from 1"):
         job.but(train=(f"{tmp_path}/crawl.tsv:0,1",)).prepare()
 
 

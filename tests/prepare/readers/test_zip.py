@@ -38,6 +38,35 @@ def test_an_archive_needs_one_file_of_each_language(tmp_path: Path, names: list[
         survey(tmp_path / "x.zip")
 
 
+def test_names_in_an_archive_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for lang in ("en", "de"):
+            archive.writestr(f"\x1b[31mred.{lang}", "text\n")
+    found = find_reader(f"{tmp_path}/x.zip", ("en", "de"), UTF8)
+    assert found.sides[0] == rf"{tmp_path}/x.zip:\x1b[31mred.en"
+    with pytest.raises(DataError, match=r"it has \\x1b\[31mred\.en"):
+        find_reader(f"{tmp_path}/x.zip", ("en", "fr"), UTF8)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
+def test_damaged_members_are_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+        for side, lang in enumerate(("en", "de")):
+            archive.writestr(f"a.{lang}", "".join(f"{pair[side]}\n" for pair in pairs(900)))
+    raw = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(raw[:900] + bytes(100) + raw[1000:])
+    with pytest.raises(DataError, match=r"x\.zip: cannot be read as a ZIP archive"):
+        survey(tmp_path / "x.zip")
+
+
+def test_an_archive_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    raw = bytearray(Path(write_zip(tmp_path, pairs(3))).read_bytes())
+    raw[raw.find(b"PK\x01\x02") + 6] = 99  # the version needed for the first file
+    (tmp_path / "x.zip").write_bytes(raw)
+    with pytest.raises(DataError, match=r"x\.zip: .*version 9\.9"):
+        survey(tmp_path / "x.zip")
+
+
 def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     whole = Path(write_zip(tmp_path, pairs(500))).read_bytes()
     for raw in (whole[:-40], b"", whole[:200] + bytes(100) + whole[300:]):

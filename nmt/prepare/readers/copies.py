@@ -1,0 +1,85 @@
+"""Copies of text that cannot be read more than once where it is: stdin, and files at URLs."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from nmt import console
+from nmt.data.compressed import SUFFIXES
+from nmt.errors import DataError
+from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
+from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
+from nmt.prepare.readers.find import is_one_file
+from nmt.remote import download, exists, files_at, is_url, mirrored, without_scheme
+
+
+@contextlib.contextmanager
+def copies_kept(
+    texts: Sequence[tuple[str, tuple[str, str]]], folder: Path
+) -> Iterator[Mapping[str, Path]]:
+    """Copy stdin and the files at URLs to a temporary folder, and yield their paths by name.
+
+    It is removed at the end.
+
+    Args:
+        texts: the prefix or file of each text, and its languages.
+        folder: where to make the temporary one, if it is needed.
+
+    Raises:
+        DataError: if a URL has no such text.
+        NMTError: if a URL cannot be read.
+    """
+    named = [(file_and_columns(prefix)[0], langs) for prefix, langs in texts]
+    if not any(name == STDIN or "://" in name for name, _ in named):
+        yield {}
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        naming(folder),
+        tempfile.TemporaryDirectory(
+            dir=folder, prefix=".copies-", suffix=TEMPORARY_SUFFIX
+        ) as temporary,
+    ):
+        copies: dict[str, Path] = {}
+        for name, langs in named:
+            if name == STDIN:
+                copies[name] = Path(temporary, "stdin")
+                _copy_stdin(copies[name])
+                console.notice(
+                    f"copied {megabytes(copies[name].stat().st_size)} from stdin to {folder}"
+                )
+            elif is_url(name):
+                copies[name] = mirrored(name, Path(temporary))
+                for url in _files_of(name, langs):
+                    path = mirrored(url, Path(temporary))
+                    if not path.exists():
+                        download(url, path)
+            elif "://" in name:
+                copies[name] = Path(without_scheme(name))
+        yield copies
+
+
+def _copy_stdin(path: Path) -> None:
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+
+
+def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
+    """Return the URLs of the files of a text."""
+    if name.endswith("/"):
+        return [url for url in files_at(name) if url.endswith(TABLE_FOLDERS)]
+    if is_one_file(name):
+        return [name]
+    found = []
+    for lang in langs:
+        names = [f"{name}.{lang}{suffix}" for suffix in ("", *SUFFIXES)]
+        of_lang = [url for url in names if exists(url)]
+        if not of_lang:
+            raise DataError(f"{names[0]}: no such file, plain or compressed ({' '.join(SUFFIXES)})")
+        found += of_lang
+    return found

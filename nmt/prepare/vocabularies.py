@@ -1,0 +1,153 @@
+"""The vocabularies of a data folder: checked and extended if they are given, else learnt.
+
+Languages are checked first, then given vocabularies get the tags and language tokens that they lack
+(`with_new_pieces`). `learn_vocabularies` learns from a sample of the training text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nmt import console
+from nmt.data.epochs import Epochs, mixed_shares
+from nmt.data.language_tokens import LanguageTokens, spell_pair
+from nmt.data.moses import Moses
+from nmt.data.pieces import Kind, Piece, PieceModel
+from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
+from nmt.errors import UsageError
+from nmt.prepare.cleaning import RULES
+from nmt.prepare.judge import CODES, KEPT, Cleaner
+from nmt.prepare.options import PrepareOptions
+from nmt.prepare.rejects import nothing_left
+from nmt.prepare.sampling import SampleCleaner, sample_blocks
+from nmt.prepare.sources import SourceText
+from nmt.workers import map_in_order
+
+
+def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
+    """Check that a model of several languages knows those of the texts."""
+    for pair in options.pairs:
+        for side, lang in zip(("src", "tgt"), pair, strict=True):
+            option = f"--pair {spell_pair(pair)}: {lang}" if options.pair else f"--{side}"
+            languages.check(side, lang, option, is_given=bool(options.pair))
+            codes = languages.codes(lang)
+            if languages.has_choice(side) and len(codes) > 1:
+                console.warning(
+                    f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
+                    "unless you choose one of them"
+                )
+    check_tests(languages, options)
+
+
+def check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
+    """Check that the languages of test sets have tokens; they may be of a pair without train."""
+    for text in options.test if options.pair else ():
+        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
+            languages.check(side, lang, f"--test {text}:", is_given=True)
+
+
+def with_new_pieces(
+    given: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
+) -> list[Vocabulary]:
+    """Return the given vocabularies with the tags and the language that they lack, if any."""
+    added = [
+        Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
+        for tag in sorted(set(options.tags.values()))
+        if given and not given[0].has_symbol(tag)
+    ]
+    if languages is not None and given:
+        added += [
+            Piece(piece, kind=Kind.CONTROL)
+            for lang, piece in languages.pieces.items()
+            if lang == options.new_language
+            or (options.pair and not given[0].has_language_token(piece))
+        ]
+    for piece in added:
+        if any(vocabulary.has_piece(piece.text) for vocabulary in given):
+            raise UsageError(
+                f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
+                "another tag"
+            )
+    if not added:
+        return list(given)
+    names = ", ".join(piece.text for piece in added)
+    console.notice(f"{names}: new in the vocabulary; train with --init-from to keep the rest")
+    return [Vocabulary(PieceModel.read(one.model).with_pieces(added).write()) for one in given]
+
+
+def learn_vocabularies(
+    options: PrepareOptions,
+    languages: LanguageTokens | None,
+    train: Sequence[SourceText],
+    *,
+    cleaner: Cleaner,
+    moses: tuple[Moses | None, Moses | None],
+) -> list[Vocabulary]:
+    """Learn one vocabulary for both languages, or one for each, from a sample of clean pairs.
+
+    Args:
+        options: of the vocabulary.
+        languages: the tokens that begin lines, if there are some.
+        train: the training texts.
+        cleaner: the rules that sampled pairs must pass.
+        moses: the rules that are applied to source and target.
+
+    Raises:
+        DataError: no sampled pair passes the rules.
+        UsageError: the text does not suit the size of the vocabulary.
+    """
+    shares = mixed_shares(
+        [(text.lines, text.weight) for text in train],
+        [text.langs for text in train],
+        options.temperature,
+    )
+    clean = SampleCleaner(cleaner, moses)
+    lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
+    vocabularies = []
+    for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
+        langs = dict.fromkeys(pair[side] for pair in options.pairs for side in sides)
+        what = " and ".join(langs)
+        console.notice(f"learning the vocabulary of {what} from {lines:,} pairs")
+        try:
+            vocabulary = learn_vocabulary(
+                (
+                    pair[side]
+                    for pair in _sample(options, train, shares, clean=clean)
+                    for side in sides
+                ),
+                vocab_size=options.vocab_size,
+                subwords=options.subwords,
+                split_digits=options.split_digits,
+                normalization=options.normalization,
+                symbols=sorted({*options.tags.values(), *options.symbol}),
+                language_tokens=tuple(languages.pieces.values()) if languages else (),
+                character_coverage=options.character_coverage,
+            )
+        except UsageError as error:
+            raise UsageError(f"{what}: {error}") from None
+        vocabularies.append(vocabulary)
+    return vocabularies
+
+
+def _sample(
+    options: PrepareOptions,
+    train: Sequence[SourceText],
+    shares: Sequence[tuple[int, float]],
+    *,
+    clean: SampleCleaner,
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs that are drawn by their weights and pass the rules."""
+    blocks = sample_blocks(
+        train,
+        size=options.sample_size,
+        seed=options.seed,
+        weights=[weight for _, weight in shares],
+    )
+    counts = np.zeros(len(RULES) + 1, np.int64)  # by the code of the verdict
+    for _, sample in map_in_order(clean, blocks, workers=options.processes):
+        counts += np.bincount(sample.verdicts, minlength=len(counts))
+        yield from sample.pairs
+    if not counts[KEPT]:
+        raise nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})

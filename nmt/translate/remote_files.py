@@ -1,0 +1,101 @@
+"""Inputs and outputs at URLs: copied to this machine before a job, and back after it.
+
+A job reads and writes files of this machine. What it reads at a URL is copied to a temporary
+folder. What it writes to a URL is made in a folder that belongs to the URL, under ~/.cache/nmt, and
+stays there until it is complete. So a job that was killed continues on the same machine. Its
+journal is uploaded, too, so that a finished job ends at once on any machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nmt.errors import UsageError
+from nmt.remote import download, exists, files_at, is_url, mirrored, upload, without_scheme
+from nmt.translate.journal import journal_of
+
+
+@contextlib.contextmanager
+def local_inputs(inputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Copy the inputs that are at URLs, and yield the names of all on this machine.
+
+    Raises:
+        UsageError: if a folder or pattern has no files.
+        NMTError: if a URL cannot be read.
+    """
+    with contextlib.ExitStack() as leaving:
+        names = []
+        for given in inputs:
+            if not is_url(given):
+                names.append(without_scheme(given))
+                continue
+            urls = files_at(given)
+            if not urls:
+                raise UsageError(f"--input {given}: no files found")
+            folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="nmt-"))
+            copies = [mirrored(url, Path(folder)) for url in urls]
+            for url, path in zip(urls, copies, strict=True):
+                download(url, path)
+            names.append(str(copies[0] if urls == [given] else copies[0].parent))
+        yield tuple(names)
+
+
+@dataclass(frozen=True)
+class RemoteOutput:
+    """The output of a job: a file at a URL, or files below one."""
+
+    url: str
+    path: Path  # of this machine, where it is made
+
+    @classmethod
+    def of(cls, url: str, inputs: Sequence[str]) -> Self:
+        """Make the folder for a URL.
+
+        Raises:
+            UsageError: if the output would replace an input.
+            NMTError: if the URL cannot be reached.
+        """
+        for given in inputs:
+            if url == given or url.rstrip("/") == given.rpartition("/")[0]:
+                raise UsageError(f"{url}: the output would replace the input {given}")
+        exists(url)  # fails before any work is done
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        path = mirrored(url, cache / "nmt")
+        (path if url.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        return cls(url, path)
+
+    @contextlib.contextmanager
+    def synced(self, output: Path) -> Iterator[None]:
+        """Get a file that an earlier job finished, if there is one, and upload it after the block.
+
+        Raises:
+            NMTError: if it cannot be copied.
+        """
+        journal, before = journal_of(output), b""
+        if not journal.exists() and exists(self._url_of(journal)):
+            for path in (output, journal):
+                if exists(self._url_of(path)):
+                    download(self._url_of(path), path)
+            before = journal.read_bytes()
+        yield
+        is_new = journal.read_bytes() != before
+        for path in (output, journal):
+            if is_new:
+                upload(path, self._url_of(path))
+        output.unlink()
+        journal.unlink()
+
+    def move(self, output: Path) -> None:
+        """Upload a file without a journal, and remove it here; NMTError if that fails."""
+        upload(output, self._url_of(output))
+        output.unlink()
+
+    def _url_of(self, path: Path) -> str:
+        above = self.url.rstrip("/").rpartition("/")[0]
+        return f"{above}/{path.relative_to(self.path.parent)}"

@@ -1,0 +1,158 @@
+"""`nmt translate` with inputs and outputs at URLs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Nmt
+from storage import Storage
+
+from nmt.errors import NMTError, Stopped
+from nmt.translate.journal import Journal
+
+pytest.importorskip("fsspec", reason="the extra remote is not installed")
+
+TEXT = "".join(f"the cat sees a dog {number}\n" for number in range(12))
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return Storage()
+
+
+@pytest.fixture
+def expected(translate: Nmt, tmp_path: Path) -> bytes:
+    (tmp_path / "in").write_text(TEXT)
+    assert translate("--input", tmp_path / "in", "--output", tmp_path / "out").status == 0
+    return (tmp_path / "out").read_bytes()
+
+
+def left_over(tmp_path: Path) -> list[str]:
+    """What a job has left on this machine."""
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    return sorted(str(path.relative_to(tmp_path)) for path in found if path.parent != tmp_path)
+
+
+def test_a_url_is_translated_to_a_url_and_not_twice(
+    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path
+) -> None:
+    source = storage.write("bucket/news.en.gz", gzip.compress(TEXT.encode()))
+    words = ("--input", source, "--output", "memory://out/news.de.gz")
+    assert translate(*words).status == 0
+    assert storage.files.keys() == {
+        "bucket/news.en.gz", "out/news.de.gz", "out/.news.de.gz.journal"
+    }  # fmt: skip
+    assert gzip.decompress(storage.files["out/news.de.gz"]) == expected
+    assert left_over(tmp_path) == []
+    before = storage.files
+    again = translate(*words)
+    assert again.status == 0
+    assert "memory:/out/news.de.gz: already translated" in again.stderr
+    assert (storage.files, left_over(tmp_path)) == (before, [])
+    storage.write("bucket/news.en.gz", gzip.compress(b"a dog\n"))
+    assert translate(*words).summary["lines_in"] == 1
+    assert gzip.decompress(storage.files["out/news.de.gz"]).count(b"\n") == 1
+
+
+def test_a_job_that_was_stopped_continues_on_this_machine(
+    translate: Nmt,
+    storage: Storage,
+    expected: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ("--input", storage.write("in", TEXT), "--output", "memory://out", "--pool-lines", "5")
+    add = Journal.add
+
+    def add_and_stop(*arguments: Any) -> None:
+        add(*arguments)
+        raise Stopped("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", add_and_stop)
+        assert translate(*words).status == 75
+    assert storage.files.keys() == {"in"}
+    resumed = translate(*words)
+    assert resumed.status == 0
+    assert "continuing after line 5" in resumed.stderr
+    assert storage.files["out"] == expected
+    assert left_over(tmp_path) == []
+
+
+def test_an_upload_that_fails_is_done_the_next_time(
+    translate: Nmt,
+    storage: Storage,
+    expected: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ("--input", storage.write("in", TEXT), "--output", "memory://out")
+
+    def fail(_: Path, url: str) -> None:
+        raise NMTError(f"{url}: no network")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.translate.remote_files.upload", fail)
+        assert translate(*words, "--quiet").refusal(1) == "nmt: error: memory://out: no network"
+    again = translate(*words)
+    assert again.status == 0
+    assert "already translated" in again.stderr
+    assert storage.files["out"] == expected
+
+
+@pytest.mark.parametrize("inputs", ["memory://in/", "memory://in/*.en"])
+@pytest.mark.parametrize("output", ["memory://out/", "memory://out"])
+def test_folders_at_urls_are_translated_file_by_file(
+    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path, inputs: str, output: str
+) -> None:
+    for name in ("a.en", "b.en"):
+        storage.write(f"in/{name}", TEXT)
+    bad = storage.write("c.en", b"\x7fELF\0\0\0\0")
+    answer = translate("--input", inputs, "--input", bad, "--output", output)
+    assert answer.status == 1
+    assert "c.en" in answer.stderr and answer.summary["lines_in"] == 24
+    assert storage.files["out/a.en"] == storage.files["out/b.en"] == expected
+    assert "out/c.en" not in storage.files
+    assert left_over(tmp_path) == []
+
+
+def test_urls_go_with_pipes_and_files(
+    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path
+) -> None:
+    assert translate("--output", "memory://piped", stdin=TEXT.encode()).status == 0
+    assert storage.files == {"piped": expected}
+    source = storage.write("in", TEXT)
+    assert translate("--input", source).stdout.encode() == expected
+    local = ("--input", f"file://{tmp_path}/in", "--output", f"file://{tmp_path}/local")
+    assert translate(*local).status == 0
+    assert (tmp_path / "local").read_bytes() == expected
+    assert (tmp_path / ".local.journal").exists()
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ("--input memory://none", 1, "memory://none: no such file"),
+        ("--input memory://empty/ --output x", 2, "--input memory://empty/: no files found"),
+        (
+            "--input memory://in/a --output memory://in/a",
+            2,
+            "would replace the input memory://in/a",
+        ),
+        ("--input memory://in/a --output memory://in/", 2, "would replace the input memory://in/a"),
+        ("--input memory://in/ --output memory://in/", 2, "would replace the input memory://in/"),
+        ("--input memory://in/a --output ftq://x/y", 2, "ftq://x/y: Protocol not known: ftq"),
+    ],
+)
+def test_wrong_urls_are_told_in_one_line(
+    translate: Nmt, storage: Storage, words: str, status: int, told: str
+) -> None:
+    storage.write("in/a", TEXT)
+    storage.write("empty/deeper/a", TEXT)
+    assert told in translate(*words.split(), "--quiet").refusal(status)
+    assert storage.files.keys() == {"in/a", "empty/deeper/a"}

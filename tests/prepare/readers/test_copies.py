@@ -1,0 +1,102 @@
+"""Text at URLs gives the data folder that the same files give here."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, content, pairs, pairs_in, write
+from storage import Storage
+
+from nmt.errors import DataError, UsageError
+from nmt.prepare.prepare import dry_run
+
+pytest.importorskip("fsspec", reason="the extra remote is not installed")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """`job`'s text: train compressed, and also as a table."""
+    storage = Storage()
+    write(tmp_path, "train", pairs(60))
+    write(tmp_path, "valid", pairs(3))
+    for lang in ("en", "de"):
+        train = (tmp_path / f"train.{lang}").read_bytes()
+        storage.write(f"bucket/train.{lang}.gz", gzip.compress(train, mtime=0))
+        storage.write(f"bucket/valid.{lang}", (tmp_path / f"valid.{lang}").read_bytes())
+    rows = "".join(f"{tgt}\t{src}\n" for src, tgt in pairs(60))
+    storage.write("bucket/crawl.tsv", f"de\ten\n{rows}")
+    return storage
+
+
+def test_two_files_at_urls_are_prepared_as_here(
+    job: Job, storage: Storage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = job.prepare()
+    remote = job.but(
+        out=tmp_path / "new" / "remote",
+        train=("memory://bucket/train",),
+        valid=("memory://bucket/valid",),
+        test=(f"file://{tmp_path}/valid",),
+        weight=("memory://bucket/train=2",),
+    )
+    folder = remote.prepare()
+    assert "memory://bucket/train.en.gz: copied 0.0 MB" in capsys.readouterr().err
+    assert pairs_in(folder) == pairs_in(here)
+    (corpus,) = folder.info.train.corpora
+    assert (corpus.prefix, corpus.weight) == ("memory://bucket/train", 2.0)
+    assert (corpus.src.name, corpus.tgt.name) == ("train.en.gz", "train.de.gz")
+    before = content(folder.path)
+    assert "valid.en" in before and "test-valid.en" in before
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["remote"]
+
+    assert content(remote.prepare().path) == before
+    assert "already prepared from the same text" in capsys.readouterr().err
+    storage.write("bucket/train.en.gz", gzip.compress(b"other\n" * 60))
+    with pytest.raises(UsageError, match="was prepared with other options or text"):
+        remote.prepare()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["remote"]
+
+
+@pytest.mark.parametrize("columns", ["", ":en,de", ":2,1"])
+def test_a_table_at_a_url_has_columns(job: Job, storage: Storage, columns: str) -> None:
+    table = job.but(train=(f"memory://bucket/crawl.tsv{columns}",))
+    assert "bucket/crawl.tsv" in storage.files
+    (rejects,) = dry_run(table.options, table.cleaning, pairs=100)
+    header = columns == ":2,1"  # then the first row is a pair like any other
+    assert sum(rejects.counts.values()) + rejects.kept == 60 + header
+    assert pairs_in(table.prepare()) == [*[("en", "de")] * header, *pairs(60)]
+
+
+def test_a_folder_of_parquet_at_a_url_is_read_in_order(job: Job, storage: Storage) -> None:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    for part in range(2):
+        src, tgt = zip(*pairs(60)[30 * part : 30 * part + 30], strict=True)
+        sink = arrow.BufferOutputStream()
+        parquet.write_table(arrow.table({"en": list(src), "de": list(tgt)}), sink)
+        storage.write(f"hub/{part}.parquet", sink.getvalue().to_pybytes())
+    storage.write("hub/README.md", "a hub")
+    assert pairs_in(job.but(train=("memory://hub/",)).prepare()) == pairs(60)
+
+
+def test_a_prefix_at_a_url_may_have_the_name_of_a_folder(job: Job, storage: Storage) -> None:
+    storage.write("bucket/train/more.tsv", "a red fox\tein roter Fuchs\n")
+    both = job.but(train=("memory://bucket/train/more.tsv", "memory://bucket/train"))
+    assert pairs_in(both.prepare()) == [("a red fox", "ein roter Fuchs"), *pairs(60)]
+
+
+def test_text_that_is_not_there_is_named_by_its_url(job: Job, storage: Storage) -> None:
+    assert "bucket/train.en" not in storage.files
+    with pytest.raises(DataError, match=r"^memory://bucket/none\.en: no such file, plain or compr"):
+        job.but(train=("memory://bucket/none",)).prepare()
+    with pytest.raises(DataError, match=r"^memory://bucket/none\.tsv: no such file$"):
+        job.but(train=("memory://bucket/none.tsv",)).prepare()
+    with pytest.raises(DataError, match=r"memory:/?/bucket/crawl\.tsv: has no column 'fr'"):
+        job.but(train=("memory://bucket/crawl.tsv:en,fr",)).prepare()
+    assert not list(job.out.parent.iterdir())
+
+
+def test_only_training_text_is_read_from_stdin(job: Job) -> None:
+    with pytest.raises(UsageError, match="-: only training text is read from stdin"):
+        job.but(valid="-")

@@ -1,0 +1,263 @@
+"""Columns that are kept beside the pairs: each pair's stays with it, from any format of table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prepare_job import Job, content, pairs, write
+
+from nmt.data.folder import DataFolder
+from nmt.errors import DataError, NMTError, UsageError
+from nmt.prepare import splits
+from nmt.prepare.join import join
+
+URLS = [f"https://example.org/\u00e4?page={number}" for number in range(40)]
+EMPTY = 7
+"""The row without a URL."""
+
+
+def write_tsv(folder: Path, urls: Sequence[str | None]) -> str:
+    rows = [f"{src}\t{tgt}" for src, tgt in pairs(len(urls))]
+    # A row may end before the column.
+    cells = ["" if url is None else f"\t{url}" for url in urls]
+    text = "".join(f"{row}{cell}\n" for row, cell in zip(rows, cells, strict=True))
+    (folder / "crawl.tsv").write_text(f"en\tde\turl\n{text}", encoding="utf-8")
+    return f"{folder}/crawl.tsv"
+
+
+def write_arrow(folder: Path, urls: Sequence[str | None]) -> str:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    src, tgt = zip(*pairs(len(urls)), strict=True)
+    columns = {"en": src, "de": tgt, "url": urls}
+    parquet.write_table(arrow.table({k: list(v) for k, v in columns.items()}), folder / "h.parquet")
+    return f"{folder}/h.parquet"
+
+
+def write_tmx(folder: Path, urls: Sequence[str | None], *, as_prop: bool = False) -> str:
+    units = []
+    for (src, tgt), url in zip(pairs(len(urls)), urls, strict=True):
+        prop = f'<prop type="url">{url}</prop><prop type="url">2nd</prop>' if as_prop else ""
+        attribute = "" if as_prop else f' url="{url}"'
+        attribute, prop = (attribute, prop) if url is not None else ("", "")
+        units.append(
+            f'<tu{attribute} id="1"><prop type="other">o</prop>'
+            f'<tuv xml:lang="en">{prop}<seg>{src}</seg></tuv>'
+            f'<tuv xml:lang="de"><seg>{tgt}</seg></tuv></tu>'
+        )
+    head = '<?xml version="1.0"?><tmx version="1.4"><header/><body>'
+    (folder / "m.tmx").write_text(f"{head}{''.join(units)}</body></tmx>", encoding="utf-8")
+    return f"{folder}/m.tmx"
+
+
+def write_tmx_props(folder: Path, urls: Sequence[str | None]) -> str:
+    return write_tmx(folder, urls, as_prop=True)
+
+
+FORMATS: list[Callable[[Path, Sequence[str | None]], str]]
+FORMATS = [write_tsv, write_arrow, write_tmx, write_tmx_props]
+
+
+def job(folder: Path, file: str, **values: Any) -> Job:
+    valid = write(folder, "valid", [("something else", "etwas anderes")])
+    options: dict[str, Any] = {
+        "train": (file,),
+        "valid": valid,
+        "vocab_size": 330,
+        "keep_column": (f"{file}:url",),
+    }
+    return Job.of(folder / "data", **options | values)
+
+
+def provenance(folder: DataFolder) -> list[str]:
+    return [folder.train.provenance(index) for index in range(len(folder.train))]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_pair_keeps_its_own(
+    tmp_path: Path, form: Callable[[Path, Sequence[str | None]], str]
+) -> None:
+    urls = [None if at == EMPTY else url for at, url in enumerate(URLS)]
+    file = form(tmp_path, urls)
+    # A text without the column, which shares a pair with the first, and another text before it.
+    before = write(tmp_path, "before", [("first", "zuerst"), pairs(40)[3]])
+    prepared = job(tmp_path, file, train=(before, file), shard_pairs=10)
+    folder = prepared.prepare()
+    assert provenance(folder) == ["", "", *("" if at == EMPTY else URLS[at] for at in range(40)
+                                           if at != 3)]  # fmt: skip
+    rows = [folder.train.origin(index) for index in range(2, len(folder.train))]
+    assert rows == [(1, row) for row in range(1, 41) if row != 4]
+    assert [corpus.kept_column for corpus in folder.info.train.corpora] == ["", "url"]
+    names = [shard.name.replace(".bin", ".provenance") for shard in folder.info.train.shards[1:]]
+    assert [file.name for file in folder.info.train.provenance] == names
+    assert len(names) == 4
+    DataFolder.open(folder.path, verify=True)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_text_of_which_nothing_is_left_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    file = write_tsv(tmp_path, URLS[:5])
+    plain = write(tmp_path, "plain", pairs(60)[40:])
+    before = write(tmp_path, "before", pairs(5))
+    folder = job(tmp_path, file, train=(before, file, plain)).prepare()
+    assert provenance(folder) == [""] * 25
+    assert not folder.info.train.provenance
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_bytes_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10, keep_text=True)
+    prepared.prepare()
+    prepared.but(out=tmp_path / "two", workers=2).prepare()
+    assert content(prepared.out) == content(tmp_path / "two")
+
+
+def stop_after_a_shard(prepared: Job, monkeypatch: pytest.MonkeyPatch, shards: int = 1) -> None:
+    left, write_shard = [shards], splits.write_shard
+
+    def write_or_stop(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return write_shard(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(NMTError):
+        patch.setattr(splits, "write_shard", write_or_stop)
+        prepared.prepare()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_stopped_run_goes_on_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    prepared = job(tmp_path, write_tsv(tmp_path, URLS), shard_pairs=10)
+    stop_after_a_shard(prepared, monkeypatch, shards)
+    assert provenance(prepared.prepare()) == URLS
+    prepared.but(out=tmp_path / "whole").prepare()
+    assert content(prepared.out) == content(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("values", [{"keep_column": ()}, {"min_score": ("FILE:url:20",)}])
+def test_a_stopped_run_does_not_go_on_with_other_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    numbers = [str(number) for number in range(40)]
+    file = write_tsv(tmp_path, numbers)
+    values = {
+        key: tuple(one.replace("FILE", file) for one in given) for key, given in values.items()
+    }
+    prepared = job(tmp_path, file, shard_pairs=10)
+    stop_after_a_shard(prepared, monkeypatch)
+    changed = prepared.but(**values)
+    changed.prepare()
+    changed.but(out=tmp_path / "whole").prepare()
+    assert content(prepared.out) == content(tmp_path / "whole")
+
+
+def test_joined_folders_keep_it_whether_all_have_it_or_not(tmp_path: Path) -> None:
+    file = write_tsv(tmp_path, URLS)
+    first = job(tmp_path, file).prepare()
+    vocab = (first.path / "vocab.model",)
+    plain = write(tmp_path, "plain", [*pairs(41)[39:], ("more", "mehr")])
+    values = {"vocab": vocab, "vocab_size": 32_000}
+    one = job(tmp_path, file, **values)
+    parts = [
+        one.but(out=tmp_path / "without", train=(plain,), keep_column=()).prepare().path,
+        one.but(out=tmp_path / "with").prepare().path,
+    ]
+    folder = join(tmp_path / "joined", parts, memory=1)
+    assert provenance(folder) == ["", "", "", *URLS[:39]]  # the last pair is a duplicate
+    DataFolder.open(folder.path, verify=True)
+    assert provenance(join(tmp_path / "back", parts[::-1], memory=1)) == [*URLS, "", ""]
+
+
+def test_a_column_in_another_encoding_is_text_and_may_be_damaged(tmp_path: Path) -> None:
+    rows = [f"{src}\t{tgt}\t\u00e9{at}" for at, (src, tgt) in enumerate(pairs(3))]
+    (tmp_path / "x.tsv").write_bytes("\n".join(rows).encode("windows-1252") + b"\x81")
+    prepared = job(
+        tmp_path, f"{tmp_path}/x.tsv", keep_column=(f"{tmp_path}/x.tsv:3",),
+        encoding="windows-1252", valid=(), valid_lines=1, vocab_size=300,
+    )  # fmt: skip
+    found = provenance(prepared.prepare())
+    assert len(found) == 2
+    assert set(found) < {"\u00e90", "\u00e91", "\u00e92\ufffd"}
+
+
+def test_whole_numbers_are_kept_as_digits_and_line_ends_as_spaces(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    src, tgt = zip(*pairs(3), strict=True)
+    columns = {"en": src, "de": tgt, "n": [5, None, -7], "s": ["a\nb", "", None], "x": [0.5] * 3}
+    parquet.write_table(
+        arrow.table({k: list(v) for k, v in columns.items()}), tmp_path / "h.parquet"
+    )
+    file = f"{tmp_path}/h.parquet"
+    prepared = job(tmp_path, file, vocab_size=300)
+    for column, found in (("n", ["5", "", "-7"]), ("s", ["a b", "", ""]), ("de", list(tgt))):
+        kept = prepared.but(out=tmp_path / column, keep_column=(f"{file}:{column}",))
+        assert provenance(kept.prepare()) == found
+    with pytest.raises(DataError, match="column x is of type double; it must hold strings or whol"):
+        prepared.but(keep_column=(f"{file}:x",)).prepare()
+
+
+@pytest.mark.parametrize(
+    ("form", "column", "message"),
+    [
+        (write_tsv, "link", "crawl.tsv: has no column 'link'"),
+        (write_tsv, "0", "columns are counted from 1"),
+        (write_tsv, "9", "--keep-column .*crawl.tsv: no row has anything in '9'; check the name"),
+        (write_arrow, "link", "h.parquet: has no column 'link'"),
+        (write_tmx, "tuid", "--keep-column .*m.tmx: no row has anything in 'tuid'; check the name"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told(
+    tmp_path: Path,
+    form: Callable[[Path, Sequence[str | None]], str],
+    column: str,
+    message: str,
+) -> None:
+    file = form(tmp_path, URLS)
+    with pytest.raises(NMTError, match=message):
+        job(tmp_path, file, keep_column=(f"{file}:{column}",)).prepare()
+    assert not (tmp_path / "data").exists()
+
+
+def test_only_tables_have_columns_to_keep(tmp_path: Path) -> None:
+    file = write(tmp_path, "plain", pairs(9))
+    said = r"--keep-column .*plain: only TSV, Parquet, Arrow and TMX"
+    with pytest.raises(UsageError, match=said):
+        job(tmp_path, file).prepare()
+
+
+def test_another_column_is_another_folder(tmp_path: Path) -> None:
+    prepared = job(tmp_path, write_tsv(tmp_path, URLS))
+    prepared.prepare()
+    assert prepared.prepare().info.train.corpora[0].kept_column == "url"
+    with pytest.raises(UsageError, match=r"the --keep-column of .*crawl\.tsv was url and is none"):
+        prepared.but(keep_column=()).prepare()
+
+
+def test_a_shard_of_another_corpus_is_refused(tmp_path: Path) -> None:
+    folder = job(tmp_path, write_tsv(tmp_path, URLS)).prepare()
+    (file,) = folder.info.train.provenance
+    dataset = folder.path / "dataset.json"
+    text = dataset.read_text()
+    dataset.write_text(text.replace(file.name, "train-00009.provenance"))
+    (folder.path / file.name).rename(folder.path / "train-00009.provenance")
+    with pytest.raises(DataError, match=r"dataset\.json is damaged: provenance of no shard"):
+        DataFolder.open(folder.path)
+    dataset.write_text(re.sub(rf'"name": "{file.name}",\s+"size": \d+,\s+"sha256": "\w+"',
+                              _record(folder, "valid.bin", file.name), text))  # fmt: skip
+    (folder.path / file.name).write_bytes((folder.path / "valid.bin").read_bytes())
+    with pytest.raises(DataError, match=r"provenance is not the provenance of train-00000\.bin"):
+        DataFolder.open(folder.path)
+
+
+def _record(folder: DataFolder, name: str, new_name: str) -> str:
+    (shard,) = (shard for shard in folder.info.valid.shards if shard.name == name)
+    return f'"name": "{new_name}", "size": {shard.size}, "sha256": "{shard.sha256}"'

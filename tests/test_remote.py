@@ -1,0 +1,103 @@
+"""Files at URLs are copied whole, and whatever goes wrong is told in one line with the URL."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage import Storage
+
+from nmt.errors import DataError, NMTError, UsageError
+from nmt.remote import download, exists, files_at, is_url, mirrored, upload, without_scheme
+
+pytest.importorskip("fsspec", reason="the extra remote is not installed")
+
+
+def test_names_are_urls_of_another_machine_or_paths() -> None:
+    assert is_url("s3://bucket/news.en") and is_url("memory://x") and is_url("hdfs://node:8020/x")
+    for name in ("news.en", "/tmp/s3:/x", "a:b", "crawl.tsv:en,de", "-", "file:///tmp/x", "://x"):
+        assert not is_url(name), name
+    assert without_scheme("file:///tmp/x") == "/tmp/x"
+    assert without_scheme("s3://bucket/x") == "s3://bucket/x"
+    assert mirrored("s3://b/../c/./x.en", Path("/tmp")) == Path("/tmp/s3:/b/c/x.en")
+
+
+def test_files_go_there_and_back(tmp_path: Path) -> None:
+    storage = Storage()
+    (tmp_path / "in").write_bytes(b"\0eins\n")
+    upload(tmp_path / "in", "memory://bucket/one")
+    assert storage.files == {"bucket/one": b"\0eins\n"}
+    assert exists("memory://bucket/one") and not exists("memory://bucket/two")
+    download("memory://bucket/one", tmp_path / "new" / "out")
+    assert (tmp_path / "new" / "out").read_bytes() == b"\0eins\n"
+
+
+def test_elsewhere_a_file_is_written_under_another_name_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, moved = Storage(), list[tuple[str, ...]]()
+    (tmp_path / "in").write_text("eins\n")
+    kind = type(storage._storage)
+    move = kind.mv
+
+    def note(self: Any, *names: str) -> None:
+        moved.append(names)
+        move(self, *names)
+
+    monkeypatch.setattr(kind, "mv", note)
+    monkeypatch.setattr("nmt.remote._WHOLE_OR_NOTHING", {"s3"})
+    upload(tmp_path / "in", "memory://bucket/one")
+    assert moved == [("/bucket/one.partial", "/bucket/one")]
+    assert storage.files == {"bucket/one": b"eins\n"}
+
+
+def test_a_folder_and_a_pattern_are_the_files_in_it() -> None:
+    storage = Storage()
+    for name in ("in/b.en", "in/a.en", "in/a.de", "in/.a.en.journal", "in/deeper/c.en", "x.en"):
+        storage.write(name, "x")
+    assert files_at("memory://in/") == [f"memory://in/{name}" for name in ("a.de", "a.en", "b.en")]
+    assert files_at("memory://in/*.en") == ["memory://in/a.en", "memory://in/b.en"]
+    assert files_at("memory://in/a.en") == ["memory://in/a.en"]
+
+
+def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    with pytest.raises(DataError, match=r"^memory://bucket/none: no such file$"):
+        download("memory://bucket/none", tmp_path / "x")
+    with pytest.raises(UsageError, match=r"^ftq://x/y: Protocol not known: ftq"):
+        exists("ftq://x/y")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Unable to locate credentials\nwhatever")
+
+    monkeypatch.setattr(type(storage._storage), "get_file", refuse)
+    with pytest.raises(NMTError, match=r"^memory://x: RuntimeError: Unable to locate credent\w+$"):
+        download("memory://x", tmp_path / "x")
+
+    def miss(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    (tmp_path / "out").touch()
+    monkeypatch.setattr(type(storage._storage), "put_file", miss)
+    with pytest.raises(DataError, match=r"^memory://none/x: no such bucket or folder$"):
+        upload(tmp_path / "out", "memory://none/x")
+
+    def fill_disk(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(storage._storage), "get_file", fill_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        download("memory://x", tmp_path / "x")
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("s3fs") is None:
+        with pytest.raises(UsageError, match=r"^s3://bucket/x: Install s3fs"):
+            exists("s3://bucket/x")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(UsageError, match=r"^s3://bucket/x: needs fsspec; run `pip install nmt\["):
+        exists("s3://bucket/x")

@@ -1,0 +1,299 @@
+"""`--workers ray`: a model goes to nodes that lack its files, and translates as it does here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from toy_training import nmt_command
+
+from nmt.errors import MissingKernel, NMTError, Stopped, UsageError, WorkerDied
+from nmt.interchange.ctranslate2 import export_ctranslate2
+from nmt.models.kernels.packed_weights import KERNELS
+from nmt.ray_workers import RayWorkers, has_gpu
+from nmt.search.options import SearchOptions
+from nmt.translate.job import deadline
+from nmt.translate.lines import Line
+from nmt.translate.options import TranslateOptions
+from nmt.translate.parallel import Translators, _loaded, _OnCpu, _OnRay
+from nmt.translate.setup import Setup
+from nmt.translate.torch_engine import load
+from nmt.workers import PAUSE, Pause
+
+LINES = [f"the cat sees a dog {number}" for number in range(8)]
+
+
+def elsewhere(setup: Setup, kernel: str, tmp_path: Path) -> _OnRay:
+    """What a process on another node gets, after all files here are gone."""
+    loaded = partial(_loaded, device="cpu", threads=1, batch_tokens=None, kernel=kernel)
+    sent = pickle.dumps(_OnRay.of(setup, loaded))
+    for path in tmp_path.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    found = pickle.loads(sent)
+    assert isinstance(found, _OnRay)
+    return found
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_node_without_the_files_translates_alike(
+    model_file: Path, other_model: Path, tmp_path: Path, is_run: bool
+) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copy(model_file, tmp_path / "run" / "best.safetensors")
+    shutil.copy(other_model, tmp_path / "run" / "last.safetensors")
+    shutil.copy(other_model, tmp_path / "other")
+    model = tmp_path / "run" if is_run else tmp_path / "run" / "best.safetensors"
+    setup = Setup(models=(model, tmp_path / "other"), options=SearchOptions(beam_size=2))
+    here = load(setup)
+    expected = here.translate(LINES)
+    assert here.kernel is not None
+    function = elsewhere(setup, here.kernel, tmp_path)
+    for _ in range(2):
+        assert function([Line(line) for line in LINES]) == expected
+    assert not function.content  # which takes memory
+
+
+def test_a_node_without_the_kernel_says_so(model_file: Path, tmp_path: Path) -> None:
+    shutil.copy(model_file, tmp_path / "model")
+    setup = Setup(models=(tmp_path / "model",), options=SearchOptions())
+    with pytest.raises(MissingKernel, match=r"^node .* of the Ray cluster: cpu has no kernel 'new"):
+        elsewhere(setup, "new", tmp_path)([Line("a cat")])
+
+
+def start(model_file: Path, kernel: str | None = None, **options: Any) -> Translators:
+    setup = Setup(models=(model_file,), options=SearchOptions(beam_size=2))
+    return Translators.start(setup, TranslateOptions(workers="ray", **options), kernel)
+
+
+class Elsewhere:
+    """What stands for `RayWorkers` without a cluster: the same calls, one after the other."""
+
+    made: ClassVar[list[Elsewhere]] = []
+
+    def __init__(self, function: _OnRay, *, threads: int, gpus: int) -> None:
+        self.function: _OnRay = pickle.loads(pickle.dumps(function))
+        self.takes, self.count = (threads, gpus), 3
+        self.made.append(self)
+
+    def map(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for item in items:
+            yield item, self.function(item)
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Elsewhere]]:
+    """The workers that were made; no node has a GPU."""
+    monkeypatch.setattr("nmt.translate.parallel.connect", lambda: None)
+    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: False)
+    monkeypatch.setattr("nmt.translate.parallel.RayWorkers", Elsewhere)
+    yield Elsewhere.made
+    Elsewhere.made.clear()
+
+
+@pytest.mark.parametrize("kernel", KERNELS["fp32"])
+def test_all_nodes_use_the_kernel_that_the_journal_names(
+    model_file: Path, no_cluster: list[Elsewhere], kernel: str
+) -> None:
+    translators = start(model_file, kernel, threads=2)
+    assert translators.kernel == kernel
+    pool = [Line(line) for line in LINES * 8]
+    (found,) = translators.translate([pool], int)
+    assert found == translators.translator.translate([line.text for line in pool])
+    (workers,) = no_cluster
+    assert workers.takes == (2, 0)
+    on_cpu = workers.function.translate
+    assert isinstance(on_cpu, _OnCpu)
+    assert (on_cpu.translator.kernel, on_cpu.threads) == (kernel, 2)
+
+
+def test_a_worker_of_a_cluster_with_gpus_takes_one(
+    model_file: Path, no_cluster: list[Elsewhere], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="device cuda: no node of the Ray cluster has a GPU"):
+        start(model_file, device="cuda")
+    monkeypatch.setattr("nmt.translate.parallel.has_gpu", lambda: True)
+    assert start(model_file).kernel == start(model_file, device="cuda").kernel == "gpu"
+    start(model_file, device="cpu")
+    assert [workers.takes for workers in no_cluster] == [(1, 1), (1, 1), (1, 0)]
+    loads: list[Any] = [workers.function.load for workers in no_cluster]
+    assert [load.keywords["device"] for load in loads] == ["cuda", "cuda", "cpu"]
+    with pytest.raises(MissingKernel, match="a GPU has no kernel 'onednn'"):
+        start(model_file, "onednn")
+
+
+def test_an_export_goes_to_nodes_too(
+    model_file: Path, no_cluster: list[Elsewhere], tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    export_ctranslate2(model_file, tmp_path / "fast", "float32")
+    setup = Setup(models=(tmp_path / "fast",), options=SearchOptions(beam_size=1))
+    translators = Translators.start(setup, TranslateOptions(workers="ray"))
+    (found,) = translators.translate([[Line(line) for line in LINES]], int)
+    assert found == translators.translator.translate(LINES)
+    assert no_cluster[0].takes == (1, 0)
+    with pytest.raises(UsageError, match="which runs only on the CPUs of a Ray cluster"):
+        Translators.start(setup, TranslateOptions(workers="ray", device="cuda"))
+
+
+def test_the_cluster_must_be_named_and_be_there(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(UsageError, match=r"^--workers ray: RAY_ADDRESS is not set"):
+        start(model_file)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(NMTError, match=r"^--workers ray: no Ray cluster at 127\.0\.0\.1:1"):
+        start(model_file)
+
+
+def test_without_ray_the_extra_is_named(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install nmt\[ray\]"):
+        start(model_file)
+
+
+# ------------------------------------------------------------------------------ a real cluster
+
+
+@dataclass
+class Cluster:
+    """Two nodes of one core each."""
+
+    process: subprocess.Popen[str]
+
+    def __post_init__(self) -> None:
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+
+    def kill_a_node(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "\n"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    script = Path(__file__).parents[1] / "ray_cluster.py"
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Cluster(process)
+        process.communicate()
+
+
+@pytest.fixture
+def job(model_file: Path, tmp_path: Path) -> list[str | Path]:
+    """A command that takes a while, less its workers and its output."""
+    text = "".join(f"the old house and a small dog {number}\n" for number in range(10_000))
+    (tmp_path / "in").write_text(text)
+    options = ("--beam-size", "2", "--max-extra-tokens", "3", "--pool-lines", "200")
+    return ["translate", model_file, *options, "--input", tmp_path / "in"]
+
+
+def on_ray(cluster: Cluster, *words: str | Path, **streams: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        nmt_command(*words, "--workers", "ray"),
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+        stderr=subprocess.PIPE,
+        text=True,
+        **streams,
+    )
+
+
+def wait_for_lines(process: subprocess.Popen[str], output: Path) -> None:
+    """Wait until an unfinished job has recorded some pools."""
+    journal = output.with_name(f".{output.name}.journal")
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.01)
+    assert not output.exists()
+
+
+@pytest.mark.slow
+def test_nodes_that_die_and_jobs_that_are_stopped_lose_no_line(
+    cluster: Cluster, job: list[str | Path], tmp_path: Path
+) -> None:
+    local = subprocess.run(
+        nmt_command(*job, "--workers", "2", "--output", tmp_path / "local"), check=False
+    )
+    assert local.returncode == 0
+    expected = (tmp_path / "local").read_bytes()
+    assert expected.count(b"\n") == 10_000
+
+    words = [*job, "--output", tmp_path / "stopped"]
+    stopped = on_ray(cluster, *words)
+    wait_for_lines(stopped, tmp_path / "stopped")
+    stopped.send_signal(signal.SIGTERM)
+    _, told = stopped.communicate(timeout=60)
+    assert (stopped.returncode, told.count("\n")) == (75, 1), told
+    assert "stopped; run the same command again" in told
+    resumed = on_ray(cluster, *words)
+    _, told = resumed.communicate(timeout=200)
+    assert resumed.returncode == 0, told
+    assert "continuing after line" in told
+    assert (tmp_path / "stopped").read_bytes() == expected
+
+    bereft = on_ray(cluster, *job, "--output", tmp_path / "bereft")
+    wait_for_lines(bereft, tmp_path / "bereft")
+    cluster.kill_a_node()
+    assert bereft.poll() is None and not (tmp_path / "bereft").exists()
+    _, told = bereft.communicate(timeout=200)
+    assert bereft.returncode == 0, told
+    assert (tmp_path / "bereft").read_bytes() == expected
+
+
+@pytest.mark.slow
+def test_a_pipe_that_falls_silent_is_answered(cluster: Cluster, model_file: Path) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with on_ray(cluster, "translate", model_file, "--max-extra-tokens", "3", **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for _ in range(2):
+            print("the cat", file=process.stdin, flush=True)
+            assert process.stdout.readline().strip()
+        out, told = process.communicate()
+    assert (process.returncode, out) == (0, ""), told
+
+
+@pytest.mark.slow
+def test_a_deadline_ends_the_wait_and_what_is_missing_is_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    monkeypatch.setattr("nmt.translate.job.seconds_until", lambda *_: 3.0)
+    try:
+        workers = RayWorkers[float, None](time.sleep)
+        assert workers.count == 2
+        items: list[float | Pause] = [0.0, PAUSE, 600.0]  # the first one comes back at once
+        with deadline("06:30"), workers, pytest.raises(Stopped, match="--deadline 06:30 reached"):
+            for item, _ in workers.map(items):
+                assert item == 0
+        with pytest.raises(
+            WorkerDied, match="died again and again over the same work, most likely"
+        ):
+            list(RayWorkers[int, None](os._exit).map([1]))
+        with pytest.raises(UsageError, match="no node of the cluster has 3 cores"):
+            RayWorkers[float, None](time.sleep, threads=3)
+        assert not has_gpu()
+        (tmp_path / "only_here.py").write_text("def found(item): return item")
+        monkeypatch.syspath_prepend(tmp_path)
+        only_here = importlib.import_module("only_here")
+        with pytest.raises(WorkerDied, match="no Python module only_here; install nmt there with"):
+            list(RayWorkers[int, int](only_here.found).map([1]))
+    finally:
+        ray.shutdown()
