@@ -121,6 +121,7 @@ def _summarize(done: Sequence[Counts]) -> None:
             "lines_in": sum(counts.lines for counts in done),
             "lines_out": sum(counts.lines_out for counts in done),
             "split": sum(counts.split_lines for counts in done),
+            "guarded": sum(counts.guarded_lines for counts in done),
             "failed": sum(counts.failed_lines for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),

@@ -139,6 +139,10 @@ class Beams(ActiveHypotheses):
             [options.penalty(int(longest) + 1) for longest in self.constraints.longest]
         )
 
+    def ids(self) -> Integers:
+        """See `ActiveHypotheses`."""
+        return self._ids.reshape(len(self.last_tokens), self.length)
+
     def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Extend the hypotheses by a token, and yield the sentences that are done."""
         log_probs, parents, tokens = self._best_extensions(found)  # each (B, 2W)

@@ -92,6 +92,29 @@ class SearchOptions:
         maximum=100_000,
         panel="Search",
     )
+    no_repeat_ngram: int = value(
+        0,
+        "Do not let a translation contain the same N tokens in a row twice.",
+        minimum=0,
+        maximum=1_000,
+        shown="0: off",
+        panel="Repetition",
+    )
+    repetition_penalty: float = value(
+        1.0,
+        "Make tokens that a translation already has less likely: positive logits are divided by X, "
+        "negative ones multiplied. 1.2 is usual. Scores include it.",
+        minimum=1,
+        maximum=100,
+        shown="1.0: off",
+        panel="Repetition",
+    )
+    no_guard: bool = value(
+        False,
+        "Keep translations that repeat themselves or run to their length limit. Otherwise they are "
+        "searched again with --no-repeat-ngram 4, and the better one is kept.",
+        panel="Repetition",
+    )
     n_best: int = 1  # hypotheses to return
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced

@@ -143,6 +143,8 @@ class CTranslate2Engine(Engine):
             # These count the prefix.
             min_decoding_length=len(self._first) + self.options.min_tokens,
             max_decoding_length=len(self._first) + limit,
+            no_repeat_ngram_size=self.options.no_repeat_ngram,
+            repetition_penalty=self.options.repetition_penalty,
             max_input_length=0,
             return_scores=True,
             asynchronous=True,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
+from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
@@ -180,8 +181,10 @@ class Translator:
         if on_progress is not None:
             on_progress(segments.count([]))  # blank lines are done
         sources = list(chain.from_iterable(segments))
-        found = self.engine.search(sources, on_progress=on_progress, on_step=on_step)
-        translated = iter(self._translations(sources, found))
+        found, guarded = search_guarded(
+            self.engine, sources, on_progress=on_progress, on_step=on_step
+        )
+        translated = iter(self._translations(sources, found, guarded))
         return [self._joined(line, [next(translated) for _ in line]) for line in segments]
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
@@ -193,10 +196,10 @@ class Translator:
             NMTError: if the line is blank or could not be translated.
         """
         (segments,) = self._segments([line], [prefix])
-        (found,) = self.engine.search(segments[:1]) or ["the line is blank"]
-        if isinstance(found, str):
-            raise NMTError(f"cannot draw attention: {found}")
-        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *found[0].ids)
+        found = search_guarded(self.engine, segments[:1])[0] or ["the line is blank"]
+        if isinstance(best := found[0], str):
+            raise NMTError(f"cannot draw attention: {best}")
+        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *best[0].ids)
         return draw_attention(
             self.engine.attention_weights(source, target),
             self.src_vocabulary.tokens(source),
@@ -245,9 +248,12 @@ class Translator:
         return [replace(one, ids=(*tag, *one.ids), added=len(tag)) for one in segments]
 
     def _translations(
-        self, sources: Sequence[Source], found: Sequence[SearchResult]
+        self, sources: Sequence[Source], found: Sequence[SearchResult], guarded: Container[int]
     ) -> list[list[Translation] | str]:
-        """Return each segment's translations, best first, or the reason why there are none."""
+        """Return each segment's translations, best first, or the reason why there are none.
+
+        guarded: the numbers of those that were searched twice.
+        """
         pairs = [
             (source, hypothesis)
             for source, best in zip(sources, found, strict=True)
@@ -271,11 +277,12 @@ class Translator:
                     hypothesis.token_log_probs[:-1],
                     1,
                     is_cut=source.is_cut,
+                    guarded=number in guarded,
                     alignment=next(alignments),
                 )
                 for hypothesis in best
             ]
-            for source, best in zip(sources, found, strict=True)
+            for number, (source, best) in enumerate(zip(sources, found, strict=True))
         ]
 
     def _alignments(self, found: Sequence[tuple[Source, Hypothesis]]) -> Iterator[Alignment | None]:
@@ -321,6 +328,7 @@ def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translat
         tuple(chain.from_iterable(part.token_log_probs for part in parts)),
         len(parts),
         is_cut=any(part.is_cut for part in parts),
+        guarded=any(part.guarded for part in parts),
         alignment=_joined_alignment(sources, parts),
     )
 

@@ -252,3 +252,24 @@ def test_on_a_terminal_each_typed_line_is_answered(
     lines = [line.removeprefix("> ") for line in seen.replace("\r", "").split("\n")]
     first, _, _, last = translator.translate(LINES)
     assert {first.text, last.text} <= set(lines)
+
+
+def test_lines_that_were_searched_again_are_marked_and_counted(
+    translate_text: TranslateText,
+) -> None:
+    # With random weights, some translations run to their limit.
+    lines = [f"the {'small ' * (n % 5)}cat {n}" for n in range(20)]
+    text = "".join(f"{line}\n" for line in (*lines, ""))
+    guarded, plain = (
+        translate_text(text, "--format", "jsonl", "--max-extra-tokens", "20", *words)
+        for words in ((), ("--no-guard",))
+    )
+    marked = [one.get("guarded", False) for one in objects(guarded.stdout)]
+    assert 0 < sum(marked) <= 20
+    assert not marked[-1]  # the blank line
+    assert guarded.summary["guarded"] == sum(marked)
+    assert plain.summary["guarded"] == 0
+    for one, other in zip(objects(guarded.stdout), objects(plain.stdout), strict=True):
+        assert "guarded" not in other
+        assert one == other or one["guarded"] is True
+    assert guarded.stdout.replace(', "guarded": true', "") != plain.stdout  # some are better

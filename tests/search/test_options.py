@@ -22,6 +22,8 @@ from nmt.search.options import Sampling, SearchOptions
         (SearchOptions, {"max_extra_tokens": -1}, "--max-extra-tokens -1"),
         (SearchOptions, {"min_tokens": -1}, "--min-tokens -1"),
         (SearchOptions, {"min_tokens": 9, "max_tokens": 3}, "must be at most --max-tokens 3"),
+        (SearchOptions, {"no_repeat_ngram": -1}, "--no-repeat-ngram -1: must be from 0 to 1000"),
+        (SearchOptions, {"repetition_penalty": 0.9}, "--repetition-penalty 0.9: must be from 1"),
         (Sampling, {"temperature": 0.0}, "--temperature 0: must be"),
         (Sampling, {"temperature": 1e-9}, "--temperature 1e-09"),
         (Sampling, {"temperature": math.nan}, "--temperature nan"),
