@@ -9,7 +9,7 @@ Legend: B sentences, W hypotheses of each, N = B * W, t tokens so far.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,6 +151,6 @@ def closed_up(done: NDArray[np.bool_]) -> Integers:
     return order
 
 
-def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+def ranked(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
     """Return hypotheses by score, best first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

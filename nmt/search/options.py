@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,23 @@ class SearchOptions:
         maximum=100_000,
         panel="Search",
     )
+    diverse: int = value(
+        1,
+        "Share the beam out to GROUPS groups that avoid each other's words, for n-best lists that "
+        "differ more (Vijayakumar et al. 2018). The beam size must be a multiple of it.",
+        minimum=1,
+        metavar="GROUPS",
+        shown="1: plain beam search",
+        panel="Search",
+    )
+    diversity: float = value(
+        0.5,
+        "With --diverse: lower the log-probability of a token by this for each hypothesis of "
+        "another group that has just taken it.",
+        minimum=0,
+        maximum=100,
+        panel="Search",
+    )
     no_repeat_ngram: int = value(
         0,
         "Do not let a translation contain the same N tokens in a row twice.",
@@ -118,6 +135,8 @@ class SearchOptions:
     n_best: int = 1  # hypotheses to return
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
+    # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
+    decode: Callable[[Sequence[Sequence[int]]], Sequence[str]] | None = None
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
 
     def __post_init__(self) -> None:
@@ -127,13 +146,21 @@ class SearchOptions:
         """Yield what is wrong with the combination of values."""
         if self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
+        if self.beam_size % max(1, self.diverse):
+            yield f"--diverse {self.diverse}: must divide the beam size {self.beam_size}"
+        if self.diverse > 1 and self.sampling is not None:
+            yield "--diverse is for beam search; samples differ anyway"
+        if self.diverse == 1 and self.diversity != 0.5:
+            yield "--diversity is for --diverse; add it"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
 
     def into(self, vocabulary: Vocabulary) -> SearchOptions:
         """Return the options with what search must know of the vocabulary of targets."""
         barred = tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids)))
-        return replace(self, barred_ids=barred, first_ids=vocabulary.first)
+        # One hypothesis has nothing to be compared with, and samples may be equal.
+        decode = vocabulary.decode if self.n_best > 1 and self.sampling is None else None
+        return replace(self, barred_ids=barred, first_ids=vocabulary.first, decode=decode)
 
     @property
     def width(self) -> int:

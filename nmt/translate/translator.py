@@ -310,10 +310,15 @@ class Translator:
             return Translation("", -math.inf, -math.inf, (), (), len(sources), error=errors[0])
         found = [part for part in translated if not isinstance(part, str)]
         if self.engine.options.sampling is None:
-            chosen = _best_sums(found, self.engine.options.n_best)
+            chosen = _best_sums(found, 2 * self.engine.options.n_best)
         else:
             chosen = list(zip(*found, strict=False))  # as many as every segment has
-        best, *others = (_joined(sources, parts) for parts in chosen)
+        joined = [_joined(sources, parts) for parts in chosen]
+        if self.engine.options.sampling is None:
+            # Joined differently, segments can give the same text.
+            by_text = {one.text: one for one in reversed(joined)}
+            joined = [one for one in joined if by_text[one.text] is one]
+        best, *others = joined[: self.engine.options.n_best]
         return replace(best, others=tuple(others)) if others else best
 
 

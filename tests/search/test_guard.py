@@ -39,6 +39,7 @@ class Written(Engine):
         budget: int,
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        assert budget > 0
         size = self.options.no_repeat_ngram
         self.searches.append((size, {sources[number] for number in order}))
         for number in order:

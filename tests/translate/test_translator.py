@@ -258,7 +258,8 @@ def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -
     options = SearchOptions(n_best=4, max_extra_tokens=10)
     translator = Translator.load(model_file, options, precision=precision)
     for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
-        assert len(found.n_best) == 4
+        texts = {translation.text for translation in found.n_best}
+        assert 2 <= len(texts) == len(found.n_best) <= 4  # different ones, of many bad bytes
         for translation in found.n_best:
             assert not {"\n", "\r", "\0"} & set(translation.text)
             assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)
