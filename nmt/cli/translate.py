@@ -62,7 +62,10 @@ def translate(
     if sampling != Sampling() and not options.sample:
         raise UsageError("--temperature, --top-k, --top-p and --seed are for --sample; add it")
     search = replace(
-        search, n_best=options.n_best or 1, sampling=sampling if options.sample else None
+        search,
+        n_best=options.n_best or 1,
+        mbr=options.mbr_metric if options.mbr else None,
+        sampling=sampling if options.sample else None,
     )
     setup = Setup(
         models=(model, *options.ensemble),

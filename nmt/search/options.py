@@ -11,6 +11,8 @@ from nmt.values import check, value
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
+MBR_METRICS = ("chrf", "bleu")
+
 _EXTRA_IN_WORD = 10  # tokens
 
 
@@ -133,6 +135,7 @@ class SearchOptions:
         panel="Repetition",
     )
     n_best: int = 1  # hypotheses to return
+    mbr: str | None = None  # chrf or bleu: order them by how well they agree with each other
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
     # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
@@ -146,6 +149,10 @@ class SearchOptions:
         """Yield what is wrong with the combination of values."""
         if self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
+        if self.mbr is not None and self.mbr not in MBR_METRICS:
+            yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"
+        if self.mbr is not None and self.n_best == 1:
+            yield "--mbr chooses among several translations; add --n-best N"
         if self.beam_size % max(1, self.diverse):
             yield f"--diverse {self.diverse}: must divide the beam size {self.beam_size}"
         if self.diverse > 1 and self.sampling is not None:

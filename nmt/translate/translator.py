@@ -27,6 +27,7 @@ from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
+from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
 from nmt.translate.setup import Setup
@@ -185,7 +186,9 @@ class Translator:
             self.engine, sources, on_progress=on_progress, on_step=on_step
         )
         translated = iter(self._translations(sources, found, guarded))
-        return [self._joined(line, [next(translated) for _ in line]) for line in segments]
+        joined = [self._joined(line, [next(translated) for _ in line]) for line in segments]
+        metric = self.engine.options.mbr
+        return joined if metric is None else [by_utility(one, metric) for one in joined]
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
         """Draw all attention weights of a line and its translation as SVG.

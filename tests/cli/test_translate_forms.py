@@ -273,3 +273,38 @@ def test_lines_that_were_searched_again_are_marked_and_counted(
         assert "guarded" not in other
         assert one == other or one["guarded"] is True
     assert guarded.stdout.replace(', "guarded": true', "") != plain.stdout  # some are better
+
+
+def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateText) -> None:
+    several = ("--sample", "--n-best", "6", "--max-extra-tokens", "9")
+    mbr = translate_text(TEXT, *several, "--mbr")
+    lines = mbr.stdout.splitlines()
+    listed = translate_text(TEXT, *several).stdout.splitlines()
+    texts = [{row.split(" ||| ")[1] for row in listed if row.startswith(f"{n} ")} for n in range(4)]
+    assert len(lines) == len(LINES)
+    assert all(line in found for line, found in zip(lines, texts, strict=True))
+    assert [line == "" for line in lines] == [line == "" for line in LINES]
+
+    found = objects(translate_text(TEXT, *several, "--mbr", "--format", "jsonl").stdout)
+    assert [one["text"] for one in found] == lines
+    ranked = [[one["utility"], *(other["utility"] for other in one["others"])] for one in found[2:]]
+    assert all(len(one) == 6 and one == sorted(one, reverse=True) for one in ranked)
+    bleu = translate_text(TEXT, *several, "--mbr", "--mbr-metric", "bleu")
+    assert bleu.stdout != mbr.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mbr"], "--mbr chooses among several translations; add --n-best N"),
+        (["--mbr-metric", "bleu"], "--mbr-metric is for --mbr; add it"),
+        (["--mbr", "--n-best", "2", "--mbr-metric", "ter"], "--mbr-metric ter: unknown"),
+        (["--diverse", "3"], "--diverse 3: must divide the beam size 2"),
+        (["--repetition-penalty", "0.5"], "--repetition-penalty 0.5: must be from 1 to 100"),
+        (["--no-repeat-ngram", "-1"], "--no-repeat-ngram -1: must be from 0 to 1000"),
+    ],
+)
+def test_choices_that_make_no_sense_are_refused_in_one_line(
+    translate_text: TranslateText, words: list[str], message: str
+) -> None:
+    assert message in translate_text(TEXT, *words).refusal(2)
