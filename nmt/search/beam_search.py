@@ -246,17 +246,19 @@ class Beams(ActiveHypotheses):
 
     def _n_best(self, sentence: int) -> list[Hypothesis]:
         """Return a sentence's best finished hypotheses; of several groups, as many of each."""
-        first = sentence * self._groups
         if self._groups == 1:
-            return ranked(self._finished[first].values())[: self.options.n_best]
+            return ranked(self._finished[sentence].values())[: self.options.n_best]
         beams = [
             sorted(finished.items(), key=lambda one: -one[1].score)
-            for finished in self._finished[first : first + self._groups]
+            for finished in self._of_groups(sentence)
         ]
         best: Finished = {}
         for text, hypothesis in filter(None, chain.from_iterable(zip_longest(*beams))):
             _add(best, text, hypothesis)
         return ranked([*best.values()][: self.options.n_best])
+
+    def _of_groups(self, sentence: int) -> list[Finished]:
+        return self._finished[sentence * self._groups : (sentence + 1) * self._groups]
 
     def _best_active(
         self, log_probs: Floats, parents: Integers, tokens: Integers
@@ -278,8 +280,14 @@ class Beams(ActiveHypotheses):
         num_finished = np.array([len(finished) for finished in self._finished])
         # The best score still possible: log-probabilities only fall, and penalties only rise.
         bounds = log_probs.max(axis=1) / self._last_penalties
-        done = (num_finished >= self._width) | (self._worst_scores >= bounds)  # (R,)
-        return np.asarray(done.reshape(-1, self._groups).all(axis=1))
+        are_done = (num_finished >= self._width) | (self._worst_scores >= bounds)  # (R,)
+        done = np.asarray(are_done.reshape(-1, self._groups).all(axis=1))
+        if self._groups > 1:  # which can have found the same
+            is_active = (bounds > -math.inf).reshape(-1, self._groups).any(axis=1)
+            for sentence in np.flatnonzero(done & is_active):
+                texts = set(chain.from_iterable(self._of_groups(sentence)))
+                done[sentence] = len(texts) >= self.options.n_best
+        return done
 
     def _keep(
         self, sentences: Integers, log_probs: Floats, parents: Integers, tokens: Integers

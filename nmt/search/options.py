@@ -131,7 +131,8 @@ class SearchOptions:
     no_guard: bool = value(
         False,
         "Keep translations that repeat themselves or run to their length limit. Otherwise they are "
-        "searched again with --no-repeat-ngram 4, and the better one is kept.",
+        "searched again with --no-repeat-ngram 4 --repetition-penalty 1.2, and the better one is "
+        "kept.",
         panel="Repetition",
     )
     n_best: int = 1  # hypotheses to return

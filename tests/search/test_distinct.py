@@ -68,7 +68,7 @@ def test_a_narrow_beam_goes_on_until_there_are_enough_texts() -> None:
 
 
 def diverse_beams(
-    table: NextLogits, limit: int, groups: int, width: int, diversity: float
+    table: NextLogits, limit: int, groups: int, width: int, diversity: float, n_best: int
 ) -> list[tuple[Ids, float]]:
     """Vijayakumar et al. 2018, algorithm 1, in loops: ids and scores, from each group in turn."""
     beams: list[list[tuple[Ids, float]]] = [[((), 0.0)] for _ in range(groups)]
@@ -92,7 +92,8 @@ def diverse_beams(
             active = [one for one in candidates if one[3] != EOS][:width]
             beams[group] = [((*ids, token), total) for _, total, ids, token in active]
             taken += [token for *_, token in active]
-        if all(len(one) >= width for one in finished):
+        different = {ids for one in finished for ids, _ in one}
+        if all(len(one) >= width for one in finished) and len(different) >= n_best:
             break
     for one in finished:
         one.sort(key=lambda pair: -pair[1])
@@ -111,7 +112,7 @@ def test_groups_find_what_the_algorithm_finds(groups: int, width: int, diversity
     limits = [6, 2, 0, 5, 6, 4]
     tables = [random_table(seed) for seed in range(6)]
     for table, limit, found in zip(tables, limits, search(tables, limits, options), strict=True):
-        expected = diverse_beams(table, limit, groups, width, diversity)[:size]
+        expected = diverse_beams(table, limit, groups, width, diversity, size)[:size]
         assert sorted(ids_of(found)) == sorted(ids for ids, _ in expected)
         assert [one.score for one in found] == pytest.approx(
             sorted((score for _, score in expected), reverse=True), rel=1e-5
@@ -133,7 +134,7 @@ def test_a_list_shorter_than_the_beam_has_something_of_each_group() -> None:
     others = 0
     for seed in range(5):
         (found,) = search([random_table(seed)], [5], options)
-        expected = diverse_beams(random_table(seed), 5, 2, 2, 9.0)[:2]
+        expected = diverse_beams(random_table(seed), 5, 2, 2, 9.0, 2)[:2]
         assert sorted(ids_of(found)) == sorted(ids for ids, _ in expected)
         others += found != search([random_table(seed)], [5], plain)[0]
     assert others

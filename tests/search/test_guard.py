@@ -30,7 +30,9 @@ class Written(Engine):
     ) -> None:
         super().__init__(options, 1_000)
         self.written = written
-        self.searches: list[tuple[int, set[Source]]] = []  # also of engines with other options
+        self.searches: list[
+            tuple[int, float, set[Source]]
+        ] = []  # also of engines with other options
 
     def find(
         self,
@@ -40,12 +42,13 @@ class Written(Engine):
         on_step: Callable[[], object] | None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         assert budget > 0
-        size = self.options.no_repeat_ngram
-        self.searches.append((size, {sources[number] for number in order}))
+        options = self.options
+        searched = {sources[number] for number in order}
+        self.searches.append((options.no_repeat_ngram, options.repetition_penalty, searched))
         for number in order:
             if on_step is not None:
                 on_step()
-            ids = self.written[sources[number]][size == 4]
+            ids = self.written[sources[number]][options.repetition_penalty > 1]
             found = [] if ids is None else [Hypothesis(ids, -1.0, -1.0), Hypothesis(LOOP, -2, -2)]
             yield number, found
 
@@ -78,7 +81,7 @@ def test_what_is_suspicious_is_searched_again(
     found, again = search_guarded(engine, [source])
     assert ids_of(found) == [kept]
     assert again == {0}
-    assert engine.searches == [(0, {source}), (4, {source})]
+    assert engine.searches == [(0, 1.0, {source}), (4, 1.2, {source})]
     assert engine.options == OPTIONS
 
 
@@ -94,7 +97,11 @@ def test_what_is_suspicious_is_searched_again(
         (replace(SHORT, prefix=LIMIT), LIMIT, OPTIONS),
         (replace(SHORT, prefix=(*LIMIT, 1)), (*LIMIT, 1), OPTIONS),
         (PLAIN, LOOP, replace(OPTIONS, no_guard=True)),
-        (PLAIN, LOOP, replace(OPTIONS, no_repeat_ngram=3)),  # a loop of the source's, say
+        (
+            PLAIN,
+            LOOP,
+            replace(OPTIONS, no_repeat_ngram=3, repetition_penalty=1.3),
+        ),  # nothing stricter
         (PLAIN, LOOP, replace(OPTIONS, sampling=Sampling())),
         (PLAIN, None, OPTIONS),  # no number: not better with the guard
     ],
@@ -102,15 +109,26 @@ def test_what_is_suspicious_is_searched_again(
 def test_all_else_is_searched_once(
     source: Source, first: Ids | None, options: SearchOptions
 ) -> None:
-    engine = Written({source: (first, TEXT)}, options)
+    engine = Written({source: (first, first)}, options)
     found, again = search_guarded(engine, [source])
     assert ids_of(found) == ["the model's output is not a number" if first is None else first]
     assert not again
 
 
-def test_a_wish_for_longer_ngrams_is_narrowed() -> None:
-    engine = Written({PLAIN: (LOOP, TEXT)}, replace(OPTIONS, no_repeat_ngram=5))
-    assert ids_of(search_guarded(engine, [PLAIN])[0]) == [TEXT]
+@pytest.mark.parametrize(
+    ("size", "penalty", "careful_size", "careful_penalty"),
+    [(5, 1.0, 4, 1.2), (3, 1.0, 3, 1.2), (0, 1.1, 4, 1.2), (2, 1.1, 2, 1.2), (9, 1.0, 4, 1.2)],
+)
+def test_the_second_search_is_at_least_as_strict(
+    size: int, penalty: float, careful_size: int, careful_penalty: float
+) -> None:
+    options = replace(OPTIONS, no_repeat_ngram=size, repetition_penalty=penalty)
+    engine = Written({PLAIN: (LOOP, LOOP)}, options)
+    search_guarded(engine, [PLAIN])
+    assert engine.searches == [
+        (size, penalty, {PLAIN}),
+        (careful_size, careful_penalty, {PLAIN}),
+    ]
 
 
 def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() -> None:
@@ -124,6 +142,6 @@ def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() ->
     )
     assert ids_of(found) == [OTHER, TEXT, LOOP, TEXT]
     assert again == {1, 3}
-    assert engine.searches == [(0, {SHORT, PLAIN, LONG}), (4, {PLAIN})]
+    assert engine.searches == [(0, 1.0, {SHORT, PLAIN, LONG}), (4, 1.2, {PLAIN})]
     assert sum(done) == 4
     assert len(steps) == 3 + 1
