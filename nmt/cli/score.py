@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt score test.de output.de",
     "nmt score test.de new.de --baseline old.de",
+    "nmt score test.de new.de --source test.en --comet-command C --comet-model M",
     "nmt score newstest2014-deen-ref.de.sgm output.de --card",
 )
 

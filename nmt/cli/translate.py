@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input news.en.gz --output news.de.gz --beam-size 5",
+    "nmt translate run --sample --n-best 16 --temperature 0.5 --mbr < news.en",
     "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )
 

@@ -284,7 +284,7 @@ class Beams(ActiveHypotheses):
         done = np.asarray(are_done.reshape(-1, self._groups).all(axis=1))
         if self._groups > 1:  # which can have found the same
             is_active = (bounds > -math.inf).reshape(-1, self._groups).any(axis=1)
-            for sentence in np.flatnonzero(done & is_active):
+            for sentence in np.flatnonzero(done & is_active).tolist():
                 texts = set(chain.from_iterable(self._of_groups(sentence)))
                 done[sentence] = len(texts) >= self.options.n_best
         return done

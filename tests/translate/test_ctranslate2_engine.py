@@ -139,6 +139,22 @@ def test_no_ngram_is_repeated(
     assert any(ours != plain for ours, plain in zip(theirs, free, strict=True))
 
 
+def test_hypotheses_of_equal_text_count_once(exported: Path, sources: list[Source]) -> None:
+    engine = start(exported, replace(POWER, beam_size=4, n_best=4)).engine
+
+    def by_length(ids: Sequence[Sequence[int]]) -> list[str]:
+        return [str(len(one)) for one in ids]
+
+    merging = engine.with_options(replace(engine.options, decode=by_length))
+    shorter = 0
+    for every, merged in zip(engine.search(sources), merging.search(sources), strict=True):
+        assert not isinstance(every, str)
+        first = {len(one.ids): one for one in reversed(every)}  # the best of each length
+        assert merged == [one for one in every if first[len(one.ids)] is one]
+        shorter += len(merged) < len(every)
+    assert shorter > 10
+
+
 # CTranslate2 knows the penalty power alone, except that greedy search is the same by any.
 @pytest.mark.parametrize(
     ("form", "width", "alpha"),
