@@ -222,10 +222,11 @@ class Beams(ActiveHypotheses):
             places = np.argsort(-log_probs, axis=1, kind="stable")[:, : 2 * self._width]
             best.append(places)
             found = np.take_along_axis(own, places, 1)  # (B, 2W)
+            # Rows without a hypothesis have tokens, too, but take none.
             found[np.take_along_axis(log_probs, places, 1) == -math.inf] = NO_TOKEN
             active = np.take_along_axis(found, _without_eos(found, self._width), 1)
             taken = np.concatenate((taken, active), axis=1)
-        return np.stack(best, axis=1).reshape(-1, 2 * self._width)
+        return np.stack(best, axis=1).reshape(len(extended), -1)
 
     def _collect_finished(self, log_probs: Floats, parents: Integers, tokens: Integers) -> None:
         """Finish the extensions among the first W that end with eos."""

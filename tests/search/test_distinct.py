@@ -80,6 +80,8 @@ def diverse_beams(
             for ids, log_prob in beams[group]:
                 log_probs = log_softmax(table(ids))
                 for token in ALLOWED if length < limit else [EOS]:
+                    if log_probs[token] == -math.inf:
+                        continue
                     total = log_prob + log_probs[token]
                     candidates.append((total - diversity * taken.count(token), total, ids, token))
             candidates.sort(key=lambda one: -one[0])
@@ -101,6 +103,12 @@ def diverse_beams(
     return list(dict(in_turn).items())
 
 
+def without_repeats(table: NextLogits) -> NextLogits:
+    return lambda prefix: [
+        -math.inf if token in prefix else logit for token, logit in enumerate(table(prefix))
+    ]
+
+
 @pytest.mark.parametrize("diversity", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize(("groups", "width"), [(2, 1), (2, 2), (3, 2), (4, 1)])
 def test_groups_find_what_the_algorithm_finds(groups: int, width: int, diversity: float) -> None:
@@ -109,8 +117,10 @@ def test_groups_find_what_the_algorithm_finds(groups: int, width: int, diversity
     options = replace(
         OPTIONS, decode=None, beam_size=size, n_best=size, diverse=groups, diversity=diversity
     )
-    limits = [6, 2, 0, 5, 6, 4]
+    limits = [6, 2, 0, 5, 6, 4, *[6] * 20]
     tables = [random_table(seed) for seed in range(6)]
+    # Here, hypotheses run out of words, and are fewer than a beam holds.
+    tables += [without_repeats(random_table(seed)) for seed in range(20)]
     for table, limit, found in zip(tables, limits, search(tables, limits, options), strict=True):
         expected = diverse_beams(table, limit, groups, width, diversity, size)[:size]
         assert sorted(ids_of(found)) == sorted(ids for ids, _ in expected)
@@ -145,6 +155,16 @@ def test_a_prefix_is_kept_in_all_groups() -> None:
     (found,) = decoded([random_table(1)], [Source((A,) * 6, (C, B, A))], options)
     assert len(found) > 1
     assert all(one.ids[:3] == (C, B, A) for one in found)
+
+
+def test_what_stands_beside_a_sentence_changes_nothing() -> None:
+    # The second sentence widens the beams, and rows without a hypothesis have tokens, too.
+    options = replace(OPTIONS, beam_size=24, n_best=24, diverse=2, decode=None, max_extra_tokens=0)
+    for seed in range(5):
+        tables = [random_table(seed), random_table(9)]
+        prepared = [Source((A,) * 4, (C, B)), Source((A,) * 4)]
+        found, _ = decoded(tables, prepared, options)
+        assert [found] == decoded(tables[:1], prepared[:1], options)
 
 
 def test_a_sentence_whose_logits_are_no_numbers_has_no_hypotheses() -> None:

@@ -115,7 +115,10 @@ def test_a_prefix_may_repeat_itself_and_the_rest_may_not_repeat_it() -> None:
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(seed=2)])
-def test_what_stands_beside_a_sentence_changes_nothing(sampling: Sampling | None) -> None:
+@pytest.mark.parametrize(("size", "penalty"), [(2, 1.0), (1, 1.0), (0, 1.5), (2, 1.5)])
+def test_what_stands_beside_a_sentence_changes_nothing(
+    size: int, penalty: float, sampling: Sampling | None
+) -> None:
     # Groups join at different times, so their hypotheses have different lengths.
     options = replace(
         PLAIN,
@@ -123,8 +126,8 @@ def test_what_stands_beside_a_sentence_changes_nothing(sampling: Sampling | None
         n_best=2,
         sampling=sampling,
         max_extra_tokens=0,
-        no_repeat_ngram=2,
-        repetition_penalty=1.5,
+        no_repeat_ngram=size,
+        repetition_penalty=penalty,
     )
     tables, limits = [random_table(seed) for seed in range(8)], [2, 9, 5, 7, 3, 8, 6, 4]
     groups = (Group([n], [sources(limits)[n]], TableState([tables[n]]), cost=1) for n in range(8))
