@@ -12,7 +12,7 @@ import nmt
 from nmt.errors import UsageError
 
 LINES = ["the cat sees a bird", "", "a dog. The old house", "the small tree"]
-OPTIONS = nmt.SearchOptions(beam_size=2, n_best=2, max_extra_tokens=3)
+OPTIONS = nmt.SearchOptions(beam_size=8, n_best=2, max_extra_tokens=3)
 
 
 def test_all_names_are_there_and_no_others() -> None:

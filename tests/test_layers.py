@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 STAGES = (
-    *("data", "prepare", "models", "interchange", "search", "translate", "scoring", "runs"),
+    *("data", "prepare", "models", "interchange", "search", "scoring", "translate", "runs"),
     *("training", "cli"),
 )
 """In the order of the data: a stage imports itself and stages before it."""

@@ -15,11 +15,12 @@ from nmt.scoring.options import DEFAULT_METRICS, ScoringOptions
 
 if TYPE_CHECKING:
     from nmt.scoring.inputs import Text
-    from nmt.scoring.metrics import Metric
+    from nmt.scoring.metrics import LineMetric, Metric
 
 EXAMPLES = (
     "nmt score test.de output.de",
     "nmt score test.de new.de --baseline old.de",
+    "nmt score test.de new.de --source test.en --comet-command C --comet-model M",
     "nmt score newstest2014-deen-ref.de.sgm output.de --card",
 )
 
@@ -65,6 +66,18 @@ def score(
     references, outputs, source = _read(reference, hypothesis, options)
     for warning in pitfalls(outputs, references, source, tokenised=options.tokenize == "none"):
         console.warning(warning)
+    metrics: dict[str, LineMetric] = {**_metrics(options, [one.lines for one in references], lang)}
+    if options.comet_command is not None and options.comet_model is not None and source is not None:
+        from nmt.scoring.comet import Comet
+
+        console.notice(f"{options.comet_command} is at work")
+        metrics["comet"] = Comet(
+            options.comet_command,
+            options.comet_model,
+            source.lines,
+            references[0].lines,
+            [text.lines for text in outputs],
+        )
     found = {
         name: results.evaluate(
             metric,
@@ -73,7 +86,7 @@ def score(
             with_interval=options.confidence is not None,
             by_line=options.sentences,
         )
-        for name, metric in _metrics(options, [text.lines for text in references], lang).items()
+        for name, metric in metrics.items()
     }
     baselines = [text.name for text in outputs[1:]]
     if options.json:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --markup html --input page.html --output seite.html",
+    "nmt translate run --sample --n-best 16 --temperature 0.5 --mbr < news.en",
     "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )
 
@@ -65,7 +66,10 @@ def translate(
     if sampling != Sampling() and not options.sample:
         raise UsageError("--temperature, --top-k, --top-p and --seed are for --sample; add it")
     search = replace(
-        search, n_best=options.n_best or 1, sampling=sampling if options.sample else None
+        search,
+        n_best=options.n_best or 1,
+        mbr=options.mbr_metric if options.mbr else None,
+        sampling=sampling if options.sample else None,
     )
     setup = Setup(
         models=(model, *options.ensemble),
@@ -137,6 +141,7 @@ def _summarize(done: Sequence[Counts]) -> None:
             "lines_in": sum(counts.lines for counts in done),
             "lines_out": sum(counts.lines_out for counts in done),
             "split": sum(counts.split_lines for counts in done),
+            "guarded": sum(counts.guarded_lines for counts in done),
             "failed": sum(counts.failed_lines for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),

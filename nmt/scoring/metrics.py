@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -61,6 +62,18 @@ class Variant:
     """The tokenizer's name in the signature."""
     prepare: Callable[[str], str] = str
     """Applied to each line first."""
+
+
+class LineMetric(Protocol):
+    """What `Metric` and `Comet` can do; see `Metric`."""
+
+    def count(self, hypotheses: Sequence[str]) -> LineCounts: ...
+
+    def value(self, sums: Sequence[float]) -> float: ...
+
+    def score(self, counts: LineCounts, resampling: Mapping[str, int] | None = None) -> Score: ...
+
+    def sentence_level(self) -> LineMetric: ...
 
 
 class Metric:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt import console
-from nmt.scoring.metrics import Metric, Score
+from nmt.scoring.metrics import LineMetric, Score
 
 if TYPE_CHECKING:
     from nmt.scoring.options import Resampling
@@ -35,7 +35,7 @@ class Result:
 
 
 def evaluate(
-    metric: Metric,
+    metric: LineMetric,
     outputs: Sequence[Sequence[str]],
     resampling: Resampling | None = None,
     *,

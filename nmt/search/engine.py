@@ -8,8 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from nmt.errors import UsageError
 from nmt.models.device import memory_errors
@@ -79,6 +80,12 @@ class Engine(ABC):
             raise UsageError(f"batch tokens are {batch_tokens}; they must be 1 or more")
         self.options = options
         self.batch_tokens = batch_tokens
+
+    def with_options(self, options: SearchOptions) -> Self:
+        """Return an engine of the same model with other options for search."""
+        other = copy(self)
+        other.options = options
+        return other
 
     def search(
         self,

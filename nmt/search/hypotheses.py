@@ -9,7 +9,7 @@ Legend: B sentences, W hypotheses of each, N = B * W, t tokens so far.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.models.base import DecoderState
 from nmt.search.engine import Hypothesis, Source
 from nmt.search.options import SearchOptions
+from nmt.search.repetition import NO_PAIRS, repeating_tokens, tokens_so_far
 from nmt.search.shortlist import BatchShortlist
 from nmt.search.top_k import NextTokens, StepQuery
 
@@ -99,11 +100,19 @@ class ActiveHypotheses(ABC):
         rows = len(self.last_tokens)
         token = self.constraints.token(self.length)  # (B,)
         scored_tokens = np.where(token == FREE, EOS_ID, token)  # (B,)
+        size, penalty = self.options.no_repeat_ngram, self.options.repetition_penalty
         return StepQuery(
             scored_tokens=scored_tokens.repeat(rows // len(scored_tokens)),
             may_end=np.full(rows, self.constraints.may_end(self.length)),
             uniforms=np.zeros(rows),
+            barred=repeating_tokens(self.ids(), size) if size else NO_PAIRS,
+            penalised=tokens_so_far(self.ids()) if penalty > 1 else NO_PAIRS,
+            repetition_penalty=penalty,
         )
+
+    @abstractmethod
+    def ids(self) -> Integers:
+        """Return the tokens (N, t) of the hypotheses so far."""
 
     @abstractmethod
     def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -142,6 +151,6 @@ def closed_up(done: NDArray[np.bool_]) -> Integers:
     return order
 
 
-def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+def ranked(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
     """Return hypotheses by score, best first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ from nmt.values import check, value
 
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
+
+MBR_METRICS = ("chrf", "bleu")
 
 _EXTRA_IN_WORD = 10  # tokens
 
@@ -92,9 +94,53 @@ class SearchOptions:
         maximum=100_000,
         panel="Search",
     )
+    diverse: int = value(
+        1,
+        "Share the beam out to GROUPS groups that avoid each other's words, for n-best lists that "
+        "differ more (Vijayakumar et al. 2018). The beam size must be a multiple of it.",
+        minimum=1,
+        metavar="GROUPS",
+        shown="1: plain beam search",
+        panel="Search",
+    )
+    diversity: float = value(
+        0.5,
+        "With --diverse: lower the log-probability of a token by this for each hypothesis of "
+        "another group that has just taken it.",
+        minimum=0,
+        maximum=100,
+        panel="Search",
+    )
+    no_repeat_ngram: int = value(
+        0,
+        "Do not let a translation contain the same N tokens in a row twice.",
+        minimum=0,
+        maximum=1_000,
+        shown="0: off",
+        panel="Repetition",
+    )
+    repetition_penalty: float = value(
+        1.0,
+        "Make tokens that a translation already has less likely: positive logits are divided by X, "
+        "negative ones multiplied. 1.2 is usual. Scores include it.",
+        minimum=1,
+        maximum=100,
+        shown="1.0: off",
+        panel="Repetition",
+    )
+    no_guard: bool = value(
+        False,
+        "Keep translations that repeat themselves or run to their length limit. Otherwise they are "
+        "searched again with --no-repeat-ngram 4 --repetition-penalty 1.2, and the better one is "
+        "kept.",
+        panel="Repetition",
+    )
     n_best: int = 1  # hypotheses to return
+    mbr: str | None = None  # chrf or bleu: order them by how well they agree with each other
     sampling: Sampling | None = None  # draw n_best translations instead of beam search
     barred_ids: tuple[int, ...] = ()  # tokens that are never produced
+    # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
+    decode: Callable[[Sequence[Sequence[int]]], Sequence[str]] | None = None
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
 
     def __post_init__(self) -> None:
@@ -104,13 +150,25 @@ class SearchOptions:
         """Yield what is wrong with the combination of values."""
         if self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
+        if self.mbr is not None and self.mbr not in MBR_METRICS:
+            yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"
+        if self.mbr is not None and self.n_best == 1:
+            yield "--mbr chooses among several translations; add --n-best N"
+        if self.beam_size % max(1, self.diverse):
+            yield f"--diverse {self.diverse}: must divide the beam size {self.beam_size}"
+        if self.diverse > 1 and self.sampling is not None:
+            yield "--diverse is for beam search; samples differ anyway"
+        if self.diverse == 1 and self.diversity != 0.5:
+            yield "--diversity is for --diverse; add it"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             yield f"--min-tokens {self.min_tokens}: must be at most --max-tokens {self.max_tokens}"
 
     def into(self, vocabulary: Vocabulary) -> SearchOptions:
         """Return the options with what search must know of the vocabulary of targets."""
         barred = tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids)))
-        return replace(self, barred_ids=barred, first_ids=vocabulary.first)
+        # One hypothesis has nothing to be compared with, and samples may be equal.
+        decode = vocabulary.decode if self.n_best > 1 and self.sampling is None else None
+        return replace(self, barred_ids=barred, first_ids=vocabulary.first, decode=decode)
 
     @property
     def width(self) -> int:

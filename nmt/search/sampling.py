@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -47,7 +48,13 @@ class Samples(ActiveHypotheses):
         """Return the next step's query, with a random number for each hypothesis."""
         query = super().query()
         uniforms = [random.random() for of_sentence in self._random for random in of_sentence]
-        return StepQuery(query.scored_tokens, query.may_end, np.array(uniforms))
+        return replace(query, uniforms=np.array(uniforms))
+
+    def ids(self) -> Integers:
+        """See `ActiveHypotheses`. Finished samples are filled up with eos."""
+        samples = [ids for of_sentence in self._ids for ids in of_sentence]
+        filled = [ids + [EOS_ID] * (self.length - len(ids)) for ids in samples]
+        return np.array(filled, np.int64).reshape(len(samples), self.length)
 
     def extend(self, found: NextTokens) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Append the drawn tokens, and yield the sentences that are done."""
@@ -100,6 +107,7 @@ def draw_tokens(
     parts, start = [], 0
     for block in logits:
         rows = slice(start, start + len(block))
+        query.penalise(block, rows)
         log_probs = block.float().log_softmax(dim=-1)  # (n, V)
         weights = log_probs.clone()
         query.bar(weights, rows, barred_ids)

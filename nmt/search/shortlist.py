@@ -155,9 +155,7 @@ class BatchShortlist:
         features: (B * W, F) sentence by sentence; see `Decoder.step`.
         """
         logits = self._project(features, self._others)  # (B * W, U)
-        scored_tokens = np.searchsorted(self._tokens, query.scored_tokens)
-        query = replace(query, scored_tokens=scored_tokens)
-        found = pick([logits], query, barred_ids=self._barred)
+        found = pick([logits], query.onto(self._tokens), barred_ids=self._barred)
         return replace(found, tokens=self._tokens[found.tokens])
 
     def select(self, sentences: Integers) -> None:

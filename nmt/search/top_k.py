@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch import device as Device
 from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.device import to_device
+from nmt.search.repetition import NO_PAIRS, Pairs
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,33 @@ class StepQuery:
     scored_tokens: NDArray[np.int64]  # (N,) always scored, even if barred or not among the best
     may_end: NDArray[np.bool_]  # (N,) whether eos may be taken
     uniforms: NDArray[np.float64]  # (N,) random numbers from [0, 1) for samples; 0 for beams
+    # (K, 2) hypotheses, and tokens that they may not take, or that get the repetition penalty
+    barred: Pairs = field(default_factory=lambda: NO_PAIRS)
+    penalised: Pairs = field(default_factory=lambda: NO_PAIRS)
+    repetition_penalty: float = 1.0  # at least 1
 
     @classmethod
     def joined(cls, queries: Sequence[StepQuery]) -> StepQuery:
-        """Join queries."""
-        parts = zip(*((q.scored_tokens, q.may_end, q.uniforms) for q in queries), strict=True)
-        return cls(*(np.concatenate(part) for part in parts))
+        """Join queries of the same search."""
+        starts = np.cumsum([0, *(len(query.may_end) for query in queries[:-1])])
+        moves = [(start, 0) for start in starts]  # hypotheses are numbered through
+        return cls(
+            np.concatenate([query.scored_tokens for query in queries]),
+            np.concatenate([query.may_end for query in queries]),
+            np.concatenate([query.uniforms for query in queries]),
+            np.concatenate([q.barred + move for q, move in zip(queries, moves, strict=True)]),
+            np.concatenate([q.penalised + move for q, move in zip(queries, moves, strict=True)]),
+            queries[0].repetition_penalty,
+        )
+
+    def onto(self, shortlist: NDArray[np.int64]) -> StepQuery:
+        """Return the query with places on an ascending list of tokens instead of ids."""
+        barred, penalised = (
+            np.stack((pairs[:, 0], np.searchsorted(shortlist, pairs[:, 1])), axis=1)
+            for pairs in (self.barred, self.penalised)
+        )
+        scored_tokens = np.searchsorted(shortlist, self.scored_tokens)
+        return replace(self, scored_tokens=scored_tokens, barred=barred, penalised=penalised)
 
     def scored_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
         """Return the log-probabilities (n,) of `scored_tokens`, given those (n, V) of some rows."""
@@ -86,8 +109,19 @@ class StepQuery:
         (columns,) = to_device([tokens], log_probs.device)
         return log_probs.gather(1, columns[:, None])[:, 0]
 
+    def penalise(self, logits: Tensor, rows: slice) -> None:
+        """Apply the repetition penalty in place to the logits (n, V) of some rows.
+
+        Positive logits are divided by it (Keskar et al. 2019, section 4.1), negative ones
+        multiplied.
+        """
+        if len(self.penalised):
+            places = _places(self.penalised, rows, logits.device)
+            values, penalty = logits[places], self.repetition_penalty
+            logits[places] = torch.where(values > 0, values / penalty, values * penalty)
+
     def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
-        """Bar tokens in place: `barred_ids` everywhere, and eos if a hypothesis may not end.
+        """Bar tokens in place: `barred_ids` everywhere, `barred`, and eos if it may not be taken.
 
         logits: (n, V) of some rows of the query, or log-probabilities.
         """
@@ -97,6 +131,14 @@ class StepQuery:
         if not may_end.all():
             (no_end,) = to_device([~may_end], logits.device)
             logits[:, EOS_ID].masked_fill_(no_end, -math.inf)
+        if len(self.barred):
+            logits[_places(self.barred, rows, logits.device)] = -math.inf
+
+
+def _places(pairs: Pairs, rows: slice, device: Device) -> tuple[Tensor, ...]:
+    """Return rows and columns of the pairs of some hypotheses."""
+    own = pairs[(pairs[:, 0] >= rows.start) & (pairs[:, 0] < rows.stop)]
+    return tuple(to_device([own[:, 0] - rows.start, own[:, 1]], device))
 
 
 def top_tokens(
@@ -113,6 +155,7 @@ def top_tokens(
     parts, start = [], 0
     for block in logits:
         rows = slice(start, start + len(block))
+        query.penalise(block, rows)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
         scored_log_probs = query.scored_log_probs(log_probs, rows)  # (n,)
         query.bar(log_probs, rows, barred_ids)

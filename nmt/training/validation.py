@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from nmt.training.loss import smoothed_cross_entropy
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
+_SEARCH = SearchOptions(no_guard=True)  # a young model loops nearly everywhere
 _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 
@@ -196,11 +197,11 @@ class Validator:
         self,
         model: TranslationModel,
         langs: tuple[str, str],
-        options: SearchOptions | None = None,
+        options: SearchOptions = _SEARCH,
     ) -> Translator:
         src, tgt = self.data.vocabularies(langs)
         return Translator(
-            TorchEngine(model, (options or SearchOptions()).into(tgt), device=self.device),
+            TorchEngine(model, options.into(tgt), device=self.device),
             src,
             tgt,
             languages=langs,
@@ -228,7 +229,7 @@ class Validator:
                 seconds = (time.monotonic() - started) * max(1.0, len(parts) / _PARTS_TRIED)
             if tried:
                 langs = self._texts[0].langs
-                translator = self._translator(model, langs, SearchOptions(max_extra_tokens=0))
+                translator = self._translator(model, langs, replace(_SEARCH, max_extra_tokens=0))
                 started = time.monotonic()
                 translator.translate(tried)
                 seconds += (time.monotonic() - started) * (count + old) / len(tried)

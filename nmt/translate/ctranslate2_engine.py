@@ -143,6 +143,8 @@ class CTranslate2Engine(Engine):
             # These count the prefix.
             min_decoding_length=len(self._first) + self.options.min_tokens,
             max_decoding_length=len(self._first) + limit,
+            no_repeat_ngram_size=self.options.no_repeat_ngram,
+            repetition_penalty=self.options.repetition_penalty,
             max_input_length=0,
             return_scores=True,
             asynchronous=True,
@@ -162,7 +164,12 @@ class CTranslate2Engine(Engine):
             divisor = self.options.penalty(length + len(self._first))
             log_prob = score * (divisor if self.options.beam_size > 1 else 1.0)
             found.append(Hypothesis(ids, log_prob, log_prob / self.options.penalty(length)))
-        return sorted(found, key=lambda one: -one.score)[: self.options.n_best]
+        found.sort(key=lambda one: -one.score)
+        if self.options.decode is not None and found:
+            texts = self.options.decode([one.ids for one in found])
+            best = dict(reversed(list(zip(texts, found, strict=True))))  # the first of each text
+            found = [one for text, one in zip(texts, found, strict=True) if best[text] is one]
+        return found[: self.options.n_best]
 
 
 def _batches(
@@ -271,6 +278,11 @@ def _check(options: SearchOptions, vocabulary: Vocabulary) -> None:
         )
     if options.length_penalty_form != "power" and options.length_penalty and options.beam_size > 1:
         raise UsageError("a CTranslate2 export supports only --length-penalty-form power")
+    if options.diverse > 1:
+        raise UsageError(
+            "a CTranslate2 export has no diverse beam search; leave out --diverse, or give the "
+            "model file instead"
+        )
     if options.max_tokens == 0:
         raise UsageError("--max-tokens must be 1 or more for a CTranslate2 export")
     if not set(options.barred_ids) <= set(vocabulary.barred_ids):

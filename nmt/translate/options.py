@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.models.device import DEVICES, DTYPES
+from nmt.search.options import MBR_METRICS
 from nmt.translate.markup import FORMS
 from nmt.values import check, value
 
@@ -77,6 +78,15 @@ class TranslateOptions:
         "form). Lines count from 0. In jsonl they are under `others`.",
         minimum=1,
         panel="Text",
+    )
+    mbr: bool = value(
+        False,
+        "Write the one of the N translations of --n-best that agrees most with all N (minimum "
+        "Bayes risk). Try it with --sample.",
+        panel="Text",
+    )
+    mbr_metric: str = value(
+        "chrf", "How --mbr measures agreement.", choices=MBR_METRICS, panel="Text"
     )
     scores: bool = value(False, "Write `SCORE<TAB>TEXT`.", panel="Text")
     alignment: bool = value(
@@ -183,19 +193,26 @@ class TranslateOptions:
         """Yield what is wrong with the combination of options."""
         if self.markup is not None and self.prefixes:
             yield "--prefixes does not go with --markup: a prefix has no place among the tags"
+        if self.mbr_metric != "chrf" and not self.mbr:
+            yield "--mbr-metric is for --mbr; add it"
         if self.format == "jsonl":
             if self.scores:
                 yield "--scores is for text; jsonl has them"
-        elif sum((self.n_best is not None, self.scores, self.alignment)) > 1:
+        elif sum((self.writes_list, self.scores, self.alignment)) > 1:
             yield (
                 "--n-best, --scores and --alignment each have a form of their own; for all of them "
                 "use --format jsonl"
             )
 
     @property
+    def writes_list(self) -> bool:
+        """Whether the output is an n-best list."""
+        return self.n_best is not None and not self.mbr
+
+    @property
     def form(self) -> str:
         """The form of the output, a key of `nmt.translate.output.RENDERS`."""
         if self.format == "jsonl":
             return "jsonl"
-        chosen = {"n-best": self.n_best, "scores": self.scores, "alignment": self.alignment}
+        chosen = {"n-best": self.writes_list, "scores": self.scores, "alignment": self.alignment}
         return next((form for form, given in chosen.items() if given), "text")

@@ -31,6 +31,8 @@ class Translation:
     token_log_probs: tuple[float, ...]  # without eos; empty from CTranslate2
     segments: int  # of its source; 0 for a blank line
     is_cut: bool = False  # whether it, or a sentence, was longer than any training source
+    guarded: bool = False  # whether it, or a segment, was searched again because of a loop
+    utility: float | None = None  # with MBR: mean score against all of the line's, in percent
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
     others: tuple[Translation, ...] = ()  # from the second best on, if requested
@@ -89,6 +91,10 @@ def _fields(translation: Translation) -> dict[str, object]:
         "token_log_probs": [round(log_prob, 6) for log_prob in translation.token_log_probs],
         "pieces": translation.segments,
     }
+    if translation.utility is not None:
+        fields["utility"] = round(translation.utility, 4)
+    if translation.guarded:
+        fields["guarded"] = True
     alignment = translation.alignment
     if alignment is not None:
         fields["src_tokens"] = alignment.src_tokens

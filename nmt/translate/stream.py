@@ -61,6 +61,7 @@ class Counts:
     first_cut_line: int = 0  # from 1; 0: none
     invalid_lines: int = 0  # with invalid bytes
     first_invalid_line: int = 0
+    guarded_lines: int = 0  # searched again because of a loop
     failed_lines: int = 0
     first_failed_line: int = 0
     first_error: str = ""  # why it failed
@@ -81,6 +82,7 @@ class Counts:
             self.first_error = self.first_error or best.error
             return
         self.split_lines += best.segments > 1
+        self.guarded_lines += best.guarded
         if best.is_cut:
             self.cut_lines += 1
             self.first_cut_line = self.first_cut_line or number

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -24,10 +24,12 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
+from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, token_spans
 from nmt.translate.attention_picture import draw_attention
 from nmt.translate.markup import FORMS, Marked, parse
+from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
 from nmt.translate.setup import Setup
@@ -223,9 +225,13 @@ class Translator:
         if on_progress is not None:
             on_progress(segments.count([]))  # blank lines are done
         sources = list(chain.from_iterable(segments))
-        found = self.engine.search(sources, on_progress=on_progress, on_step=on_step)
-        translated = iter(self._translations(sources, found))
-        return [self._joined(line, [next(translated) for _ in line]) for line in segments]
+        found, guarded = search_guarded(
+            self.engine, sources, on_progress=on_progress, on_step=on_step
+        )
+        translated = iter(self._translations(sources, found, guarded))
+        joined = [self._joined(line, [next(translated) for _ in line]) for line in segments]
+        metric = self.engine.options.mbr
+        return joined if metric is None else [by_utility(one, metric) for one in joined]
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
         """Draw all attention weights of a line and its translation as SVG.
@@ -237,10 +243,10 @@ class Translator:
         """
         text = line if self.markup is None else parse(line, self.markup).text
         (segments,) = self._segments([text], [prefix])
-        (found,) = self.engine.search(segments[:1]) or ["the line is blank"]
-        if isinstance(found, str):
-            raise NMTError(f"cannot draw attention: {found}")
-        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *found[0].ids)
+        found = search_guarded(self.engine, segments[:1])[0] or ["the line is blank"]
+        if isinstance(best := found[0], str):
+            raise NMTError(f"cannot draw attention: {best}")
+        source, target = segments[0].ids, (*self.tgt_vocabulary.first, *best[0].ids)
         return draw_attention(
             self.engine.attention_weights(source, target),
             self.src_vocabulary.tokens(source),
@@ -289,9 +295,12 @@ class Translator:
         return [replace(one, ids=(*tag, *one.ids), added=len(tag)) for one in segments]
 
     def _translations(
-        self, sources: Sequence[Source], found: Sequence[SearchResult]
+        self, sources: Sequence[Source], found: Sequence[SearchResult], guarded: Container[int]
     ) -> list[list[Translation] | str]:
-        """Return each segment's translations, best first, or the reason why there are none."""
+        """Return each segment's translations, best first, or the reason why there are none.
+
+        guarded: the numbers of those that were searched twice.
+        """
         pairs = [
             (source, hypothesis)
             for source, best in zip(sources, found, strict=True)
@@ -315,11 +324,12 @@ class Translator:
                     hypothesis.token_log_probs[:-1],
                     1,
                     is_cut=source.is_cut,
+                    guarded=number in guarded,
                     alignment=next(alignments),
                 )
                 for hypothesis in best
             ]
-            for source, best in zip(sources, found, strict=True)
+            for number, (source, best) in enumerate(zip(sources, found, strict=True))
         ]
 
     def _alignments(self, found: Sequence[tuple[Source, Hypothesis]]) -> Iterator[Alignment | None]:
@@ -347,10 +357,15 @@ class Translator:
             return Translation("", -math.inf, -math.inf, (), (), len(sources), error=errors[0])
         found = [part for part in translated if not isinstance(part, str)]
         if self.engine.options.sampling is None:
-            chosen = _best_sums(found, self.engine.options.n_best)
+            chosen = _best_sums(found, 2 * self.engine.options.n_best)
         else:
             chosen = list(zip(*found, strict=False))  # as many as every segment has
-        best, *others = (_joined(sources, parts) for parts in chosen)
+        joined = [_joined(sources, parts) for parts in chosen]
+        if self.engine.options.sampling is None:
+            # Joined differently, segments can give the same text.
+            by_text = {one.text: one for one in reversed(joined)}
+            joined = [one for one in joined if by_text[one.text] is one]
+        best, *others = joined[: self.engine.options.n_best]
         return replace(best, others=tuple(others)) if others else best
 
 
@@ -365,6 +380,7 @@ def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translat
         tuple(chain.from_iterable(part.token_log_probs for part in parts)),
         len(parts),
         is_cut=any(part.is_cut for part in parts),
+        guarded=any(part.guarded for part in parts),
         alignment=_joined_alignment(sources, parts),
     )
 

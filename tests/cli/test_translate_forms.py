@@ -193,7 +193,9 @@ def test_samples_follow_from_the_seed(translate_text: TranslateText) -> None:
 def test_models_translate_together(nmt: Nmt, model_file: Path, other_model: Path) -> None:
     def scored(*words: str | Path) -> list[tuple[float, str]]:
         """Other batches, as a busy machine makes, may change the last digits of scores."""
-        answer = nmt("translate", *words, "--scores", "--workers", "1", stdin=TEXT.encode())
+        # The guard's repetition penalty is another one with an ensemble, which has no logits.
+        options = ("--scores", "--workers", "1", "--no-guard")
+        answer = nmt("translate", *words, *options, stdin=TEXT.encode())
         rows = (line.split("\t") for line in answer.stdout.splitlines())
         return [(round(float(score), 3), line) for score, line in rows]
 
@@ -252,3 +254,59 @@ def test_on_a_terminal_each_typed_line_is_answered(
     lines = [line.removeprefix("> ") for line in seen.replace("\r", "").split("\n")]
     first, _, _, last = translator.translate(LINES)
     assert {first.text, last.text} <= set(lines)
+
+
+def test_lines_that_were_searched_again_are_marked_and_counted(
+    translate_text: TranslateText,
+) -> None:
+    # With random weights, some translations run to their limit.
+    lines = [f"the {'small ' * (n % 5)}cat {n}" for n in range(20)]
+    text = "".join(f"{line}\n" for line in (*lines, ""))
+    guarded, plain = (
+        translate_text(text, "--format", "jsonl", "--max-extra-tokens", "20", *words)
+        for words in ((), ("--no-guard",))
+    )
+    marked = [one.get("guarded", False) for one in objects(guarded.stdout)]
+    assert 0 < sum(marked) <= 20
+    assert not marked[-1]  # the blank line
+    assert guarded.summary["guarded"] == sum(marked)
+    assert plain.summary["guarded"] == 0
+    for one, other in zip(objects(guarded.stdout), objects(plain.stdout), strict=True):
+        assert "guarded" not in other
+        assert one == other or one["guarded"] is True
+    assert guarded.stdout.replace(', "guarded": true', "") != plain.stdout  # some are better
+
+
+def test_mbr_writes_one_of_the_n_best_for_each_line(translate_text: TranslateText) -> None:
+    several = ("--sample", "--n-best", "6", "--max-extra-tokens", "9")
+    mbr = translate_text(TEXT, *several, "--mbr")
+    lines = mbr.stdout.splitlines()
+    listed = translate_text(TEXT, *several).stdout.splitlines()
+    texts = [{row.split(" ||| ")[1] for row in listed if row.startswith(f"{n} ")} for n in range(4)]
+    assert len(lines) == len(LINES)
+    assert all(line in found for line, found in zip(lines, texts, strict=True))
+    assert [line == "" for line in lines] == [line == "" for line in LINES]
+
+    found = objects(translate_text(TEXT, *several, "--mbr", "--format", "jsonl").stdout)
+    assert [one["text"] for one in found] == lines
+    ranked = [[one["utility"], *(other["utility"] for other in one["others"])] for one in found[2:]]
+    assert all(len(one) == 6 and one == sorted(one, reverse=True) for one in ranked)
+    bleu = translate_text(TEXT, *several, "--mbr", "--mbr-metric", "bleu")
+    assert bleu.stdout != mbr.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mbr"], "--mbr chooses among several translations; add --n-best N"),
+        (["--mbr-metric", "bleu"], "--mbr-metric is for --mbr; add it"),
+        (["--mbr", "--n-best", "2", "--mbr-metric", "ter"], "--mbr-metric ter: unknown"),
+        (["--diverse", "3"], "--diverse 3: must divide the beam size 2"),
+        (["--repetition-penalty", "0.5"], "--repetition-penalty 0.5: must be from 1 to 100"),
+        (["--no-repeat-ngram", "-1"], "--no-repeat-ngram -1: must be from 0 to 1000"),
+    ],
+)
+def test_choices_that_make_no_sense_are_refused_in_one_line(
+    translate_text: TranslateText, words: list[str], message: str
+) -> None:
+    assert message in translate_text(TEXT, *words).refusal(2)

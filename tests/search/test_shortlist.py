@@ -73,6 +73,8 @@ def test_a_list_has_frequent_tokens_translations_and_the_prefix() -> None:
         replace(OPTIONS, beam_size=30, n_best=30, max_extra_tokens=1),  # more than a list has
         replace(OPTIONS, min_tokens=3),
         replace(OPTIONS, sampling=Sampling(top_k=5, seed=3)),
+        replace(OPTIONS, no_repeat_ngram=1, max_extra_tokens=20),
+        replace(OPTIONS, repetition_penalty=3.0, max_extra_tokens=20),
     ],
 )
 def test_it_is_search_with_all_other_tokens_impossible(

@@ -103,11 +103,12 @@ def assert_own_scores(
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
 def test_hypotheses_are_those_of_our_own_search(
-    exported: Path, model_file: Path, sources: list[Source], width: int
+    exported: Path, model_file: Path, sources: list[Source], width: int, penalty: float
 ) -> None:
     # Where all of a beam's hypotheses are asked for, both search until as many are finished.
-    options = replace(POWER, beam_size=width, n_best=width)
+    options = replace(POWER, beam_size=width, n_best=width, repetition_penalty=penalty)
     own = TorchEngine(lending(model_file), options, device=torch.device("cpu")).search(sources)
     theirs = found(start(exported, options), sources)
     compared = 0
@@ -120,6 +121,38 @@ def test_hypotheses_are_those_of_our_own_search(
         assert [h.log_prob for h in ours] == pytest.approx([h.log_prob for h in other], abs=1e-3)
         compared += 1
     assert compared > 10
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_no_ngram_is_repeated(
+    exported: Path, model_file: Path, sources: list[Source], size: int
+) -> None:
+    # It lends what repeats its probability to the others, so only greedy search finds the same.
+    options = replace(POWER, beam_size=1, no_repeat_ngram=size)
+    own = TorchEngine(lending(model_file), options, device=torch.device("cpu")).search(sources)
+    theirs = [best[0].ids for best in found(start(exported, options), sources)]
+    assert theirs == [best[0].ids for best in own if not isinstance(best, str)]
+    for ids in theirs:
+        ngrams = [ids[start : start + size] for start in range(len(ids) - size + 1)]
+        assert len(set(ngrams)) == len(ngrams)
+    free = [best[0].ids for best in found(start(exported, replace(POWER, beam_size=1)), sources)]
+    assert any(ours != plain for ours, plain in zip(theirs, free, strict=True))
+
+
+def test_hypotheses_of_equal_text_count_once(exported: Path, sources: list[Source]) -> None:
+    engine = start(exported, replace(POWER, beam_size=4, n_best=4)).engine
+
+    def by_length(ids: Sequence[Sequence[int]]) -> list[str]:
+        return [str(len(one)) for one in ids]
+
+    merging = engine.with_options(replace(engine.options, decode=by_length))
+    shorter = 0
+    for every, merged in zip(engine.search(sources), merging.search(sources), strict=True):
+        assert not isinstance(every, str)
+        first = {len(one.ids): one for one in reversed(every)}  # the best of each length
+        assert merged == [one for one in every if first[len(one.ids)] is one]
+        shorter += len(merged) < len(every)
+    assert shorter > 10
 
 
 # CTranslate2 knows the penalty power alone, except that greedy search is the same by any.

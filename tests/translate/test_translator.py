@@ -18,6 +18,7 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.errors import NMTError
 from nmt.models.base import DecoderState, Projection
 from nmt.models.kernels.padded_layout import PaddedLayout
+from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.translate.lines import LineReader
 from nmt.translate.output import (
@@ -180,6 +181,23 @@ def test_translations_of_segments_have_the_highest_sums_of_scores(
         assert whole.log_prob == pytest.approx(sum(segment.log_prob for segment in segments))
 
 
+def test_segments_that_join_to_the_same_text_count_once(vocabulary: Vocabulary) -> None:
+    translator, _ = copier(vocabulary, beam_size=3, n_best=3)
+    sources = [Source((5,), separator=" "), Source((6,))]
+    parts = [
+        [Translation(text, score, score, (), (), 1) for text, score in own]
+        for own in ([("a b", -1.0), ("a", -2.0)], [("c", -1.0), ("b c", -1.5), ("d", -2.5)])
+    ]
+    # By score: a b c; a b b c; a c; again a b c, left out; a b d and the rest, which are too many.
+    found = translator._joined(sources, parts)
+    assert best(found.n_best) == ["a b c", "a b b c", "a c"]
+    parts[1].pop()
+    parts[0].append(Translation("x", -9.0, -9.0, (), (), 1))
+    wider, _ = copier(vocabulary, beam_size=6, n_best=6)
+    texts = best(wider._joined(sources, parts).n_best)
+    assert texts == ["a b c", "a b b c", "a c", "x c", "x b c"]
+
+
 def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
     translator, model = copier(vocabulary, batch_tokens=40)
     lines = [f"{n:02} {'cat ' * (1 + n % 5)}" for n in range(30)]
@@ -258,7 +276,8 @@ def test_no_output_holds_a_line_break_or_nul(model_file: Path, precision: str) -
     options = SearchOptions(n_best=4, max_extra_tokens=10)
     translator = Translator.load(model_file, options, precision=precision)
     for found in translator.translate([chr(0x100 + n) * 5 for n in range(30)]):
-        assert len(found.n_best) == 4
+        texts = {translation.text for translation in found.n_best}
+        assert 2 <= len(texts) == len(found.n_best) <= 4  # different ones, of many bad bytes
         for translation in found.n_best:
             assert not {"\n", "\r", "\0"} & set(translation.text)
             assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(translation.tokens)

@@ -1,0 +1,27 @@
+"""Minimum Bayes risk: of a line's translations, the one that agrees most with all of them.
+
+A translation's utility is its mean score with each of the line's translations as the reference
+(Kumar and Byrne 2004; Eikema and Aziz 2020). All count alike: of samples, likely texts are drawn
+more often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nmt.scoring.agreement import agreement
+from nmt.translate.output import Translation
+
+
+def by_utility(translation: Translation, metric: str) -> Translation:
+    """Order a line's translations by their utility, best first. Ties keep their order.
+
+    metric: chrf or bleu.
+    """
+    if translation.error or not translation.segments:  # blank
+        return translation
+    found = translation.n_best
+    utilities = agreement([one.text for one in found], metric).mean(axis=1).tolist()
+    ranks = sorted(range(len(found)), key=lambda rank: -utilities[rank])
+    best, *others = (replace(found[rank], utility=utilities[rank], others=()) for rank in ranks)
+    return replace(best, others=tuple(others))

@@ -1,0 +1,76 @@
+"""How many translations loop or run to their limit, with and without the guard, and its time.
+
+Captions, and lines that are hardly sentences. Time is CPU time, so other work on the machine counts
+little.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from benchmarks.corpora import multi30k_test
+from benchmarks.harness import in_turn, publish, rounds, setting, spread, table
+from benchmarks.machine import describe
+from benchmarks.noisy_lines import noisy_lines
+from benchmarks.translation import model_of
+
+from nmt.scoring.metrics import score
+from nmt.search.options import SearchOptions
+from nmt.search.repetition import count_loops
+from nmt.translate.output import Translation
+from nmt.translate.translator import Translator
+
+pytestmark = pytest.mark.benchmark
+
+LINES = setting("LINES", 1_000)
+
+
+def test_loops(tmp_path: Path) -> None:
+    model = model_of("small", tmp_path)
+    translators = {
+        "--no-guard": Translator.load(model, SearchOptions(no_guard=True)),
+        "guard": Translator.load(model),
+        "--no-repeat-ngram 4": Translator.load(model, SearchOptions(no_repeat_ngram=4)),
+        "--repetition-penalty 1.2": Translator.load(model, SearchOptions(repetition_penalty=1.2)),
+    }
+    captions, references = multi30k_test(LINES)
+    rows = []
+    for name, lines in (("captions", captions), ("noise", noisy_lines(captions, LINES))):
+        systems = {key: partial(timed, one, lines) for key, one in translators.items()}
+        for key, found in in_turn(systems, rounds(3)).items():
+            translations = found[0][0]
+            faults = [
+                fault(translators[key], *pair) for pair in zip(lines, translations, strict=True)
+            ]
+            bleu = score([one.text for one in translations], [references]) if "cap" in name else {}
+            rows.append(
+                {
+                    "": f"{len(lines):,} lines of {name}, {key}",
+                    "searched again": str(sum(one.guarded for one in translations)),
+                    "loop": str(faults.count("loop")),
+                    "run to the limit": str(faults.count("limit")),
+                    "CPU seconds": spread([seconds for _, seconds in found], ".1f"),
+                    "BLEU": f"{bleu['bleu'].score:.2f}" if bleu else "",
+                }
+            )
+    publish(f"{describe()}. Beam 4, one thread.\n\n{table(rows)}")
+    assert len(rows) == 2 * len(translators)
+
+
+def timed(translator: Translator, lines: Sequence[str]) -> tuple[list[Translation], float]:
+    began = time.process_time()
+    return translator.translate(lines), time.process_time() - began
+
+
+def fault(translator: Translator, line: str, found: Translation) -> str:
+    numbers: dict[str, int] = {}
+    ids = [numbers.setdefault(token, len(numbers)) for token in found.tokens]
+    (source,) = translator.src_vocabulary.encode([line])
+    if count_loops(ids) > count_loops(source):
+        return "loop"
+    longest = translator.engine.options.longest(len(source))
+    return "limit" if found.segments == 1 and len(ids) >= longest else ""

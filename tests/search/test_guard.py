@@ -1,0 +1,147 @@
+"""The guard searches again what repeats itself or runs to its limit, and keeps the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from nmt.search.engine import Engine, Hypothesis, Ids, SearchResult, Source
+from nmt.search.guard import search_guarded
+from nmt.search.options import Sampling, SearchOptions
+
+TEXT = (5, 6, 7, 8, 9)
+OTHER = (5, 6, 8)
+LOOP = (5,) * 12
+LIMIT = tuple(range(10, 18))  # of a source of five tokens, with three more
+LONG = Source((1,) * 20)  # which has room for loops, but is one itself
+PLAIN = Source(tuple(range(20)))
+OPTIONS = SearchOptions(max_extra_tokens=3)
+
+
+class Written(Engine):
+    """Finds what is written down: for each source without the guard, and with it."""
+
+    def __init__(
+        self,
+        written: Mapping[Source, tuple[Ids | None, Ids | None]],
+        options: SearchOptions = OPTIONS,
+    ) -> None:
+        super().__init__(options, 1_000)
+        self.written = written
+        self.searches: list[
+            tuple[int, float, set[Source]]
+        ] = []  # also of engines with other options
+
+    def find(
+        self,
+        sources: Sequence[Source],
+        order: Sequence[int],
+        budget: int,
+        on_step: Callable[[], object] | None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        assert budget > 0
+        options = self.options
+        searched = {sources[number] for number in order}
+        self.searches.append((options.no_repeat_ngram, options.repetition_penalty, searched))
+        for number in order:
+            if on_step is not None:
+                on_step()
+            ids = self.written[sources[number]][options.repetition_penalty > 1]
+            found = [] if ids is None else [Hypothesis(ids, -1.0, -1.0), Hypothesis(LOOP, -2, -2)]
+            yield number, found
+
+
+def ids_of(found: Sequence[SearchResult]) -> list[Ids | str]:
+    return [one if isinstance(one, str) else one[0].ids for one in found]
+
+
+SHORT = Source((1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "second", "kept"),
+    [
+        (PLAIN, LOOP, TEXT, TEXT),
+        (PLAIN, LOOP, LOOP[1:] * 2, LOOP),  # still a loop
+        (PLAIN, LOOP, None, LOOP),  # nothing is left
+        (SHORT, LIMIT, TEXT, TEXT),
+        (SHORT, LIMIT, LIMIT[::-1], LIMIT),
+        (SHORT, LIMIT, LOOP[:8], LIMIT),  # at the limit, too
+        (Source((1,) * 9), LOOP, LIMIT, LIMIT),  # a loop at the limit; neither
+        (Source((1,) * 5), LOOP, LIMIT, LIMIT),  # a loop at the limit; only at the limit
+        (LONG, (5,) * 21, TEXT, TEXT),  # more of a loop than the source
+    ],
+)
+def test_what_is_suspicious_is_searched_again(
+    source: Source, first: Ids, second: Ids | None, kept: Ids
+) -> None:
+    engine = Written({source: (first, second)})
+    found, again = search_guarded(engine, [source])
+    assert ids_of(found) == [kept]
+    assert again == {0}
+    assert engine.searches == [(0, 1.0, {source}), (4, 1.2, {source})]
+    assert engine.options == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "options"),
+    [
+        (PLAIN, TEXT, OPTIONS),
+        (PLAIN, (), OPTIONS),
+        (LONG, (5,) * 20, OPTIONS),  # no more of a loop than the source
+        (SHORT, LIMIT[:-1], OPTIONS),
+        (SHORT, LIMIT, replace(OPTIONS, max_tokens=8)),  # the user's limit
+        (SHORT, LIMIT, replace(OPTIONS, min_tokens=8)),
+        (replace(SHORT, prefix=LIMIT), LIMIT, OPTIONS),
+        (replace(SHORT, prefix=(*LIMIT, 1)), (*LIMIT, 1), OPTIONS),
+        (PLAIN, LOOP, replace(OPTIONS, no_guard=True)),
+        (
+            PLAIN,
+            LOOP,
+            replace(OPTIONS, no_repeat_ngram=3, repetition_penalty=1.3),
+        ),  # nothing stricter
+        (PLAIN, LOOP, replace(OPTIONS, sampling=Sampling())),
+        (PLAIN, None, OPTIONS),  # no number: not better with the guard
+    ],
+)
+def test_all_else_is_searched_once(
+    source: Source, first: Ids | None, options: SearchOptions
+) -> None:
+    engine = Written({source: (first, first)}, options)
+    found, again = search_guarded(engine, [source])
+    assert ids_of(found) == ["the model's output is not a number" if first is None else first]
+    assert not again
+
+
+@pytest.mark.parametrize(
+    ("size", "penalty", "careful_size", "careful_penalty"),
+    [(5, 1.0, 4, 1.2), (3, 1.0, 3, 1.2), (0, 1.1, 4, 1.2), (2, 1.1, 2, 1.2), (9, 1.0, 4, 1.2)],
+)
+def test_the_second_search_is_at_least_as_strict(
+    size: int, penalty: float, careful_size: int, careful_penalty: float
+) -> None:
+    options = replace(OPTIONS, no_repeat_ngram=size, repetition_penalty=penalty)
+    engine = Written({PLAIN: (LOOP, LOOP)}, options)
+    search_guarded(engine, [PLAIN])
+    assert engine.searches == [
+        (size, penalty, {PLAIN}),
+        (careful_size, careful_penalty, {PLAIN}),
+    ]
+
+
+def test_only_what_is_suspicious_is_searched_again_and_progress_counts_once() -> None:
+    engine = Written({PLAIN: (LOOP, TEXT), SHORT: (OTHER, LOOP), LONG: (LOOP, OTHER)})
+    done, steps = list[int](), list[None]()
+    found, again = search_guarded(
+        engine,
+        [SHORT, PLAIN, LONG, PLAIN],
+        on_progress=done.append,
+        on_step=lambda: steps.append(None),
+    )
+    assert ids_of(found) == [OTHER, TEXT, LOOP, TEXT]
+    assert again == {1, 3}
+    assert engine.searches == [(0, 1.0, {SHORT, PLAIN, LONG}), (4, 1.2, {PLAIN})]
+    assert sum(done) == 4
+    assert len(steps) == 3 + 1
