@@ -158,7 +158,7 @@ class Trainer:
 
     def _after(self, verdict: Verdict) -> None:
         """See to what went wrong in an update, if anything did."""
-        update, bad = self.state.update, verdict.bad_in_a_row
+        update, bad = self.state.update - len(self.unknown), verdict.bad_in_a_row
         if verdict.stop:
             self._stop()
         elif verdict.out_of_memory:
