@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL = "file://"
 _WHOLE_OR_NOTHING = {"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oss", "s3", "s3a"}
 """Storage in which a file appears when it is complete."""
+_NO_PLACE = "no such bucket or folder"
 
 
 def is_url(name: str) -> bool:
@@ -37,6 +39,12 @@ def without_scheme(name: str) -> str:
 def mirrored(url: str, folder: Path) -> Path:
     """Return the path of a URL's copy in a folder. It shows the URL, for messages."""
     return folder.joinpath(*(part for part in url.split("/") if part not in ("", ".", "..")))
+
+
+def cached(url: str) -> Path:
+    """Return the path under ~/.cache/nmt where what goes to a URL is made."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return mirrored(url, cache / "nmt")
 
 
 def files_at(url: str) -> list[str]:
@@ -61,6 +69,12 @@ def exists(url: str) -> bool:
         return bool(storage.exists(path))
 
 
+def make_folder(url: str) -> None:
+    """Make a folder, in storage that has folders; NMTError if there is none to make it in."""
+    with _storage(url, missing=_NO_PLACE) as (storage, path), contextlib.suppress(FileExistsError):
+        storage.mkdir(path, create_parents=False)
+
+
 def download(url: str, path: Path) -> None:
     """Copy a file to this machine.
 
@@ -77,7 +91,7 @@ def download(url: str, path: Path) -> None:
 
 def upload(path: Path, url: str) -> None:
     """Copy a file to a URL, where it appears when it is complete; NMTError if that fails."""
-    with _storage(url, missing="no such bucket or folder") as (storage, remote):
+    with _storage(url, missing=_NO_PLACE) as (storage, remote):
         if url.partition("://")[0] in _WHOLE_OR_NOTHING:
             storage.put_file(str(path), remote)
         else:

@@ -12,7 +12,16 @@ import pytest
 from storage import Storage
 
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.remote import download, exists, files_at, is_url, mirrored, upload, without_scheme
+from nmt.remote import (
+    download,
+    exists,
+    files_at,
+    is_url,
+    make_folder,
+    mirrored,
+    upload,
+    without_scheme,
+)
 
 pytest.importorskip("fsspec", reason="the extra remote is not installed")
 
@@ -62,6 +71,21 @@ def test_a_folder_and_a_pattern_are_the_files_in_it() -> None:
     assert files_at("memory://in/") == [f"memory://in/{name}" for name in ("a.de", "a.en", "b.en")]
     assert files_at("memory://in/*.en") == ["memory://in/a.en", "memory://in/b.en"]
     assert files_at("memory://in/a.en") == ["memory://in/a.en"]
+
+
+def test_a_folder_is_made_only_in_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    for _ in range(2):
+        make_folder("memory://bucket")
+    assert exists("memory://bucket") and files_at("memory://bucket/") == []
+
+    def miss(*_: Any, create_parents: bool) -> None:
+        assert not create_parents  # object stores would make a bucket
+        raise FileNotFoundError("bucket")
+
+    monkeypatch.setattr(type(storage._storage), "mkdir", miss)
+    with pytest.raises(DataError, match=r"^memory://none/x: no such bucket or folder$"):
+        make_folder("memory://none/x")
 
 
 def test_what_goes_wrong_names_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +23,9 @@ EXAMPLES = (
 
 
 def prepare(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Data folder to make.")],
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="Data folder to make: a path or a URL.")
+    ],
     options: PrepareOptions,
     cleaning: Cleaning,
     dry_run: Annotated[
@@ -51,6 +52,7 @@ def prepare(
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run
     from nmt.prepare.rejects import report_text
+    from nmt.prepare.remote_folder import made_for
 
     given, languages = list[Vocabulary](), None
     for path in options.vocab:
@@ -62,11 +64,13 @@ def prepare(
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
         print(report_text(try_rules(options, cleaning, given, languages, pairs=dry_run)), end="")
-    else:
-        _tell(run(out, options, cleaning, given, languages), out)
+        return
+    with made_for(out) as path:
+        folder = run(path, options, cleaning, given, languages)
+    _tell(folder, out)
 
 
-def _tell(folder: DataFolder, out: Path) -> None:
+def _tell(folder: DataFolder, out: str) -> None:
     info = folder.info
     for corpus in info.train.corpora:
         rejected = ", ".join(f"{rule} {count:,}" for rule, count in corpus.rejected.items())

@@ -9,7 +9,6 @@ journal is uploaded, too, so that a finished job ends at once on any machine.
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from nmt.errors import UsageError
-from nmt.remote import download, exists, files_at, is_url, mirrored, upload, without_scheme
+from nmt.remote import cached, download, exists, files_at, is_url, mirrored, upload, without_scheme
 from nmt.translate.journal import journal_of
 
 
@@ -65,8 +64,7 @@ class RemoteOutput:
             if url == given or url.rstrip("/") == given.rpartition("/")[0]:
                 raise UsageError(f"{url}: the output would replace the input {given}")
         exists(url)  # fails before any work is done
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        path = mirrored(url, cache / "nmt")
+        path = cached(url)
         (path if url.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
         return cls(url, path)
 

@@ -1,0 +1,122 @@
+"""`nmt prepare` with OUT at a URL: the files of the folder that is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import Answer, Nmt
+from prepare_job import content
+from storage import Storage
+from toy_training import pairs, write_text
+
+from nmt.errors import NMTError
+
+pytest.importorskip("fsspec", reason="the extra remote is not installed")
+
+Prepare = Callable[..., Answer]
+
+URL = "memory://bucket/data"
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Storage()
+
+
+@pytest.fixture
+def prepare(nmt: Nmt, tmp_path: Path) -> Prepare:
+    """Prepare 50 pairs with a vocabulary of 300."""
+    text = pairs(53, seed=1)
+    for name, part in (("train", text[:50]), ("valid", text[50:])):
+        write_text(tmp_path, name, part)
+    texts = ["--train", f"{tmp_path}/train", "--valid", f"{tmp_path}/valid", "--workers", "1"]
+
+    def run(out: str, *words: str) -> Answer:
+        return nmt(
+            "prepare", out, "--src", "en", "--tgt", "de", *texts, "--vocab-size", "300", *words
+        )
+
+    return run
+
+
+@pytest.fixture
+def expected(prepare: Prepare, tmp_path: Path) -> dict[str, bytes]:
+    assert prepare(f"{tmp_path}/here").status == 0
+    return content(tmp_path / "here")
+
+
+def at_url(storage: Storage) -> dict[str, bytes]:
+    return {name.removeprefix("bucket/data/"): data for name, data in storage.files.items()}
+
+
+def left_over(tmp_path: Path) -> list[Path]:
+    """What a command has left in the cache."""
+    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("out", [URL, f"{URL}/"])
+def test_a_folder_at_a_url_has_the_same_files(
+    prepare: Prepare, storage: Storage, expected: dict[str, bytes], tmp_path: Path, out: str
+) -> None:
+    done = prepare(out)
+    assert done.status == 0
+    assert f"{out} is ready, with a vocabulary of 300" in done.stderr
+    assert at_url(storage) == expected
+    assert left_over(tmp_path) == []
+
+
+def test_a_finished_folder_is_compared_and_not_made_again(
+    prepare: Prepare, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prepare(URL).status == 0
+    before = storage.files
+
+    def fail(_: Path, url: str) -> None:
+        raise NMTError(f"{url}: written again")
+
+    monkeypatch.setattr("nmt.prepare.remote_folder.upload", fail)
+    again = prepare(URL)
+    assert (again.status, "already prepared from the same text" in again.stderr) == (0, True)
+    other = prepare(URL, "--max-ratio", "2", "--quiet").refusal(2)
+    assert "memory:/bucket/data was prepared with other options or text: max_ratio" in other
+    assert (storage.files, left_over(tmp_path)) == (before, [])
+
+
+def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_last(
+    prepare: Prepare,
+    storage: Storage,
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail_in_the_end(path: Path, url: str) -> None:
+        if path.name == "dataset.json":
+            raise NMTError(f"{url}: no network")
+        storage.write(url.removeprefix("memory://"), path.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.prepare.remote_folder.upload", fail_in_the_end)
+        refused = prepare(URL, "--quiet").refusal(1)
+    assert refused == f"nmt: error: {URL}/dataset.json: no network"
+    assert at_url(storage).keys() == expected.keys() - {"dataset.json"}
+    again = prepare(URL)
+    assert "already prepared" in again.stderr  # in the cache
+    assert at_url(storage) == expected
+    assert left_over(tmp_path) == []
+
+
+def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage) -> None:
+    storage.write("bucket/data/thesis.tex", "years of work")
+    refused = prepare(URL, "--quiet").refusal(2)
+    assert refused == (f"nmt: error: {URL} is not empty and not a data folder; choose another name")
+    assert storage.files == {"bucket/data/thesis.tex": b"years of work"}
+
+
+def test_a_file_url_is_a_folder_of_this_machine(
+    prepare: Prepare, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    assert prepare(f"file://{tmp_path}/there").status == 0
+    assert content(tmp_path / "there") == expected
