@@ -78,11 +78,12 @@ def translate(
         tgt_lang=options.tgt_lang,
         precision=options.precision,
         shortlist=options.shortlist,
+        terms=options.terms,
         alignment=options.alignment,
         split=options.split,
         markup=options.markup,
     )
-    also_read = [*setup.models, *filter(None, (options.shortlist, options.lock))]
+    also_read = [*setup.models, *filter(None, (options.shortlist, options.terms, options.lock))]
     with contextlib.ExitStack() as leaving:
         if options.lock is not None:
             lock(leaving.enter_context(options.lock.open("ab")), options.lock)

@@ -60,6 +60,14 @@ class TranslateOptions:
         shown="all tokens",
         panel="Search",
     )
+    terms: Path | None = value(
+        None,
+        "Translate terms as a file says, which has `SOURCE<TAB>TARGET` on each line. Further "
+        "columns are other forms of the target.",
+        metavar="FILE",
+        shown="none",
+        panel="Search",
+    )
     sample: bool = value(
         False,
         "Sample translations instead of searching for the best. With --n-best N, sample N for each "

@@ -25,6 +25,7 @@ class Setup:
     tgt_lang: str | None = None  # likewise
     precision: str = "auto"  # fp32, bf16 on GPUs that have it, or an export's own
     shortlist: Path | None = None  # file of the tokens that each translation may use
+    terms: Path | None = None  # file of terms and how they must be translated
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
     split: bool = False  # whether to split lines into sentences
     markup: str | None = None  # whether lines have tags, and of which form: html or xml
@@ -38,6 +39,12 @@ class Setup:
             self.refuse_export("has the precision it was exported with; leave out --precision", "")
         if self.shortlist is not None:
             self.refuse_export("takes no shortlist")
+        if self.terms is not None:
+            self.refuse_export("takes no terms")
+            if self.options.sampling is not None:
+                raise UsageError("--terms needs beam search; leave out --sample")
+            if self.options.diverse > 1:
+                raise UsageError("--terms does not go with --diverse; leave one of them out")
         if self.alignment:
             self.refuse_export("has no alignments")
         if self.markup is not None:
@@ -47,8 +54,15 @@ class Setup:
             card = model / CARD if is_export(model) else find_model(model)
             if card.is_file():  # else loading says what is missing
                 check_languages(card, self.src_lang, self.tgt_lang)
-        if self.shortlist is not None and not self.shortlist.is_file():
-            raise DataError(f"{self.shortlist}: no such file")
+        for path in self._lists.values():
+            if not path.is_file():
+                raise DataError(f"{path}: no such file")
+
+    @property
+    def _lists(self) -> dict[str, Path]:
+        """The files besides the models, by field."""
+        given = {"shortlist": self.shortlist, "terms": self.terms}
+        return {field: path for field, path in given.items() if path is not None}
 
     @cached_property
     def is_export(self) -> bool:
@@ -73,15 +87,12 @@ class Setup:
             else [find_model(path)]
             for path in self.models
         }
-        return files | ({} if self.shortlist is None else {self.shortlist: [self.shortlist]})
+        return files | {path: [path] for path in self._lists.values()}
 
     def moved(self, copies: Mapping[Path, Path]) -> Setup:
         """Return the setup with copies of its files."""
-        return replace(
-            self,
-            models=tuple(copies[path] for path in self.models),
-            shortlist=None if self.shortlist is None else copies[self.shortlist],
-        )
+        lists: dict[str, Any] = {field: copies[path] for field, path in self._lists.items()}
+        return replace(self, models=tuple(copies[path] for path in self.models), **lists)
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this setup."""
@@ -90,7 +101,7 @@ class Setup:
             "options": asdict(self.options),
             "languages": [self.src_lang, self.tgt_lang],
             "precision": self.precision,
-            "shortlist": None if self.shortlist is None else sha256_file(self.shortlist),
+            "lists": {field: sha256_file(path) for field, path in self._lists.items()},
             "alignment": self.alignment,
             "split": self.split,
             "markup": self.markup,

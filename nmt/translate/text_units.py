@@ -6,14 +6,12 @@ as it is.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 
+from nmt.data.words import unit_pattern
 from nmt.translate.markup import PIECE, Marked
 
 Span = tuple[int, int]
@@ -21,31 +19,16 @@ Span = tuple[int, int]
 Link = tuple[int, int, int, int]
 """Start and end of a token in the source, and start and end of one that it is translated to."""
 
-_WITHOUT_SPACES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff"
-)
-
-
-@cache
-def _unit() -> re.Pattern[str]:
-    marks = "".join(
-        chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M"
-    )
-    marks = re.escape(marks + "\u200c\u200d")
-    wide = f"[{_WITHOUT_SPACES}]"
-    return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
-
 
 def target_units(text: str) -> list[Span]:
     """Return start and end of each unit of a translation."""
     found = []
     last = 0
     for piece in PIECE.finditer(text):
-        found += [unit.span() for unit in _unit().finditer(text, last, piece.start())]
+        found += [unit.span() for unit in unit_pattern().finditer(text, last, piece.start())]
         found.append(piece.span())
         last = piece.end()
-    return found + [unit.span() for unit in _unit().finditer(text, last)]
+    return found + [unit.span() for unit in unit_pattern().finditer(text, last)]
 
 
 def source_units(marked: Marked) -> list[Span]:
@@ -64,7 +47,7 @@ def source_units(marked: Marked) -> list[Span]:
         if pieces.get(start) == end:
             found.append((start, end))
         else:
-            found += [unit.span() for unit in _unit().finditer(marked.text, start, end)]
+            found += [unit.span() for unit in unit_pattern().finditer(marked.text, start, end)]
     return found
 
 

@@ -24,6 +24,7 @@ from nmt import console
 from nmt.cpu import default_threads
 from nmt.data.batches import Batch, collate, longest_first, micro_batches, pack_sources
 from nmt.data.shards import TokenRows
+from nmt.data.terms import Terms
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
@@ -112,6 +113,7 @@ def load(
         alignment=setup.alignment,
         split=setup.split,
         markup=setup.markup,
+        terms=None if setup.terms is None else Terms.read(setup.terms),
         kernel=kernel,
     )
 

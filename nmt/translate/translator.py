@@ -20,6 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.data.terms import Terms
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
@@ -60,6 +61,7 @@ class Translator:
         alignment: bool = False,
         split: bool = False,
         markup: str | None = None,
+        terms: Terms | None = None,
         kernel: str | None = None,
     ) -> None:
         """Set up the translator. From Python, use `load`.
@@ -69,6 +71,7 @@ class Translator:
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
             alignment, split, markup: see `Setup`.
+            terms: how words of the source must be translated.
             kernel: of the model on a CPU, if known.
         """
         assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
@@ -80,6 +83,7 @@ class Translator:
         self.alignment = alignment
         self.split = split
         self.markup = markup
+        self.terms = terms
         self.kernel = kernel
 
     @classmethod
@@ -94,6 +98,7 @@ class Translator:
         precision: str = "auto",
         batch_tokens: int | None = None,
         shortlist: Path | str | None = None,
+        terms: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
         markup: str | None = None,
@@ -111,14 +116,15 @@ class Translator:
             batch_tokens: see `Engine`; if None, a default for the device.
             shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
                 which is faster.
+            terms: a file of terms and how they must be translated; see `nmt.data.terms`.
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.
             markup: html or xml: lines have tags, which come back at the aligned places.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
-            UsageError: if the device does not support the precision, models cannot be joined, or a
-                language is not known.
+            UsageError: if the device does not support the precision, models cannot be joined,
+                options conflict, or a language is not known.
         """
         from nmt.translate.torch_engine import load
 
@@ -132,6 +138,7 @@ class Translator:
             tgt_lang=tgt_lang,
             precision=precision,
             shortlist=None if shortlist is None else Path(shortlist),
+            terms=None if terms is None else Path(terms),
             alignment=alignment,
             split=split,
             markup=markup,

@@ -156,6 +156,15 @@ CASES = [
     (f"{TRANSLATE} --shortlist blank", 1, "blank: damaged, or not a file that nmt wrote"),
     (f"{TRANSLATE} --shortlist model", 1, "not a shortlist of nmt, but"),
     (f"{TRANSLATE} --shortlist model --output out", 1, "not a shortlist of nmt, but"),
+    (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
+    (
+        f"{TRANSLATE} --terms valid.de",
+        1,
+        "valid.de: line 1 has no tab; write a term as SOURCE<TAB>",
+    ),
+    (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
+    (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms needs beam search; leave out --sample"),
+    (f"{TRANSLATE} --terms valid.de --diverse 2", 2, "--terms does not go with --diverse"),
     # Scoring.
     ("score", 2, "REFERENCE"),
     ("score valid.de train.de", 1, "valid.de has 20, train.de has 300"),

@@ -1,0 +1,144 @@
+"""Terms: how words of the source must be translated, read from a file and found in lines.
+
+A file has a term on each line: `SOURCE<TAB>TARGET`. Further columns are other forms of the target,
+such as inflected ones. If several lines have the same source term, their targets are alternatives,
+in the order of the file. Blank lines, and lines that begin with `#`, are skipped.
+
+Terms are found as whole words, from left to right, the longest first, and none inside another. A
+term without capitals matches in any case: `apple` also finds `Apple` and `APPLE`. A term with a
+capital matches only as it is written, and comes before one without. Runs of white space count as
+one space, and letters with accents are equal however they are encoded.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.data.corpus import Encoding, read_lines
+from nmt.data.words import unit_pattern
+from nmt.errors import DataError
+
+_UTF_8 = Encoding.find("utf-8")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the source language and how it may be translated."""
+
+    source: str
+    targets: tuple[str, ...]  # at least one, the preferred one first
+
+
+@dataclass(frozen=True)
+class FoundTerm:
+    """A term at a place in a line."""
+
+    start: int  # in characters
+    end: int
+    term: Term
+
+
+class Terms:
+    """Terms, indexed by their first word."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        """Index terms. Those with the same source become one."""
+        by_key: dict[str, Term] = {}
+        sizes: dict[str, set[int]] = {}
+        for term in terms:
+            units, spans = _units(term.source)
+            key = _key(units, spans)
+            if not _has_capital(term.source):
+                key, units = key.casefold(), [unit.casefold() for unit in units]
+            known = by_key.get(key, Term(term.source, ()))
+            targets = dict.fromkeys((*known.targets, *term.targets))
+            by_key[key] = Term(known.source, tuple(targets))
+            sizes.setdefault(units[0], set()).add(len(units))
+        self._by_key = by_key
+        # How many units the terms have that begin with a unit, most first.
+        self._sizes = {unit: sorted(counts, reverse=True) for unit, counts in sizes.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Terms:
+        """Read a file in UTF-8, plain or compressed.
+
+        Raises:
+            DataError: if a line is not a term.
+        """
+        terms = []
+        for number, line in enumerate(read_lines(path, _UTF_8), start=1):
+            text = _UTF_8.decode(line, number=number)
+            if text is None:
+                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
+            if not text.strip() or text.startswith("#"):
+                continue
+            source, *targets = (column.strip() for column in text.split("\t"))
+            if not targets:
+                raise DataError(
+                    f"{path}: line {number:,} has no tab; write a term as SOURCE<TAB>TARGET"
+                )
+            if not source or not targets[0]:
+                side = "target" if source else "source"
+                raise DataError(f"{path}: line {number:,} has an empty {side} term; fill it in")
+            terms.append(Term(source, tuple(filter(None, targets))))
+        return cls(terms)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def find(self, line: str) -> list[FoundTerm]:
+        """Return the terms in a line, from left to right."""
+        units, spans = _units(line)
+        folded = [unit.casefold() for unit in units]
+        found = []
+        at = 0
+        while at < len(units):
+            term, size = self._longest(units, folded, spans, at)
+            if term is not None:
+                found.append(FoundTerm(spans[at][0], spans[at + size - 1][1], term))
+            at += size
+        return found
+
+    def _longest(
+        self,
+        units: list[str],
+        folded: list[str],
+        spans: list[tuple[int, int]],
+        at: int,
+    ) -> tuple[Term | None, int]:
+        """Return the longest term that begins with a unit of a line, and how many units it has."""
+        exact, any_case = self._sizes.get(units[at], ()), self._sizes.get(folded[at], ())
+        for size in sorted({*exact, *any_case}, reverse=True) if exact or any_case else ():
+            part = slice(at, at + size)
+            if at + size <= len(units):
+                key = _key(units[part], spans[part])
+                term = self._by_key.get(key) if _has_capital(key) else None
+                term = term or self._by_key.get(key.casefold())
+                if term is not None:
+                    return term, size
+        return None, 1
+
+
+def _units(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return the units of a text in Unicode's composed form, and where each is."""
+    spans = [unit.span() for unit in unit_pattern().finditer(text)]
+    units = [text[start:end] for start, end in spans]
+    if not text.isascii():
+        units = [unicodedata.normalize("NFC", unit) for unit in units]
+    return units, spans
+
+
+def _key(units: list[str], spans: list[tuple[int, int]]) -> str:
+    """Return the units joined, with single spaces where the text has white space."""
+    parts, end = [], spans[0][0]
+    for unit, (start, next_end) in zip(units, spans, strict=True):
+        parts += [" ", unit] if start > end else [unit]
+        end = next_end
+    return "".join(parts)
+
+
+def _has_capital(text: str) -> bool:
+    return text != text.lower()

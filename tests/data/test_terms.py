@@ -1,0 +1,86 @@
+"""Terms: files of them, and where they are in a line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nmt.data.terms import Term, Terms
+from nmt.errors import DataError
+
+
+def terms(*sources: str) -> Terms:
+    return Terms(Term(source, (f"[{source}]",)) for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("line", "known", "found"),
+    [
+        # Whole words, in any script.
+        ("a cat, cats and bobcat", ["cat"], ["cat"]),
+        ("l'eau, d'eau-vie", ["eau"], ["eau", "eau"]),
+        ("चाय और चायवाला", ["चाय"], ["चाय"]),
+        ("हिन्दी", ["हि"], []),  # a vowel sign and a virama follow
+        ("黒猫です", ["猫"], ["猫"]),
+        ("use C++ or C#.", ["C++", "C#"], ["C++", "C#"]),
+        # The longest first, none inside another, from left to right.
+        ("New York Times", ["York", "New York", "York Times", "New"], ["New York"]),
+        ("a b c", ["b c", "a b"], ["a b"]),
+        ("dog dog", ["dog"], ["dog", "dog"]),
+        # Case: only a term with a capital insists on it, and it comes first.
+        ("Cat CAT cat", ["cat"], ["Cat", "CAT", "cat"]),
+        ("Cat CAT cat", ["Cat"], ["Cat"]),
+        ("STRASSE Straße", ["straße"], ["STRASSE", "Straße"]),
+        # White space and accents, however they are encoded.
+        ("hot \u00a0 dog", ["hot dog"], ["hot \u00a0 dog"]),
+        ("hotdog hot-dog", ["hot dog"], []),
+        ("cafe\u0301 caf\u00e9", ["caf\u00e9"], ["cafe\u0301", "caf\u00e9"]),
+        ("", ["cat"], []),
+    ],
+)
+def test_terms_are_found_as_whole_words(line: str, known: list[str], found: list[str]) -> None:
+    places = terms(*known).find(line)
+    assert [line[one.start : one.end] for one in places] == found
+
+
+def test_a_term_with_a_capital_comes_before_one_without() -> None:
+    found = terms("us", "US").find("US us Us")
+    assert [one.term.source for one in found] == ["US", "us", "us"]
+
+
+def test_many_terms_with_one_first_word_are_found_by_lookup() -> None:
+    many = terms(*(f"the {number} th" for number in range(100_000)), "the")
+    assert [one.term.source for one in many.find("the 99999 th of the")] == ["the 99999 th", "the"]
+
+
+def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
+    text = "\ufeff# comment\n\ndog\tHund\tHundes\t\r\n cat \t Katze \ndog\tKöter\nDog\tDogge\n"
+    path = tmp_path / "terms.tsv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    known = Terms.read(path)
+    assert len(known) == 3
+    found = [(one.term.source, one.term.targets) for one in known.find("dog cat Dog")]
+    assert found == [
+        ("dog", ("Hund", "Hundes", "Köter")),
+        ("cat", ("Katze",)),
+        ("Dog", ("Dogge",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"dog", "line 3 has no tab; write a term as SOURCE<TAB>TARGET"),
+        (b"dog\t", "line 3 has an empty target term; fill it in"),
+        (b"dog\t \tHund", "line 3 has an empty target term; fill it in"),
+        (b" \tHund", "line 3 has an empty source term; fill it in"),
+        (b"dog\tK\xf6ter", "line 3 is not valid UTF-8; convert it"),
+    ],
+)
+def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_bytes(b"cat\tKatze\n\n" + line + b"\n")
+    with pytest.raises(DataError, match=f"^{path}: {message}$"):
+        Terms.read(path)
