@@ -79,11 +79,13 @@ def translate(
         precision=options.precision,
         shortlist=options.shortlist,
         terms=options.terms,
+        forbid=options.forbid,
         alignment=options.alignment,
         split=options.split,
         markup=options.markup,
     )
-    also_read = [*setup.models, *filter(None, (options.shortlist, options.terms, options.lock))]
+    lists = (options.shortlist, options.terms, options.forbid, options.lock)
+    also_read = [*setup.models, *filter(None, lists)]
     with contextlib.ExitStack() as leaving:
         if options.lock is not None:
             lock(leaving.enter_context(options.lock.open("ab")), options.lock)

@@ -13,7 +13,7 @@ one space, and letters with accents are equal however they are encoded.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class Term:
     """A term of the source language and how it may be translated."""
 
     source: str
-    targets: tuple[str, ...]  # at least one, the preferred one first
+    targets: tuple[str, ...]  # the preferred one first
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Terms:
         for term in terms:
             units, spans = _units(term.source)
             key = _key(units, spans)
-            if not _has_capital(term.source):
+            if not has_capital(term.source):
                 key, units = key.casefold(), [unit.casefold() for unit in units]
             known = by_key.get(key, Term(term.source, ()))
             targets = dict.fromkeys((*known.targets, *term.targets))
@@ -69,12 +69,7 @@ class Terms:
             DataError: if a line is not a term.
         """
         terms = []
-        for number, line in enumerate(read_lines(path, _UTF_8), start=1):
-            text = _UTF_8.decode(line, number=number)
-            if text is None:
-                raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
-            if not text.strip() or text.startswith("#"):
-                continue
+        for number, text in _lines(path):
             source, *targets = (column.strip() for column in text.split("\t"))
             if not targets:
                 raise DataError(
@@ -86,8 +81,18 @@ class Terms:
             terms.append(Term(source, tuple(filter(None, targets))))
         return cls(terms)
 
+    @classmethod
+    def read_words(cls, path: Path) -> Terms:
+        """Read a file with a word or phrase on each line, which become terms without targets."""
+        return cls(Term(text.strip(), ()) for _, text in _lines(path))
+
     def __len__(self) -> int:
         return len(self._by_key)
+
+    @property
+    def sources(self) -> list[str]:
+        """The source terms."""
+        return [term.source for term in self._by_key.values()]
 
     def find(self, line: str) -> list[FoundTerm]:
         """Return the terms in a line, from left to right."""
@@ -115,11 +120,41 @@ class Terms:
             part = slice(at, at + size)
             if at + size <= len(units):
                 key = _key(units[part], spans[part])
-                term = self._by_key.get(key) if _has_capital(key) else None
+                term = self._by_key.get(key) if has_capital(key) else None
                 term = term or self._by_key.get(key.casefold())
                 if term is not None:
                     return term, size
         return None, 1
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the numbers and texts of the lines that are not blank and no comments."""
+    for number, line in enumerate(read_lines(path, _UTF_8), start=1):
+        text = _UTF_8.decode(line, number=number)
+        if text is None:
+            raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
+        if text.strip() and not text.startswith("#"):
+            yield number, text
+
+
+def has_target(text: str, target: str) -> bool:
+    """Tell whether a translation has a target term, as whole words and in this case.
+
+    It may begin the translation `capitalised`.
+    """
+    units, spans = _units(text)
+    size = len(_units(target)[0])
+    key, first_key = (_key(*_units(form)) for form in (target, capitalised(target)))
+    keys = (
+        _key(units[at : at + size], spans[at : at + size]) for at in range(len(units) - size + 1)
+    )
+    return any(found == key or (not at and found == first_key) for at, found in enumerate(keys))
+
+
+def capitalised(target: str) -> str:
+    """Return a target term as at the start of a sentence: with a capital, if its word has none."""
+    first_word = _units(target)[0][0]
+    return target[0].title() + target[1:] if first_word.islower() else target
 
 
 def _units(text: str) -> tuple[list[str], list[tuple[int, int]]]:
@@ -140,5 +175,6 @@ def _key(units: list[str], spans: list[tuple[int, int]]) -> str:
     return "".join(parts)
 
 
-def _has_capital(text: str) -> bool:
+def has_capital(text: str) -> bool:
+    """Tell whether a term matches only in its own case."""
     return text != text.lower()

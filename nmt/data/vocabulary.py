@@ -13,12 +13,14 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 import sentencepiece
 
 from nmt.data.moses import Moses
+from nmt.data.words import WordEdges
 from nmt.errors import DataError, UsageError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -234,6 +236,11 @@ class Vocabulary:
             return True
         pieces = self.tokens(self.encode_text([symbol])[0])
         return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
+
+    @cached_property
+    def word_edges(self) -> WordEdges:
+        """Which tokens begin or end inside a word."""
+        return WordEdges.of(self._tokens)
 
     def merges(self) -> list[tuple[int, int]]:
         """Return the two tokens of each token's last merge, (-1, -1) for tokens without one.

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -25,3 +32,34 @@ def unit_pattern() -> re.Pattern[str]:
     marks = re.escape(marks + "\u200c\u200d")
     wide = f"[{_WITHOUT_SPACES}]"
     return re.compile(rf"{wide}[{marks}]*|(?:(?!{wide})[\w{marks}])+|[^\w\s]")
+
+
+@dataclass(frozen=True, eq=False)
+class WordEdges:
+    """Which tokens of a vocabulary begin or end inside a word.
+
+    Two tokens in a row are of one word if the first one ends and the second one begins inside it.
+    For example, `▁Hund` ends inside a word, which ends there if `▁bellt` or `.` follows, but goes
+    on with `e`. Scripts without spaces have no such words.
+    """
+
+    begin_inside: NDArray[np.bool_]  # (V,)
+    end_inside: NDArray[np.bool_]  # (V,)
+
+    @classmethod
+    def of(cls, tokens: Sequence[str]) -> WordEdges:
+        """Look at the pieces of a vocabulary. Bytes of longer characters count as letters."""
+        import numpy as np  # here, so that the options of commands are read without it
+
+        begin = [_is_letter(token[:1]) or bool(_BYTE.fullmatch(token)) for token in tokens]
+        end = [_is_letter(token[-1:]) or bool(_BYTE.fullmatch(token)) for token in tokens]
+        return cls(np.array(begin), np.array(end))
+
+
+_BYTE = re.compile("<0x[89A-F].>")
+
+
+@cache
+def _is_letter(character: str) -> bool:
+    """Tell whether a character joins with letters next to it."""
+    return len(unit_pattern().findall(f"a{character}a")) == 1 and character != ""

@@ -12,9 +12,11 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from nmt.data.terms import Term
 from nmt.errors import UsageError
 from nmt.models.device import memory_errors
 from nmt.search.options import SearchOptions
+from nmt.search.phrases import Phrase
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,10 +37,13 @@ class Source:
     ids: Ids  # without eos; at least one
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
+    phrases: tuple[Phrase, ...] = ()  # the translation must contain them
+    barred: tuple[Ids, ...] = ()  # token sequences that it may not contain, besides those of all
     # For joining segments, and for alignments. They make no difference to search.
     separator: str = field(default="", compare=False)  # between its translation and the next
     is_cut: bool = field(default=False, compare=False)  # whether it is part of a long sentence
     added: int = field(default=0, compare=False)  # first tokens that the line itself does not have
+    terms: tuple[Term, ...] = field(default=(), compare=False)  # of its text
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from nmt.search.engine import Engine, SearchResult, Source
 from nmt.search.options import SearchOptions
+from nmt.search.placement import search_placed
 from nmt.search.repetition import LOOP_TOKENS, count_loops
 
 # Of 240 lines of noise, 125 are searched again. Without the penalty, 95 then run to the limit, and
@@ -61,7 +62,7 @@ def search_guarded(
     Returns:
         The results, and the numbers of the sources that were searched twice.
     """
-    found = engine.search(sources, on_progress=on_progress, on_step=on_step)
+    found = search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
     options, careful = engine.options, _careful(engine.options)
     if options.no_guard or options.sampling is not None or careful == options:
         return found, set()
@@ -73,7 +74,7 @@ def search_guarded(
     again = [number for number, fault in faults.items() if fault != Faults()]
     if again:
         guarded = engine.with_options(careful)
-        second = guarded.search([sources[number] for number in again], on_step=on_step)
+        second = search_placed(guarded, [sources[number] for number in again], on_step=on_step)
         for number, results in zip(again, second, strict=True):
             if Faults.of(sources[number], results, options) < faults[number]:
                 found[number] = results

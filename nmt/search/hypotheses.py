@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.models.base import DecoderState
 from nmt.search.engine import Hypothesis, Source
+from nmt.search.forbidden import ForbiddenSequences, completing_tokens
 from nmt.search.options import SearchOptions
-from nmt.search.repetition import NO_PAIRS, repeating_tokens, tokens_so_far
+from nmt.search.repetition import NO_PAIRS, Pairs, repeating_tokens, tokens_so_far
 from nmt.search.shortlist import BatchShortlist
 from nmt.search.top_k import NextTokens, StepQuery
 
@@ -88,6 +89,7 @@ class ActiveHypotheses(ABC):
         self.constraints = Constraints(group.sources, options)
         self.options = options
         self.shortlist = group.shortlist
+        self._forbidden = _forbidden(group.sources, options)  # of each sentence; [] if of none
         self._cost_each = group.cost
 
     @property
@@ -100,15 +102,22 @@ class ActiveHypotheses(ABC):
         rows = len(self.last_tokens)
         token = self.constraints.token(self.length)  # (B,)
         scored_tokens = np.where(token == FREE, EOS_ID, token)  # (B,)
+        repeating = NO_PAIRS
         size, penalty = self.options.no_repeat_ngram, self.options.repetition_penalty
+        if size:
+            repeating = repeating_tokens(self.ids(), size)
         return StepQuery(
             scored_tokens=scored_tokens.repeat(rows // len(scored_tokens)),
             may_end=np.full(rows, self.constraints.may_end(self.length)),
             uniforms=np.zeros(rows),
-            barred=repeating_tokens(self.ids(), size) if size else NO_PAIRS,
+            barred=np.concatenate((repeating, self.forbidden_tokens())),
             penalised=tokens_so_far(self.ids()) if penalty > 1 else NO_PAIRS,
             repetition_penalty=penalty,
         )
+
+    def forbidden_tokens(self) -> Pairs:
+        """Return the tokens that would complete a forbidden sequence."""
+        return completing_tokens(self._forbidden, self.ids()) if self._forbidden else NO_PAIRS
 
     @abstractmethod
     def ids(self) -> Integers:
@@ -135,9 +144,21 @@ class ActiveHypotheses(ABC):
         if not len(sentences):
             return
         self.constraints.select(sentences)
+        if self._forbidden:
+            self._forbidden = [self._forbidden[sentence] for sentence in sentences]
         if self.shortlist is not None:
             self.shortlist.select(sentences)
         self.state.select(torch.from_numpy(parents.reshape(-1)), torch.from_numpy(sentences))
+
+
+def _forbidden(sources: Sequence[Source], options: SearchOptions) -> list[ForbiddenSequences]:
+    if not options.forbidden and not any(source.barred for source in sources):
+        return []
+    of_all = ForbiddenSequences(options.forbidden)
+    return [
+        ForbiddenSequences((*options.forbidden, *source.barred)) if source.barred else of_all
+        for source in sources
+    ]
 
 
 def closed_up(done: NDArray[np.bool_]) -> Integers:

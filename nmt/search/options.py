@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nmt.data.words import WordEdges
 from nmt.values import check, value
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class SearchOptions:
     # Ids to text. Hypotheses of the same text, cut differently into tokens, count once.
     decode: Callable[[Sequence[Sequence[int]]], Sequence[str]] | None = None
     first_ids: tuple[int, ...] = ()  # tokens that the decoder reads after bos, before the others
+    word_edges: WordEdges | None = None  # None: each token is a word
+    forbidden: tuple[tuple[int, ...], ...] = ()  # token sequences that are never produced
 
     def __post_init__(self) -> None:
         check(self)
@@ -168,7 +171,13 @@ class SearchOptions:
         barred = tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids)))
         # One hypothesis has nothing to be compared with, and samples may be equal.
         decode = vocabulary.decode if self.n_best > 1 and self.sampling is None else None
-        return replace(self, barred_ids=barred, first_ids=vocabulary.first, decode=decode)
+        return replace(
+            self,
+            barred_ids=barred,
+            first_ids=vocabulary.first,
+            decode=decode,
+            word_edges=vocabulary.word_edges,
+        )
 
     @property
     def width(self) -> int:

@@ -118,7 +118,8 @@ def draw_tokens(
         (uniforms,) = to_device([query.uniforms[rows]], block.device)  # (n,)
         drawn_tokens = _draw(weights, tokens, uniforms, sampling.top_p)  # (n, 1)
         values = log_probs.gather(1, drawn_tokens).masked_fill_(best.isinf(), math.nan)
-        parts.append((values, drawn_tokens, query.scored_log_probs(log_probs, rows)))
+        scored = query.scored_log_probs(log_probs, rows), query.wanted_log_probs(log_probs, rows)
+        parts.append((values, drawn_tokens, *scored))
         start = rows.stop
     return NextTokens.joined(parts)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -44,9 +45,10 @@ class Shortlist:
     best: Integers  # (source vocabulary, K) top translations of each token, padded with -1
 
     def of(self, source: Source) -> Integers:
-        """Return a sentence's list, ascending, with the tokens of its prefix."""
+        """Return a sentence's list, ascending, with the tokens of its prefix and its phrases."""
         own = self.best[np.array(source.ids)].ravel()
-        parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(source.prefix, np.int64))
+        given = (*source.prefix, *chain.from_iterable(one.tokens for one in source.phrases))
+        parts = (_SPECIAL, self.frequent, own[own >= 0], np.array(given, np.int64))
         return np.unique(np.concatenate(parts))
 
     def coverage(self, pairs: PairDataset) -> tuple[float, float]:

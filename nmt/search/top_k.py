@@ -31,22 +31,27 @@ class NextTokens:
     log_probs: NDArray[np.float32]  # (N, count)
     tokens: NDArray[np.int64]  # (N, count)
     scored_log_probs: NDArray[np.float32]  # (N,) of `StepQuery.scored_tokens`
+    wanted_log_probs: NDArray[np.float32]  # (N, M) of `StepQuery.wanted`
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> NextTokens:
-        """Join the three fields of blocks of the hypotheses, from a GPU in one transfer."""
+    def joined(cls, parts: Sequence[tuple[Tensor, ...]]) -> NextTokens:
+        """Join the four fields of blocks of the hypotheses, from a GPU in one transfer."""
         fields = [torch.cat(part) for part in zip(*parts, strict=True)]
         if fields[0].device.type == "cpu":
             return cls(*(field.numpy() for field in fields))
-        return cls.from_bits(to_bits(*fields).cpu().numpy())
+        count = fields[0].shape[1]
+        return cls.from_bits(to_bits(*fields).cpu().numpy(), count)
 
     @classmethod
-    def from_bits(cls, bits: NDArray[np.int32]) -> NextTokens:
+    def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
         """Undo `to_bits`."""
-        count = bits.shape[1] // 2
-        log_probs, tokens, scored = np.split(bits, [count, 2 * count], axis=1)
-        floats = (np.ascontiguousarray(part).view(np.float32) for part in (log_probs, scored))
-        return cls(next(floats), tokens.astype(np.int64), next(floats)[:, 0])
+        log_probs, tokens, scored, wanted = np.split(
+            bits, [count, 2 * count, 2 * count + 1], axis=1
+        )
+        floats = [
+            np.ascontiguousarray(part).view(np.float32) for part in (log_probs, scored, wanted)
+        ]
+        return cls(floats[0], tokens.astype(np.int64), floats[1][:, 0], floats[2])
 
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
@@ -54,16 +59,26 @@ class NextTokens:
         for count in rows:
             own = slice(first, first + count)
             parts.append(
-                NextTokens(self.log_probs[own], self.tokens[own], self.scored_log_probs[own])
+                NextTokens(
+                    self.log_probs[own],
+                    self.tokens[own],
+                    self.scored_log_probs[own],
+                    self.wanted_log_probs[own],
+                )
             )
             first = own.stop
         return parts
 
 
-def to_bits(log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor) -> Tensor:
-    """Join the fields of `NextTokens` in one tensor (N, 2 * count + 1), floats as their bits."""
-    floats = log_probs.view(torch.int32), scored_log_probs[:, None].view(torch.int32)
-    return torch.cat((floats[0], tokens.int(), floats[1]), dim=1)
+def to_bits(
+    log_probs: Tensor, tokens: Tensor, scored_log_probs: Tensor, wanted_log_probs: Tensor
+) -> Tensor:
+    """Join the fields of `NextTokens` in one tensor (N, 2k + 1 + M), floats as their bits."""
+    floats = [
+        values.view(torch.int32)
+        for values in (log_probs, scored_log_probs[:, None], wanted_log_probs)
+    ]
+    return torch.cat((floats[0], tokens.int(), *floats[1:]), dim=1)
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class StepQuery:
     barred: Pairs = field(default_factory=lambda: NO_PAIRS)
     penalised: Pairs = field(default_factory=lambda: NO_PAIRS)
     repetition_penalty: float = 1.0  # at least 1
+    # (N, M) other tokens that are always scored, filled up with eos
+    wanted: NDArray[np.int64] | None = None
 
     @classmethod
     def joined(cls, queries: Sequence[StepQuery]) -> StepQuery:
@@ -90,16 +107,23 @@ class StepQuery:
             np.concatenate([q.barred + move for q, move in zip(queries, moves, strict=True)]),
             np.concatenate([q.penalised + move for q, move in zip(queries, moves, strict=True)]),
             queries[0].repetition_penalty,
+            _joined_wanted(queries),
         )
 
     def onto(self, shortlist: NDArray[np.int64]) -> StepQuery:
         """Return the query with places on an ascending list of tokens instead of ids."""
+        listed = self.barred[np.isin(self.barred[:, 1], shortlist)]  # others are not taken anyway
         barred, penalised = (
             np.stack((pairs[:, 0], np.searchsorted(shortlist, pairs[:, 1])), axis=1)
-            for pairs in (self.barred, self.penalised)
+            for pairs in (listed, self.penalised)
         )
-        scored_tokens = np.searchsorted(shortlist, self.scored_tokens)
-        return replace(self, scored_tokens=scored_tokens, barred=barred, penalised=penalised)
+        return replace(
+            self,
+            scored_tokens=np.searchsorted(shortlist, self.scored_tokens),
+            barred=barred,
+            penalised=penalised,
+            wanted=None if self.wanted is None else np.searchsorted(shortlist, self.wanted),
+        )
 
     def scored_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
         """Return the log-probabilities (n,) of `scored_tokens`, given those (n, V) of some rows."""
@@ -108,6 +132,13 @@ class StepQuery:
             return log_probs[:, EOS_ID].clone()
         (columns,) = to_device([tokens], log_probs.device)
         return log_probs.gather(1, columns[:, None])[:, 0]
+
+    def wanted_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
+        """Return the log-probabilities (n, M) of `wanted`, given those (n, V) of some rows."""
+        if self.wanted is None:
+            return log_probs[:, :0]
+        (columns,) = to_device([self.wanted[rows]], log_probs.device)
+        return log_probs.gather(1, columns)
 
     def penalise(self, logits: Tensor, rows: slice) -> None:
         """Apply the repetition penalty in place to the logits (n, V) of some rows.
@@ -135,6 +166,19 @@ class StepQuery:
             logits[_places(self.barred, rows, logits.device)] = -math.inf
 
 
+def _joined_wanted(queries: Sequence[StepQuery]) -> NDArray[np.int64] | None:
+    most = max(0 if query.wanted is None else query.wanted.shape[1] for query in queries)
+    if not most:
+        return None
+    rows = []
+    for query in queries:
+        filled = np.full((len(query.may_end), most), EOS_ID)
+        if query.wanted is not None:
+            filled[:, : query.wanted.shape[1]] = query.wanted
+        rows.append(filled)
+    return np.concatenate(rows)
+
+
 def _places(pairs: Pairs, rows: slice, device: Device) -> tuple[Tensor, ...]:
     """Return rows and columns of the pairs of some hypotheses."""
     own = pairs[(pairs[:, 0] >= rows.start) & (pairs[:, 0] < rows.stop)]
@@ -158,11 +202,12 @@ def top_tokens(
         query.penalise(block, rows)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
         scored_log_probs = query.scored_log_probs(log_probs, rows)  # (n,)
+        wanted_log_probs = query.wanted_log_probs(log_probs, rows)  # (n, M)
         query.bar(log_probs, rows, barred_ids)
         values, tokens = top_k(log_probs, min(count, log_probs.shape[1]))
         # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
         values.masked_fill_(scored_log_probs.isnan()[:, None], math.nan)
-        parts.append((values, tokens, scored_log_probs))
+        parts.append((values, tokens, scored_log_probs, wanted_log_probs))
         start = rows.stop
     return NextTokens.joined(parts)
 

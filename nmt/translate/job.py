@@ -338,6 +338,12 @@ class Job:
                 console.warning(f"{self.options.attention}: not drawn, because no line has text")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
+        if counts.lines_without_term:
+            console.warning(
+                f"{name}: {counted(counts.lines_without_term, 'line lacks', 'lines lack')} a term, "
+                f"the first is line {counts.first_line_without_term:,}: "
+                f"{counts.first_missing_term}; --format jsonl shows all"
+            )
         if counts.failed_lines:
             console.warning(
                 f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "

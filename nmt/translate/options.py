@@ -68,6 +68,13 @@ class TranslateOptions:
         shown="none",
         panel="Search",
     )
+    forbid: Path | None = value(
+        None,
+        "Words and phrases that no translation may contain, one on each line.",
+        metavar="FILE",
+        shown="none",
+        panel="Search",
+    )
     sample: bool = value(
         False,
         "Sample translations instead of searching for the best. With --n-best N, sample N for each "

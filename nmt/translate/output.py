@@ -16,8 +16,24 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from nmt.data.terms import Term, has_target
 from nmt.errors import DataError
 from nmt.translate.alignment import Alignment, pharaoh
+
+
+@dataclass(frozen=True)
+class TermUse:
+    """A term of a line, and whether the translation has it."""
+
+    source: str
+    target: str  # the preferred one
+    is_placed: bool  # any of the targets
+
+    @classmethod
+    def of(cls, term: Term, text: str) -> TermUse:
+        """Look for a term in the translation of its line."""
+        is_placed = any(has_target(text, target) for target in term.targets)
+        return cls(term.source, term.targets[0], is_placed)
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class Translation:
     utility: float | None = None  # with MBR: mean score against all of the line's, in percent
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
+    terms: tuple[TermUse, ...] = ()  # of the line, if it was translated with terms
     others: tuple[Translation, ...] = ()  # from the second best on, if requested
 
     @property
@@ -95,6 +112,11 @@ def _fields(translation: Translation) -> dict[str, object]:
         fields["utility"] = round(translation.utility, 4)
     if translation.guarded:
         fields["guarded"] = True
+    if translation.terms:
+        fields["terms"] = [
+            {"source": term.source, "target": term.target, "placed": term.is_placed}
+            for term in translation.terms
+        ]
     alignment = translation.alignment
     if alignment is not None:
         fields["src_tokens"] = alignment.src_tokens

@@ -26,6 +26,7 @@ class Setup:
     precision: str = "auto"  # fp32, bf16 on GPUs that have it, or an export's own
     shortlist: Path | None = None  # file of the tokens that each translation may use
     terms: Path | None = None  # file of terms and how they must be translated
+    forbid: Path | None = None  # file of words that no translation may contain
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
     split: bool = False  # whether to split lines into sentences
     markup: str | None = None  # whether lines have tags, and of which form: html or xml
@@ -45,6 +46,8 @@ class Setup:
                 raise UsageError("--terms needs beam search; leave out --sample")
             if self.options.diverse > 1:
                 raise UsageError("--terms does not go with --diverse; leave one of them out")
+        if self.forbid is not None:
+            self.refuse_export("cannot forbid words")
         if self.alignment:
             self.refuse_export("has no alignments")
         if self.markup is not None:
@@ -61,7 +64,7 @@ class Setup:
     @property
     def _lists(self) -> dict[str, Path]:
         """The files besides the models, by field."""
-        given = {"shortlist": self.shortlist, "terms": self.terms}
+        given = {"shortlist": self.shortlist, "terms": self.terms, "forbid": self.forbid}
         return {field: path for field, path in given.items() if path is not None}
 
     @cached_property

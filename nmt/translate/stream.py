@@ -62,6 +62,9 @@ class Counts:
     invalid_lines: int = 0  # with invalid bytes
     first_invalid_line: int = 0
     guarded_lines: int = 0  # searched again because of a loop
+    lines_without_term: int = 0  # that a term should have put there
+    first_line_without_term: int = 0
+    first_missing_term: str = ""
     failed_lines: int = 0
     first_failed_line: int = 0
     first_error: str = ""  # why it failed
@@ -83,6 +86,12 @@ class Counts:
             return
         self.split_lines += best.segments > 1
         self.guarded_lines += best.guarded
+        missing = [term for term in best.terms if not term.is_placed]
+        if missing:
+            self.lines_without_term += 1
+            self.first_line_without_term = self.first_line_without_term or number
+            shown = f"{missing[0].source} -> {missing[0].target}"
+            self.first_missing_term = self.first_missing_term or shown
         if best.is_cut:
             self.cut_lines += 1
             self.first_cut_line = self.first_cut_line or number

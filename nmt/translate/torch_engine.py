@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -39,10 +40,12 @@ from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
 from nmt.models.model_file import load_model
 from nmt.search.beam_search import decode, logits_in_blocks
+from nmt.search.constrained_beams import beam_size
 from nmt.search.engine import Engine, Hypothesis, Ids, Pair, Source, source_cost
 from nmt.search.hypotheses import Group
 from nmt.search.options import SearchOptions
 from nmt.search.shortlist import BatchShortlist, Shortlist
+from nmt.translate.forbidden_words import ForbiddenWords
 from nmt.translate.setup import Setup
 from nmt.translate.translator import Translator
 
@@ -94,12 +97,16 @@ def load(
             pack(model, precision, kernel)
     card = cards[0].for_pair(setup.src_lang, setup.tgt_lang)
     src_vocabulary, tgt_vocabulary = card.src_vocabulary, card.tgt_vocabulary
-    options, shortlist = setup.options, None
+    shortlist = None
     if setup.shortlist is not None:
         shortlist = Shortlist.open(setup.shortlist, src_vocabulary, tgt_vocabulary)
+    options, forbidden = setup.options.into(tgt_vocabulary), None
+    if setup.forbid is not None:
+        forbidden = ForbiddenWords(Terms.read_words(setup.forbid), tgt_vocabulary)
+        options = replace(options, forbidden=forbidden.sequences)
     engine = TorchEngine(
         models[0] if len(models) == 1 else Ensemble(models),
-        options.into(tgt_vocabulary),
+        options,
         device=device,
         batch_tokens=batch_tokens,
         shortlist=shortlist,
@@ -114,6 +121,7 @@ def load(
         split=setup.split,
         markup=setup.markup,
         terms=None if setup.terms is None else Terms.read(setup.terms),
+        forbidden=forbidden,
         kernel=kernel,
     )
 
@@ -177,19 +185,28 @@ class TorchEngine(Engine):
     def _groups(
         self, sources: Sequence[Source], order: Sequence[int], budget: int
     ) -> Iterator[Group]:
-        """Yield encoded sources of similar length: each time half of the budget, at least one."""
-        start = 0
-        while start < len(order):
-            longest = source_cost(sources[order[start]])
-            numbers = order[start : start + max(1, budget // 2 // longest)]
-            start += len(numbers)
-            group = [sources[number] for number in numbers]
-            packed = pack_sources([source.ids for source in group])
-            state = self.model.begin(packed.to(self.device))
-            # The last of the first tokens is read by the search.
-            for token in (BOS_ID, *self.options.first_ids)[:-1]:
-                self.model.step([state], torch.full((len(group),), token))  # (B,)
-            yield Group(numbers, group, state, cost=longest, shortlist=self._batch_shortlist(group))
+        """Yield encoded sources of similar length: each time half of the budget, at least one.
+
+        Sources with phrases are in groups of their own, by the size of their beams.
+        """
+        by_width: dict[int, list[int]] = {}
+        for number in order:
+            by_width.setdefault(beam_size(sources[number], self.options), []).append(number)
+        for width, own in by_width.items():
+            start = 0
+            while start < len(own):
+                longest = source_cost(sources[own[start]]) * width // self.options.width
+                numbers = own[start : start + max(1, budget // 2 // longest)]
+                start += len(numbers)
+                yield self._group(numbers, [sources[number] for number in numbers], longest)
+
+    def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
+        packed = pack_sources([source.ids for source in sources])
+        state = self.model.begin(packed.to(self.device))
+        # The last of the first tokens is read by the search.
+        for token in (BOS_ID, *self.options.first_ids)[:-1]:
+            self.model.step([state], torch.full((len(sources),), token))  # (B,)
+        return Group(numbers, sources, state, cost=cost, shortlist=self._batch_shortlist(sources))
 
     def _batch_shortlist(self, sources: Sequence[Source]) -> BatchShortlist | None:
         if self.shortlist is None:

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,12 +30,14 @@ from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, token_spans
 from nmt.translate.attention_picture import draw_attention
+from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.markup import FORMS, Marked, parse
 from nmt.translate.minimum_risk import by_utility
-from nmt.translate.output import BLANK, Translation
+from nmt.translate.output import BLANK, TermUse, Translation
 from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
 from nmt.translate.setup import Setup
 from nmt.translate.tag_layout import restore
+from nmt.translate.term_phrases import TermPhrases
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +65,7 @@ class Translator:
         split: bool = False,
         markup: str | None = None,
         terms: Terms | None = None,
+        forbidden: ForbiddenWords | None = None,
         kernel: str | None = None,
     ) -> None:
         """Set up the translator. From Python, use `load`.
@@ -72,6 +76,7 @@ class Translator:
             max_src_tokens: longer sources are translated in segments.
             alignment, split, markup: see `Setup`.
             terms: how words of the source must be translated.
+            forbidden: words that no translation may contain.
             kernel: of the model on a CPU, if known.
         """
         assert set(tgt_vocabulary.barred_ids) <= set(engine.options.barred_ids)
@@ -83,7 +88,11 @@ class Translator:
         self.alignment = alignment
         self.split = split
         self.markup = markup
-        self.terms = terms
+        self.terms = None
+        if terms is not None:
+            barred_ids = engine.options.barred_ids
+            self.terms = TermPhrases(terms, tgt_vocabulary, barred_ids, forbidden)
+        self.forbidden = forbidden
         self.kernel = kernel
 
     @classmethod
@@ -99,6 +108,7 @@ class Translator:
         batch_tokens: int | None = None,
         shortlist: Path | str | None = None,
         terms: Path | str | None = None,
+        forbid: Path | str | None = None,
         alignment: bool = False,
         split: bool = False,
         markup: str | None = None,
@@ -117,6 +127,7 @@ class Translator:
             shortlist: a file written by `nmt export shortlist`. Translations use only its tokens,
                 which is faster.
             terms: a file of terms and how they must be translated; see `nmt.data.terms`.
+            forbid: a file of words and phrases that no translation may contain.
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.
             markup: html or xml: lines have tags, which come back at the aligned places.
@@ -139,6 +150,7 @@ class Translator:
             precision=precision,
             shortlist=None if shortlist is None else Path(shortlist),
             terms=None if terms is None else Path(terms),
+            forbid=None if forbid is None else Path(forbid),
             alignment=alignment,
             split=split,
             markup=markup,
@@ -235,6 +247,10 @@ class Translator:
         found, guarded = search_guarded(
             self.engine, sources, on_progress=on_progress, on_step=on_step
         )
+        if self.forbidden is not None:
+            search = partial(search_guarded, self.engine, on_step=on_step)
+            found, more = self.forbidden.avoided(search, sources, found)
+            guarded |= more
         translated = iter(self._translations(sources, found, guarded))
         joined = [self._joined(line, [next(translated) for _ in line]) for line in segments]
         metric = self.engine.options.mbr
@@ -275,7 +291,11 @@ class Translator:
         texts = [text for line in sentences for text, _ in line]
         ids = iter(self.src_vocabulary.encode_text(texts))
         segments = [
-            [segment for _, separator in line for segment in self._cut(tag, next(ids), separator)]
+            [
+                segment
+                for text, separator in line
+                for segment in self._with_terms(text, self._cut(tag, next(ids), separator))
+            ]
             for (tag, _), line in zip(tagged, sentences, strict=True)
         ]
         for line, original, (_, text) in zip(segments, whole, tagged, strict=True):
@@ -301,6 +321,19 @@ class Translator:
             return segments
         return [replace(one, ids=(*tag, *one.ids), added=len(tag)) for one in segments]
 
+    def _with_terms(self, text: str, segments: list[Source]) -> list[Source]:
+        """Return the segments of a sentence with their terms."""
+        if self.terms is None:
+            return segments
+        texts = [text]
+        if len(segments) > 1:
+            texts = self.src_vocabulary.decode([one.ids[one.added :] for one in segments])
+        found = [self.terms.find(own) for own in texts]
+        return [
+            replace(segment, terms=terms, phrases=self.terms.phrases(terms))
+            for segment, terms in zip(segments, found, strict=True)
+        ]
+
     def _translations(
         self, sources: Sequence[Source], found: Sequence[SearchResult], guarded: Container[int]
     ) -> list[list[Translation] | str]:
@@ -315,7 +348,12 @@ class Translator:
             for hypothesis in best
         ]
         # In one call: each call costs as much as decoding hundreds.
-        texts = iter(self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs]))
+        texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
+        terms = (
+            tuple(TermUse.of(term, text) for term in source.terms)
+            for (source, _), text in zip(pairs, texts, strict=True)
+        )
+        each_text = iter(texts)
         alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
         if self.alignment or self.markup is not None:
             alignments = self._alignments(pairs)
@@ -324,7 +362,7 @@ class Translator:
             if isinstance(best, str)
             else [
                 Translation(
-                    next(texts),
+                    next(each_text),
                     hypothesis.score,
                     hypothesis.log_prob,
                     tuple(self.tgt_vocabulary.tokens(hypothesis.ids)),
@@ -333,6 +371,7 @@ class Translator:
                     is_cut=source.is_cut,
                     guarded=number in guarded,
                     alignment=next(alignments),
+                    terms=next(terms),
                 )
                 for hypothesis in best
             ]
@@ -361,19 +400,27 @@ class Translator:
             return BLANK
         errors = [part for part in translated if isinstance(part, str)]
         if errors:
-            return Translation("", -math.inf, -math.inf, (), (), len(sources), error=errors[0])
+            return _failed(sources, errors[0])
         found = [part for part in translated if not isinstance(part, str)]
         if self.engine.options.sampling is None:
             chosen = _best_sums(found, 2 * self.engine.options.n_best)
         else:
             chosen = list(zip(*found, strict=False))  # as many as every segment has
         joined = [_joined(sources, parts) for parts in chosen]
+        if self.forbidden is not None and len(sources) > 1:  # two segments may make a phrase
+            joined = [one for one in joined if not self.forbidden.are_in(one.text)]
+            if not joined:
+                return _failed(sources, NOT_AVOIDED)
         if self.engine.options.sampling is None:
             # Joined differently, segments can give the same text.
             by_text = {one.text: one for one in reversed(joined)}
             joined = [one for one in joined if by_text[one.text] is one]
         best, *others = joined[: self.engine.options.n_best]
         return replace(best, others=tuple(others)) if others else best
+
+
+def _failed(sources: Sequence[Source], error: str) -> Translation:
+    return Translation("", -math.inf, -math.inf, (), (), len(sources), error=error)
 
 
 def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
@@ -389,6 +436,7 @@ def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translat
         is_cut=any(part.is_cut for part in parts),
         guarded=any(part.guarded for part in parts),
         alignment=_joined_alignment(sources, parts),
+        terms=tuple(chain.from_iterable(part.terms for part in parts)),
     )
 
 

@@ -47,6 +47,7 @@ def test_an_export_translates_as_its_model_does(
         (("--ensemble", model_file), "fast is a CTranslate2 export, which cannot join an ensemble"),
         (("--shortlist", model_file), "takes no shortlist"),
         (("--terms", text), "takes no terms"),
+        (("--forbid", text), "cannot forbid words"),
     ):
         assert message in nmt("translate", tmp_path / "fast", *words, *more).refusal(2)
     # Other commands need the weights.

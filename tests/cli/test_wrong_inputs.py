@@ -163,6 +163,8 @@ CASES = [
         "valid.de: line 1 has no tab; write a term as SOURCE<TAB>",
     ),
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
+    (f"{TRANSLATE} --forbid nowhere", 1, "nowhere: no such file"),
+    (f"{TRANSLATE} --forbid latin", 1, "latin: line 3 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms needs beam search; leave out --sample"),
     (f"{TRANSLATE} --terms valid.de --diverse 2", 2, "--terms does not go with --diverse"),
     # Scoring.

@@ -77,7 +77,9 @@ def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, coun
 def test_a_gpu_s_answer_survives_its_transfer() -> None:
     log_probs = torch.tensor([[-0.1, -math.inf], [math.nan, -1e-30]])
     tokens, scored = torch.tensor([[0, 2**31 - 1], [7, 8]]), torch.tensor([-2.5, math.nan])
-    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored).numpy())
+    wanted = torch.tensor([[-1.5, math.nan, -math.inf]] * 2)
+    found = NextTokens.from_bits(to_bits(log_probs, tokens, scored, wanted).numpy(), 2)
     np.testing.assert_array_equal(found.log_probs, log_probs.numpy())
     np.testing.assert_array_equal(found.tokens, tokens.numpy())
     np.testing.assert_array_equal(found.scored_log_probs, scored.numpy())
+    np.testing.assert_array_equal(found.wanted_log_probs, wanted.numpy())

@@ -1,0 +1,100 @@
+"""Words that no translation may contain.
+
+Search bars the token that would complete a word as the vocabulary cuts it: after a space or a sign,
+with and without a capital, and in capitals. If a word is in a text all the same, through other
+tokens, these are barred, too, and the line is searched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
+
+from nmt.data.terms import Terms, has_capital
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.search.engine import Ids, SearchResult, Source
+from nmt.translate.term_phrases import forms_of
+
+_ROUNDS = 20
+NOT_AVOIDED = "a forbidden word could not be avoided"
+
+Search = Callable[[Sequence[Source]], tuple[list[SearchResult], set[int]]]
+
+
+class ForbiddenWords:
+    """Finds forbidden words in texts and in their tokens."""
+
+    def __init__(self, words: Terms, vocabulary: Vocabulary) -> None:
+        """Take the words, as `Terms.read_words` reads them, and the vocabulary of targets."""
+        self._words = words
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def sequences(self) -> tuple[Ids, ...]:
+        """The token sequences that the words are expected to have."""
+        written = chain.from_iterable(map(_spellings, self._words.sources))
+        forms = chain.from_iterable(forms_of(self._vocabulary, text) for text in written)
+        return tuple(dict.fromkeys(form for form in forms if form and UNK_ID not in form))
+
+    def are_in(self, text: str) -> bool:
+        """Tell whether a text has a forbidden word."""
+        return bool(self._words.find(text))
+
+    def avoided(
+        self, search: Search, sources: Sequence[Source], found: list[SearchResult]
+    ) -> tuple[list[SearchResult], set[int]]:
+        """Search again as long as a translation has a forbidden word.
+
+        Args:
+            search: returns results, and the numbers of those that the guard searched again.
+            sources: all of them.
+            found: the results of a first search.
+
+        Returns:
+            Results without forbidden words, or `NOT_AVOIDED`, and the numbers of the sources that
+            the guard searched again.
+        """
+        tried, found, guarded = list(sources), list(found), set[int]()
+        waiting = list(range(len(found)))
+        for _ in range(_ROUNDS):
+            barred = {number: self._written_in(found[number]) for number in waiting}
+            waiting = [number for number in waiting if barred[number]]
+            if not waiting:
+                return found, guarded
+            for number in waiting:
+                known = tried[number].barred
+                tried[number] = replace(tried[number], barred=(*known, *barred[number]))
+            again, looped = search([tried[number] for number in waiting])
+            guarded |= {waiting[place] for place in looped}
+            for number, results in zip(waiting, again, strict=True):
+                found[number] = results
+        for number in waiting:
+            if self._written_in(found[number]):
+                found[number] = NOT_AVOIDED
+        return found, guarded
+
+    def _written_in(self, found: SearchResult) -> set[Ids]:
+        """Return the tokens that write a forbidden word in each translation that has one."""
+        if isinstance(found, str):
+            return set()
+        texts = self._vocabulary.decode([one.ids for one in found])
+        pairs = zip(found, texts, strict=True)
+        return {self._tokens(one.ids) for one, text in pairs if self.are_in(text)}
+
+    def _tokens(self, ids: Ids) -> Ids:
+        """Return the fewest tokens of a translation, the first such, that write a word."""
+        end = next(at for at in range(1, len(ids) + 1) if self._is_in(ids[:at]))
+        start = next(at for at in reversed(range(end)) if self._is_in(ids[at:end]))
+        return ids[start:end]
+
+    def _is_in(self, ids: Ids) -> bool:
+        return self.are_in(self._vocabulary.decode([ids])[0])
+
+
+def _spellings(word: str) -> list[str]:
+    """Return how a word may be written."""
+    if has_capital(word):
+        return [word]
+    return [word, word[:1].title() + word[1:], word.title(), word.upper()]

@@ -1,0 +1,91 @@
+"""Terms of a line as phrases that search puts into its translation.
+
+A target term is cut into tokens as a word inside a sentence. It may also follow an opening bracket
+or the like, without a space. If its first word is in lower case, it may begin the translation with
+a capital.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nmt.data.terms import Term, Terms, capitalised
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.search.engine import Ids
+from nmt.search.phrases import Phrase
+
+if TYPE_CHECKING:
+    from nmt.translate.forbidden_words import ForbiddenWords
+
+_SPACE = "\u2581"  # SentencePiece's mark for a space before a token
+_OPENING = ("(", "、", '"')  # a word may follow without a space
+
+
+class TermPhrases:
+    """Finds the terms of lines, and makes phrases of them."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        vocabulary: Vocabulary,
+        barred_ids: Sequence[int] = (),
+        forbidden: ForbiddenWords | None = None,
+    ) -> None:
+        """Take terms, the vocabulary of targets, and tokens and words that are never produced."""
+        self._terms = terms
+        self._vocabulary = vocabulary
+        self._barred = {UNK_ID, *barred_ids}
+        self._forbidden = forbidden
+        self._phrases: dict[Term, Phrase | None] = {}
+
+    def find(self, text: str) -> tuple[Term, ...]:
+        """Return the terms of a text, each once, in order."""
+        return tuple(dict.fromkeys(found.term for found in self._terms.find(text)))
+
+    def phrases(self, terms: Sequence[Term]) -> tuple[Phrase, ...]:
+        """Return the phrases of terms, without those that the vocabulary cannot write."""
+        for term in terms:
+            if term not in self._phrases:
+                self._phrases[term] = self._phrase(term)
+        found = (self._phrases[term] for term in terms)
+        return tuple(phrase for phrase in found if phrase is not None)
+
+    def _phrase(self, term: Term) -> Phrase | None:
+        targets = [
+            target
+            for target in term.targets
+            if self._forbidden is None or not self._forbidden.are_in(target)
+        ]
+        forms = dict.fromkeys(
+            form for target in targets for form in forms_of(self._vocabulary, target)
+        )
+        starts = dict.fromkeys(
+            _after_space(self._vocabulary, capitalised(target))
+            for target in targets
+            if capitalised(target) != target
+        )
+        usable, usable_starts = (
+            tuple(form for form in some if form and not self._barred.intersection(form))
+            for some in (forms, starts)
+        )
+        return Phrase(usable, usable_starts) if usable or usable_starts else None
+
+
+def forms_of(vocabulary: Vocabulary, text: str) -> Iterator[Ids]:
+    """Yield the tokens of words inside a sentence: after a space, and after a sign without one."""
+    yield _after_space(vocabulary, text)
+    if vocabulary.moses is not None:  # all tokens have spaces between them
+        return
+    for sign in _OPENING:
+        ids = vocabulary.encode_text([sign + text])[0]
+        written = ""
+        for count, token in enumerate(vocabulary.tokens(ids), start=1):
+            written += token
+            if written == _SPACE + sign:
+                yield tuple(ids[count:])
+                return
+
+
+def _after_space(vocabulary: Vocabulary, text: str) -> Ids:
+    return tuple(vocabulary.encode_text([text])[0])

@@ -1,0 +1,129 @@
+"""`nmt translate --terms`: terms are in the translation, and what has no place is reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import Nmt, TranslateText
+
+import nmt as package
+from nmt.data.terms import has_target
+from nmt.data.vocabulary import Vocabulary
+from nmt.search.options import SearchOptions
+from nmt.translate.setup import Setup
+
+TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
+LINES = [
+    "the cat sees a dog",
+    "",
+    "a dog.",
+    # Longer than the model takes at once.
+    "the small house finds the old river and then the river and then the tree and then the cat",
+    "A CAT and a red bird",
+]
+TEXT = "".join(f"{line}\n" for line in LINES)
+WANTED = [["Katze"], [], [], ["Haus", "Katze"], ["Katze", "roter Vogel"]]
+ROOM = ("--max-extra-tokens", "25")
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> Path:
+    path = tmp_path / "terms.tsv"
+    path.write_text(TERMS, encoding="utf-8")
+    return path
+
+
+def has(text: str, target: str) -> bool:
+    return has_target(text, target) or (target == "Katze" and has_target(text, "Kater"))
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--split",), ("--workers", "2"), ("--no-repeat-ngram", "2")]
+)
+def test_each_line_has_its_terms_and_others_do_not_change(
+    translate_text: TranslateText, terms: Path, words: tuple[str, ...]
+) -> None:
+    free = translate_text(TEXT, *ROOM, *words)
+    found = translate_text(TEXT, *ROOM, *words, "--terms", terms)
+    assert found.status == 0
+    assert "lacks" not in found.stderr
+    lines, others = found.stdout.split("\n")[:-1], free.stdout.split("\n")[:-1]
+    assert len(lines) == len(LINES)
+    for line, other, wanted in zip(lines, others, WANTED, strict=True):
+        assert all(has(line, target) for target in wanted)
+        if not wanted:
+            assert line == other
+
+
+def test_jsonl_tells_which_terms_are_placed(translate_text: TranslateText, terms: Path) -> None:
+    found = translate_text(TEXT, *ROOM, "--terms", terms, "--format", "jsonl", "--n-best", "2")
+    entries = [json.loads(line) for line in found.stdout.split("\n")[:-1]]
+    assert [[term["target"] for term in one.get("terms", [])] for one in entries] == WANTED
+    assert entries[0]["terms"] == [{"source": "cat", "target": "Katze", "placed": True}]
+    (other,) = entries[0]["others"]
+    assert has(other["text"], "Katze")
+    assert other["terms"][0]["placed"]
+
+
+def test_what_has_no_place_is_reported_and_the_line_translated(
+    translate_text: TranslateText, terms: Path
+) -> None:
+    short = translate_text(TEXT, "--terms", terms, "--max-tokens", "1")
+    free = translate_text(TEXT, "--max-tokens", "1")
+    assert (short.status, short.stdout) == (0, free.stdout)
+    assert "in: 3 lines lack a term, the first is line 1: cat -> Katze" in short.stderr
+    found = translate_text(TEXT, "--terms", terms, "--max-tokens", "1", "--format", "jsonl")
+    placed = [one["placed"] for line in found.stdout.split("\n")[:-1] for one in _terms(line)]
+    assert placed == [False] * 5
+
+
+def _terms(line: str) -> list[dict[str, bool]]:
+    return list(json.loads(line).get("terms", []))
+
+
+def test_a_finished_file_is_translated_again_with_other_terms(
+    translate_text: TranslateText, terms: Path, tmp_path: Path
+) -> None:
+    words = (*ROOM, "--terms", terms, "--output", tmp_path / "out")
+    assert "already translated" not in translate_text(TEXT, *words).stderr
+    assert "already translated" in translate_text(TEXT, *words).stderr
+    terms.write_text(TERMS.replace("Katze\tKater", "Mieze"), encoding="utf-8")
+    assert "already translated" not in translate_text(TEXT, *words).stderr
+    assert has_target((tmp_path / "out").read_text(encoding="utf-8").split("\n")[0], "Mieze")
+
+
+def test_python_takes_terms_and_copies_of_the_file(
+    model_file: Path, other_model: Path, terms: Path, tmp_path: Path
+) -> None:
+    options = SearchOptions(beam_size=2)
+    for model in (model_file, [model_file, other_model]):
+        translator = package.Translator.load(model, options, terms=terms)
+        (found,) = translator.translate(["the house"])
+        assert has_target(found.text, "Haus")
+        assert [(one.source, one.is_placed) for one in found.terms] == [("house", True)]
+    setup = Setup(models=(model_file,), options=options, terms=terms)
+    assert setup.files()[terms] == [terms]
+    copies = {path: tmp_path / f"copy-{path.name}" for path in setup.files()}
+    for path, copy in copies.items():
+        shutil.copy(path, copy)
+    assert setup.moved(copies).terms == copies[terms]
+
+
+def test_tags_come_back_around_terms(translate: Nmt, terms: Path) -> None:
+    found = translate(*ROOM, "--terms", terms, "--markup", "xml", stdin=b"the <b>cat</b> sees\n")
+    assert found.status == 0
+    assert "<b>" in found.stdout
+    assert has(found.stdout.replace("<b>", "").replace("</b>", ""), "Katze")
+
+
+def test_a_term_of_unknown_characters_is_missing(
+    translate_text: TranslateText, vocabulary: Vocabulary, terms: Path
+) -> None:
+    assert vocabulary.covers_all_text  # so only what may never be produced is missing
+    terms.write_text("cat\ta\u0000b\n", encoding="utf-8")
+    found = translate_text("the cat\n", *ROOM, "--terms", terms)
+    assert found.status == 0
+    assert "1 line lacks a term, the first is line 1: cat -> a" in found.stderr

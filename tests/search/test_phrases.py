@@ -1,0 +1,279 @@
+"""Translations that must contain phrases, against all translations that there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reference import Ids, NextLogits, all_translations
+from tables import EOS, SPECIAL, VOCAB, A, B, C, decoded, ids_of, random_table
+
+from nmt.data.words import WordEdges
+from nmt.models.model_file import load_model
+from nmt.search.constrained_beams import beam_size, in_turns
+from nmt.search.engine import SearchResult, Source
+from nmt.search.options import SearchOptions
+from nmt.search.phrases import Phrase, SentencePhrases
+from nmt.search.placement import search_placed
+from nmt.search.shortlist import Shortlist
+from nmt.translate.torch_engine import TorchEngine
+
+LIMIT = 4
+OPTIONS = SearchOptions(barred_ids=SPECIAL, max_extra_tokens=0)
+
+EVERYTHING = replace(OPTIONS, beam_size=130, n_best=130)
+"""With three words, there are 121 translations of at most four."""
+
+INSIDE_C = WordEdges(
+    begin_inside=np.array([token == C for token in range(VOCAB)]),
+    end_inside=np.array([token >= A for token in range(VOCAB)]),
+)
+"""C goes on with the word before it."""
+
+PHRASES = {
+    "a token": (Phrase(((A,),)),),
+    "tokens in a row": (Phrase(((A, B, A),)),),
+    "two phrases": (Phrase(((A,),)), Phrase(((B, C),))),
+    "two that can overlap": (Phrase(((A, B),)), Phrase(((B, A),))),
+    "forms": (Phrase(((A, A), (C,))), Phrase(((B, B),))),
+    "one form begins another": (Phrase(((A,), (A, B, C))), Phrase(((A, B),))),
+    "a form for the start": (Phrase(((A, B),), ((C,),)),),
+    "repeated tokens": (Phrase(((A, A, B),)),),
+}
+
+
+def contains(ids: Ids, phrase: Phrase, edges: WordEdges | None = None) -> bool:
+    def is_joined(at: int) -> bool:
+        if edges is None or not 0 < at < len(ids):
+            return False
+        return bool(edges.end_inside[ids[at - 1]] and edges.begin_inside[ids[at]])
+
+    return any(
+        ids[at : at + len(form)] == form and not is_joined(at) and not is_joined(at + len(form))
+        for at in range(len(ids))
+        for form in (*phrase.forms, *(phrase.first_forms if at == 0 else ()))
+    )
+
+
+def source(*phrases: Phrase, limit: int = LIMIT, prefix: Ids = ()) -> Source:
+    return Source((A,) * limit, prefix, phrases=phrases)
+
+
+@pytest.mark.parametrize("edges", [None, INSIDE_C])
+@pytest.mark.parametrize("phrases", PHRASES.values(), ids=PHRASES)
+def test_a_wide_beam_finds_all_translations_with_the_phrases(
+    phrases: tuple[Phrase, ...], edges: WordEdges | None
+) -> None:
+    table = random_table(1)
+    expected = sorted(
+        (-log_prob / ((5 + len(ids) + 1) / 6) ** 0.6, ids)
+        for ids, log_prob in all_translations(table, LIMIT, SPECIAL)
+        if all(contains(ids, phrase, edges) for phrase in phrases)
+    )
+    assert 1 < len(expected) < 121
+    (found,) = decoded([table], [source(*phrases)], replace(EVERYTHING, word_edges=edges))
+    assert ids_of(found) == [ids for _, ids in expected]
+    assert [-one.score for one in found] == pytest.approx([cost for cost, _ in expected])
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("phrases", PHRASES.values(), ids=PHRASES)
+def test_a_narrow_beam_ends_with_the_phrases_and_scores_right(
+    phrases: tuple[Phrase, ...], width: int
+) -> None:
+    options = replace(OPTIONS, beam_size=width, n_best=width)
+    for seed in range(3):
+        table = random_table(seed)
+        everything = dict(all_translations(table, 6, SPECIAL))
+        (found,) = decoded([table], [source(*phrases, limit=6)], options)
+        assert found
+        for one in found:
+            assert all(contains(one.ids, phrase) for phrase in phrases)
+            assert one.log_prob == pytest.approx(everything[one.ids], rel=1e-5)
+            assert sum(one.token_log_probs) == pytest.approx(one.log_prob)
+
+
+def test_phrases_are_placed_after_a_prefix_or_by_it() -> None:
+    table = random_table(3)
+    phrase = Phrase(((B, C),))
+    for prefix in ((A,), (B,), (B, C), (C, B, C)):
+        expected = {
+            ids
+            for ids, _ in all_translations(table, LIMIT, SPECIAL, prefix)
+            if contains(ids, phrase)
+        }
+        (found,) = decoded([table], [source(phrase, prefix=prefix)], EVERYTHING)
+        assert set(ids_of(found)) == expected
+
+
+def test_sentences_beside_each_other_make_no_difference() -> None:
+    phrases = [(), *PHRASES.values(), ()]
+    tables: list[NextLogits] = [random_table(seed) for seed in range(len(phrases))]
+    sources = [source(*own, limit=3 + seed) for seed, own in enumerate(phrases)]
+    options = replace(OPTIONS, beam_size=3, n_best=3)
+    together = decoded(tables, sources, options)
+    alone = [
+        decoded([table], [one], options)[0] for table, one in zip(tables, sources, strict=True)
+    ]
+    assert together == alone
+
+
+def test_texts_that_are_equal_count_once() -> None:
+    def texts(many: Sequence[Sequence[int]]) -> list[str]:
+        return ["".join("aac"[token - A] for token in ids) for ids in many]
+
+    options = replace(OPTIONS, beam_size=5, n_best=5, decode=texts)
+    (found,) = decoded([random_table(2)], [source(Phrase(((C, A),)), limit=20)], options)
+    assert len(found) == len(set(texts(ids_of(found)))) == 5
+
+
+def test_what_is_wanted_may_repeat_itself() -> None:
+    options = replace(OPTIONS, no_repeat_ngram=1)
+    (found,) = decoded([random_table(2)], [source(Phrase(((A, A),)))], options)
+    assert contains(found[0].ids, Phrase(((A, A),)))
+
+
+def test_without_room_the_best_beginning_is_returned() -> None:
+    def never_a(_prefix: Ids) -> list[float]:
+        return [-math.inf if token == A else 0.0 for token in range(VOCAB)]
+
+    (found,) = decoded([never_a], [source(Phrase(((A,),)), Phrase(((B, C),)))], OPTIONS)
+    assert [one.score for one in found] == [-math.inf]
+    assert contains(found[0].ids, Phrase(((B, C),)))
+
+
+def test_not_a_number_is_told_from_no_room() -> None:
+    nothing = [[math.nan] * VOCAB]
+    assert decoded([lambda _prefix: nothing[0]], [source(Phrase(((A,),)))], OPTIONS) == [[]]
+
+
+def test_an_unlikely_phrase_is_waited_for() -> None:
+    # C has a probability of 0.001 everywhere, so plain search never takes it.
+    def table(_prefix: Ids) -> list[float]:
+        probs = {A: 0.5, B: 0.299, C: 0.001, EOS: 0.2}
+        return [math.log(probs.get(token, 1e-9)) for token in range(VOCAB)]
+
+    (found,) = decoded([table], [source(Phrase(((C, C, C),)), limit=9)], OPTIONS)
+    assert found[0].ids.count(C) == 3
+
+
+# ------------------------------------------------------------------------------ its parts
+
+
+def test_banks_take_turns_from_the_last_one_on() -> None:
+    log_probs = np.array([[-1.0, -3.0, -2.0, -math.inf, -5.0, -4.0, -4.0]])
+    banks = np.array([[0, 1, 0, 2, 1, 0, 0]])
+    # Bank 1: -3 -5; bank 0: -1 -2 -4 -4; bank 2 has nothing.
+    assert in_turns(log_probs, banks, banks == 2, 2).tolist() == [[1, 0, 4, 2, 5, 6, 3]]
+    assert in_turns(log_probs, banks, banks == 1, 2).tolist() == [[1, 4, 0, 2, 5, 6, 3]]
+
+
+@pytest.mark.parametrize(
+    ("width", "tokens", "expected"),
+    [(4, 0, 4), (4, 1, 6), (4, 4, 6), (4, 5, 8), (4, 8, 12), (1, 1, 2), (1, 3, 4), (5, 1, 8)],
+)
+def test_the_beam_has_a_place_for_each_bank(width: int, tokens: int, expected: int) -> None:
+    phrases = (Phrase(((A,) * tokens,)),) if tokens else ()
+    size = beam_size(source(*phrases), SearchOptions(beam_size=width))
+    assert size == expected
+    assert size >= tokens + 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "met"),
+    [
+        ((A,), {0}),  # it may end here
+        ((A, B), {0}),
+        ((A, C), set()),  # C goes on with the word
+        ((A, C, A), {0}),
+        ((B, C), {1}),
+        ((B, C, C), set()),
+        ((C, A), {0, 2}),  # only at the start
+        ((B, C, A), {0, 1}),
+    ],
+)
+def test_a_phrase_is_there_if_its_words_end_there(ids: Ids, met: set[int]) -> None:
+    phrases = [Phrase(((A,),)), Phrase(((B, C),)), Phrase((), ((C,),))]
+    assert SentencePhrases(phrases, INSIDE_C).met(ids) == met
+
+
+def test_tokens_of_a_word_begin_and_end_inside_it() -> None:
+    tokens = ["▁Hund", "e", "▁", ".", "<0xC3>", "<0x2E>", "猫", "▁(", "ब", "\u094d", "7"]
+    edges = WordEdges.of(tokens)
+    begin = {token for token, inside in zip(tokens, edges.begin_inside, strict=True) if inside}
+    end = {token for token, inside in zip(tokens, edges.end_inside, strict=True) if inside}
+    assert begin == {"e", "<0xC3>", "ब", "\u094d", "7"}
+    assert end == {"▁Hund", *begin}
+
+
+# ------------------------------------------------------------------------------ the engine
+
+
+def engine_of(
+    model_file: Path, options: SearchOptions, shortlist: Shortlist | None = None
+) -> TorchEngine:
+    model = load_model(model_file)[0].eval()
+    cpu = torch.device("cpu")
+    return TorchEngine(model, options, device=cpu, batch_tokens=64, shortlist=shortlist)
+
+
+REAL = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=12, barred_ids=(0, 1, 2))
+SOURCES = [
+    Source((300, 301, 302)),
+    Source((310,), phrases=(Phrase(((77, 78),)),)),
+    Source((300, 301, 302), phrases=(Phrase(((79,), (80, 81))), Phrase(((82,),)))),
+    Source((305, 311, 320, 6, 7)),
+    Source((7, 7), phrases=(Phrase((tuple(range(90, 99)),)),)),
+]
+
+
+def bests(found: list[SearchResult]) -> list[Ids]:
+    assert not any(isinstance(one, str) for one in found)
+    return [one[0].ids for one in found if not isinstance(one, str)]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_constrained_sources_are_batched_with_others(model_file: Path, listed: bool) -> None:
+    shortlist = Shortlist(np.array([20, 290, 300]), np.full((400, 1), 21)) if listed else None
+    engine = engine_of(model_file, REAL, shortlist)
+    found = search_placed(engine, SOURCES)
+    plain = [replace(one, phrases=()) for one in SOURCES]
+    free = search_placed(engine, plain)
+    for one, with_phrases, without in zip(SOURCES, found, free, strict=True):
+        assert not isinstance(with_phrases, str)
+        if not one.phrases:
+            assert with_phrases == without
+        for hypothesis in with_phrases:
+            assert all(contains(hypothesis.ids, phrase) for phrase in one.phrases)
+            assert hypothesis.score > -math.inf
+    alone = [search_placed(engine, [one])[0] for one in SOURCES]
+    assert bests(alone) == bests(found)
+
+
+def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path) -> None:
+    short = replace(REAL, max_tokens=3)
+    engine = engine_of(model_file, short)
+    first, long, last = Phrase(((77, 78),)), Phrase(((79, 80, 81),)), Phrase(((82,),))
+    found, free = bests(
+        search_placed(engine, [Source((300,), phrases=(first, long, last)), Source((300,))])
+    )
+    assert contains(found, first)
+    assert contains(found, last)
+    (found,) = bests(search_placed(engine, [Source((300,), phrases=(Phrase(((77,) * 4,)),))]))
+    assert found == free
+
+
+def test_what_search_cannot_place_is_left_out_on_a_second_try(model_file: Path) -> None:
+    # In two tokens, both phrases would be one word.
+    joined = WordEdges(*(np.isin(np.arange(400), [77, 78]) for _ in range(2)))
+    options = replace(REAL, max_tokens=2, word_edges=joined)
+    first, second = Phrase(((77,),)), Phrase(((78,),))
+    (found,) = bests(
+        search_placed(engine_of(model_file, options), [Source((300,), phrases=(first, second))])
+    )
+    assert contains(found, first, joined) != contains(found, second, joined)
