@@ -11,6 +11,7 @@ from nmt.data.folder import DataFolder
 from nmt.models.model_file import read_vocabularies
 from nmt.prepare import prepare as stage
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -22,35 +23,46 @@ class Job:
     out: Path
     options: PrepareOptions
     cleaning: Cleaning
+    documents: DocumentOptions
 
     @classmethod
     def of(cls, out: Path, **values: Any) -> Job:
         """Return a job in one process, from English to German, with these options."""
         options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": 1}
-        chosen, cleaning = _split(values)
-        return cls(out, PrepareOptions(**options | chosen), Cleaning(**cleaning))
+        chosen, cleaning, documents = _split(values)
+        return cls(
+            out,
+            PrepareOptions(**options | chosen),
+            Cleaning(**cleaning),
+            DocumentOptions(**documents),
+        )
 
     def but(self, **values: Any) -> Job:
         """Return the job with some options changed, `out` among them."""
         out = values.pop("out", self.out)
-        options, cleaning = _split(values)
+        options, cleaning, documents = _split(values)
         return Job(
             out,
             dataclasses.replace(self.options, **options),
             dataclasses.replace(self.cleaning, **cleaning),
+            dataclasses.replace(self.documents, **documents),
         )
 
     def prepare(self) -> DataFolder:
         given = [one for path in self.options.vocab for one in read_vocabularies(path)[0]]
-        return stage.prepare(self.out, self.options, self.cleaning, given)
+        return stage.prepare(self.out, self.options, self.cleaning, given, documents=self.documents)
 
 
-def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    names = {spec.name for spec in dataclasses.fields(Cleaning)}
-    cleaning = {name: value for name, value in values.items() if name in names}
+def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the values that are options of text, of cleaning, and of documents."""
     if isinstance(values.get("valid"), str):
         values = values | {"valid": (values["valid"],)}
-    return {k: v for k, v in values.items() if k not in names}, cleaning
+    others = [
+        {spec.name for spec in dataclasses.fields(one)} for one in (Cleaning, DocumentOptions)
+    ]
+    cleaning, documents = ({k: v for k, v in values.items() if k in names} for names in others)
+    options = {k: v for k, v in values.items() if k not in others[0] | others[1]}
+    return options, cleaning, documents
 
 
 def pairs(count: int) -> list[tuple[str, str]]:

@@ -78,6 +78,7 @@ def data(
     else:
         _show_splits(opened)
         _show_corpora(opened)
+        _show_windows(opened)
         _show_vocabulary(opened)
         _show_lengths(opened)
     if batch_tokens is not None:
@@ -126,6 +127,14 @@ def _show_corpora(folder: DataFolder) -> None:
     console.print_table(
         ["train", "lines", "kept", "weight", "tag", *rules], rows, title="Training text"
     )
+
+
+def _show_windows(folder: DataFolder) -> None:
+    """Show how many lines of a document the training pairs have, if they are windows."""
+    if counts := folder.info.train.windows:
+        rows = [[str(lines), f"{count:,}"] for lines, count in enumerate(counts, start=1)]
+        print()
+        console.print_table(["lines", "pairs"], rows, title="Windows of train")
 
 
 def _show_vocabulary(folder: DataFolder) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.console import counted
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import PANEL, Cleaning
+from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ EXAMPLES = (
     "nmt prepare data --src en --tgt de --train corpora/train --valid corpora/val",
     "nmt prepare data --src en --tgt de --train news --valid-lines 1000",
     "nmt prepare data --pair en-de=news --pair de-en=news --valid-lines 1000",
+    "nmt prepare data --src en --tgt de --train talks --valid held --documents",
 )
 
 
@@ -28,6 +32,7 @@ def prepare(
     ],
     options: PrepareOptions,
     cleaning: Cleaning,
+    documents: DocumentOptions,
     dry_run: Annotated[
         int | None,
         typer.Option(
@@ -63,11 +68,20 @@ def prepare(
     if len(given) > 2:
         raise UsageError("--vocab gives more than two vocabularies; give one model only")
     if dry_run is not None:
-        print(report_text(try_rules(options, cleaning, given, languages, pairs=dry_run)), end="")
+        report = try_rules(options, cleaning, given, languages, documents, pairs=dry_run)
+        print(report_text(report), end="")
         return
     with made_for(out) as path:
-        folder = run(path, options, cleaning, given, languages)
+        folder = run(path, options, cleaning, given, languages, documents)
     _tell(folder, out)
+
+
+def told_windows(counts: Sequence[int]) -> str:
+    """Return how many pairs have 1 line, 2 lines and so on, in words."""
+    return ", ".join(
+        f"{count:,} of {counted(lines, 'line', 'lines')}"
+        for lines, count in enumerate(counts, start=1)
+    )
 
 
 def _tell(folder: DataFolder, out: str) -> None:
@@ -78,6 +92,8 @@ def _tell(folder: DataFolder, out: str) -> None:
             f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept; rejected: "
             f"{rejected or 'none'}"
         )
+    if info.train.windows:
+        console.notice(f"windows of train: {told_windows(info.train.windows)}")
     src, tgt = info.sides
     for split in info.splits:
         console.notice(

@@ -83,6 +83,14 @@ class PairDataset:
             tgt = _add_counts(tgt, np.bincount(shard.tgt_lengths))
         return src, tgt
 
+    def window_counts(self, separator: int) -> list[int]:
+        """Return how many pairs are windows of 1, 2, 3 ... lines, given the token between them."""
+        counts = np.zeros(1, np.int64)
+        for shard in self._shards:
+            counts = _add_counts(counts, np.bincount(shard.count_in_sources(separator)))
+        found: list[int] = counts.tolist()
+        return found
+
     def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
         """Yield each shard with some of the pairs, which ones, and their indices in the shard."""
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1

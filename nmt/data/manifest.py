@@ -26,6 +26,9 @@ REJECTS_TEXT_NAME = "rejects.txt"
 LANGUAGES = "languages"
 """A setting that only folders with language tokens have."""
 
+WINDOW = "window"
+"""A setting that only folders of documents have: the most lines of a window."""
+
 TEMPERATURE = "temperature"
 """A setting that older folders lack."""
 
@@ -110,6 +113,8 @@ class SplitRecord:
     """The raw text: source and target of each corpus; of train, if kept, one for each shard."""
     provenance: tuple[FileRecord, ...] = ()
     """Of train: the kept columns, one for each shard of a corpus that has one, named like it."""
+    windows: tuple[int, ...] = ()
+    """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,11 @@ class DatasetInfo:
     def temperature(self) -> float:
         """How evenly the pairs of languages are mixed, see `nmt.data.epochs.mixed_shares`."""
         return float(self.settings.get(TEMPERATURE, 1.0))
+
+    @property
+    def window(self) -> int:
+        """The most lines of a training pair: 1, unless they are windows of documents."""
+        return int(self.settings.get(WINDOW, 1))
 
     @property
     def max_length(self) -> int:
@@ -221,6 +231,7 @@ def read_info(folder: Path) -> DatasetInfo:
         for name, kind in _NEEDED.items():
             _typed(kind, info.settings.get(name), f"settings.{name}")
         build_value(float, info.settings.get(TEMPERATURE, 1.0), f"settings.{TEMPERATURE}")
+        build_value(int, info.settings.get(WINDOW, 1), f"settings.{WINDOW}")
         if LANGUAGES in info.settings:
             build_value(LanguageTokens, info.settings[LANGUAGES], f"settings.{LANGUAGES}")
     except ValueError as error:

@@ -93,6 +93,11 @@ class TokenRows:
         joined, bounds = self.ids.tobytes(), [0, *np.cumsum(self.lengths).tolist()]
         return [joined[start:end].decode() for start, end in pairwise(bounds)]
 
+    def lists(self) -> list[list[int]]:
+        """Return the rows that `of` was given."""
+        ids, bounds = self.ids.tolist(), [0, *np.cumsum(self.lengths).tolist()]
+        return [ids[start:end] for start, end in pairwise(bounds)]
+
     def __len__(self) -> int:
         return len(self.lengths)
 
@@ -302,6 +307,11 @@ class Shard:
             for offsets in (self._src_offsets, self._tgt_offsets)
         )
         return src, tgt
+
+    def count_in_sources(self, token: int) -> npt.NDArray[np.int64]:
+        """Return how often each source has a token: (pairs,)."""
+        found = np.flatnonzero(self._src == token)
+        return np.diff(np.searchsorted(found, self._src_offsets))
 
     def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""

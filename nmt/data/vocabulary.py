@@ -20,6 +20,7 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.data.moses import Moses
+from nmt.data.separator import SEPARATOR
 from nmt.data.words import WordEdges
 from nmt.errors import DataError, UsageError
 
@@ -230,6 +231,12 @@ class Vocabulary:
         """Whether there is a control piece that `beginning_with` can put before lines."""
         return piece in self._tokens and self._processor.is_control(self._tokens.index(piece))
 
+    @property
+    def separator(self) -> int | None:
+        """The id of the piece between the lines of a window, if there is one."""
+        known = self.has_language_token(SEPARATOR)
+        return self._tokens.index(SEPARATOR) if known else None
+
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""
         if symbol in self._tags:
@@ -307,14 +314,14 @@ def learn_vocabulary(
     normalization: str = "identity",
     character_coverage: float = 1.0,
     symbols: Sequence[str] = (),
-    language_tokens: Sequence[str] = (),
+    controls: Sequence[str] = (),
 ) -> Vocabulary:
     """Learn a vocabulary of `vocab_size` pieces, including special and byte pieces.
 
     subwords: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
     split_digits: whether each digit is a piece of its own.
     symbols: words, such as tags, that are always one piece.
-    language_tokens: pieces that no text contains, for `Vocabulary.beginning_with`.
+    controls: pieces that no text contains, such as language tokens and the separator.
 
     We always use one thread. The trainer writes the number of threads into the model, so its bytes
     would depend on the machine, and more threads were not faster (1.6 s for 150,000 lines with 1, 2
@@ -335,7 +342,7 @@ def learn_vocabulary(
             eos_id=EOS_ID,
             byte_fallback=True,
             user_defined_symbols=list(symbols),
-            control_symbols=list(language_tokens),
+            control_symbols=list(controls),
             character_coverage=character_coverage,
             normalization_rule_name=normalization,
             max_sentence_length=1 << 30,  # the default silently drops lines above 4,192 bytes

@@ -17,7 +17,7 @@ from nmt.data.manifest import build_value
 from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
-from nmt.errors import DataError, NMTError
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.model_config import ModelConfig
 from nmt.models.tensor_file import TensorFile, write_tensors
 
@@ -60,6 +60,7 @@ class ModelCard:
     update: int  # of the weights; of an average, that of the newest one
     valid: dict[str, float]  # validation scores of these weights, if any
     languages: LanguageTokens | None = None  # of a model of several languages
+    window: int = 1  # the most lines of a document that it was trained to read together
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
@@ -96,7 +97,7 @@ class ModelCard:
     def differences(self, other: ModelCard) -> list[str]:
         """Return the differences that prevent averaging the two models."""
         found = []
-        names = ["architecture"]
+        names = ["architecture", "window"]
         if self.languages != other.languages:
             found.append("other languages")
         elif self.languages is None:  # else both translate any pair of theirs
@@ -125,8 +126,10 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
         for spec in dataclasses.fields(card)
-        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "languages")
+        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "languages", "window")
     }
+    if card.window > 1:
+        header["window"] = card.window
     if card.languages is not None:
         header["languages"] = dataclasses.asdict(card.languages)
     header["config"] = dataclasses.asdict(card.config)
@@ -162,6 +165,7 @@ class ModelReader:
 def _read_card(file: TensorFile) -> ModelCard:
     header = dict(file.header)
     languages = _read_languages(file.path, header.pop("languages", None))
+    window = _read_window(file.path, header.pop("window", 1))
     wrong = [
         name
         for name in header.keys() | _HEADER.keys()
@@ -179,6 +183,7 @@ def _read_card(file: TensorFile) -> ModelCard:
         src_vocabulary=src_vocabulary,
         tgt_vocabulary=tgt_vocabulary,
         languages=languages,
+        window=window,
         **header,
     )
 
@@ -202,6 +207,31 @@ def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> N
     header = _open(path).header
     own = str(header.get("src_lang", "")), str(header.get("tgt_lang", ""))
     _choose(_read_languages(path, header.get("languages")), own, (src_lang, tgt_lang))
+
+
+def check_context(path: Path, context: int) -> None:
+    """Check that a model was trained to read so many lines before a line, by its file's header.
+
+    Raises:
+        UsageError: if it was not.
+    """
+    window = _read_window(path, _open(path).header.get("window", 1))
+    if context and window == 1:
+        raise UsageError(
+            f"--context {context}: {path} was trained on single lines; train on data that was "
+            "prepared with --documents"
+        )
+    if context >= window > 1:
+        raise UsageError(
+            f"--context {context}: {path} was trained with at most {window - 1} lines before a "
+            f"line; give --context {window - 1} or less"
+        )
+
+
+def _read_window(path: Path, value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise DataError(f"{path}: damaged: its header is not a model's, such as 'window'")
+    return value
 
 
 def _read_languages(path: Path, value: Any) -> LanguageTokens | None:

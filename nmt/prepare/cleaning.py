@@ -44,6 +44,10 @@ def encoding(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.src.is_bad | pairs.tgt.is_bad
 
 
+def document_break(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.are_breaks
+
+
 def empty(pairs: Pairs | TokenCounts, _: Cleaning) -> Mask:
     found: Mask = pairs.shorter == 0
     return found
@@ -111,6 +115,12 @@ _RULES = (
     Rule("valid", "the pair was drawn for valid (--valid-lines)", valid, always=True),
     Rule("missing", "a row of a table lacks a side", missing, always=True),
     Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
+    Rule(
+        "break",
+        "with --documents: both sides are blank, which ends a document",
+        document_break,
+        always=True,
+    ),
     Rule("empty", "a side is blank, or has no tokens", empty, empty, always=True),
     Rule("score", "a score is below --min-score, or is not a number", score, always=True),
     Rule("control", "a side contains control characters (other than tab) or U+FFFD", control),

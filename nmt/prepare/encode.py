@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
 from nmt.prepare.text import Block, decode_block, decode_provenance
+from nmt.prepare.windows import Side, Windows, draw_context
 
 TEXT_SUFFIX, PROVENANCE_SUFFIX = ".text", ".provenance"
 """Of shards of bytes, such as train-00000.text beside train-00000.bin."""
@@ -33,6 +36,8 @@ class EncodedBlock:
     """Bytes that are kept beside the shards, by the suffix of their file: (kept,) each side."""
     seconds: tuple[float, float]
     """CPU seconds for decoding and judging, and for SentencePiece."""
+    shortened: Mapping[str, int]
+    """How many windows have fewer lines than were drawn, by the reason."""
     shift: int
     """By how many lines the targets seem to lag their sources."""
 
@@ -51,6 +56,10 @@ class BlockEncoder:
     has_pairs: bool
     """Whether corpora are in several pairs of languages."""
     keep_text: bool = False
+    window: int = 1
+    """The most lines of a pair, in documents."""
+    seed: int = 0
+    """Of the draw of windows."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -67,34 +76,68 @@ class BlockEncoder:
         by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
         chosen = by_length == KEPT
-        hashes = {
-            rule: self._hash(rule, src_lines, tgt_lines, block.langs)[chosen]
-            for rule in self.cleaner.cleaning.duplicate_rules
-        }
+        src_lines, tgt_lines = (list(compress(side, chosen)) for side in (src_lines, tgt_lines))
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
+        shortened: Mapping[str, int] = {}
         beside = {}
         if self.keep_text:
-            src_text, tgt_text = map(TokenRows.of_text, (src_lines, tgt_lines))
-            beside[TEXT_SUFFIX] = src_text.select(chosen), tgt_text.select(chosen)
+            beside[TEXT_SUFFIX] = TokenRows.of_text(src_lines), TokenRows.of_text(tgt_lines)
+        if self.window > 1:
+            lines = src_lines, tgt_lines
+            numbers = [block.line_number(at) for at in kept[chosen].tolist()]
+            windows, rows = self._windows(block, numbers, lines, rows)
+            src_lines, tgt_lines = windows.texts(src_lines), windows.texts(tgt_lines)
+            shortened = windows.shortened
+        hashes = {
+            rule: self._hash(rule, src_lines, tgt_lines, block.langs)
+            for rule in self.cleaner.cleaning.duplicate_rules
+        }
         if block.provenance:
             column = decode_provenance(block)
             kept_column = TokenRows.of_text([column[at] for at in kept[chosen]])
             beside[PROVENANCE_SUFFIX] = kept_column, TokenRows.of_text([""] * len(kept_column))
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shift)
+        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shortened, shift)
+
+    def _windows(
+        self,
+        block: Block,
+        numbers: list[int],
+        lines: tuple[list[str], list[str]],
+        rows: tuple[TokenRows, TokenRows],
+    ) -> tuple[Windows, tuple[TokenRows, TokenRows]]:
+        """Return the windows that end with the lines of these numbers, and their ids."""
+        src, tgt = lines
+        tagged_src = [tagged(line, self.tags[block.corpus]) for line in src]
+        sides = tuple(map(Side.of, self._vocabularies_of(block.langs), (tagged_src, tgt), rows))
+        hashes = hash_pairs(hash_lines(src), hash_lines(tgt))
+        wanted = draw_context(hashes, window=self.window, seed=self.seed)
+        longest = self.cleaner.cleaning.max_length
+        windows = Windows.choose(numbers, wanted, sides[0], sides[1], longest=longest)
+        src_rows, tgt_rows = (
+            TokenRows.of(side.joined(windows.starts), token_bytes=self.token_bytes)
+            for side in sides
+        )
+        return windows, (src_rows, tgt_rows)
 
     def encode(
         self, src: list[str], tgt: list[str], langs: tuple[str, str]
     ) -> tuple[TokenRows, TokenRows]:
         """Return the token ids of source and target lines in these languages."""
-        vocabularies = self._vocabularies
-        if self.languages is not None:
-            vocabularies = self.languages.begin(vocabularies, langs)
         src_rows, tgt_rows = (
             TokenRows.of(vocabulary.encode(lines), token_bytes=self.token_bytes)
-            for vocabulary, lines in zip(vocabularies, (src, tgt), strict=True)
+            for vocabulary, lines in zip(self._vocabularies_of(langs), (src, tgt), strict=True)
         )
         return src_rows, tgt_rows
+
+    def _vocabularies_of(self, langs: tuple[str, str]) -> tuple[Vocabulary, Vocabulary]:
+        vocabularies = self._vocabularies
+        return vocabularies if self.languages is None else self.languages.begin(vocabularies, langs)
+
+    @property
+    def separator(self) -> int | None:
+        """The token between the lines of a window; None if pairs are single lines."""
+        return self._vocabularies[0].separator if self.window > 1 else None
 
     @property
     def token_bytes(self) -> int:

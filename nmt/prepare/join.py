@@ -176,6 +176,7 @@ class _Joiner:
             [_recorded(*one) for one in zip(corpora, rejects, strict=True)],
             with_suffix(beside, TEXT_SUFFIX),
             with_suffix(beside, PROVENANCE_SUFFIX),
+            separator=self.folders[0].src_vocabulary.separator if self.info.window > 1 else None,
         )
         info = self.info
         of_train = (*info.train.shards, *info.train.text, *info.train.provenance)

@@ -34,6 +34,7 @@ class Pairs:
     are_drawn: Mask  # (pairs,) for valid, or equal to one that is
     are_held_out: Mask  # (pairs,) whether the whole pair is one of valid or test
     are_missing: Mask  # (pairs,) whether a side is missing
+    are_breaks: Mask  # (pairs,) whether both sides are blank, in documents
     score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
     langs: tuple[str, str]
     identifier: LanguageIdentifier | None
@@ -99,18 +100,22 @@ class Cleaner:
     held_out_pairs: frozenset[frozenset[str]] = frozenset()
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
+    documents: bool = False
+    """Whether lines that are blank on both sides end documents."""
 
     def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
         numbers = np.array(
             block.numbers or range(block.number, block.number + block.lines), np.int64
         )
-        are_drawn = are_held_out = score_low = np.zeros(block.lines, np.bool_)
+        are_drawn = are_held_out = are_breaks = score_low = np.zeros(block.lines, np.bool_)
         if self.drawn:
             are_drawn = np.isin(numbers, self.drawn[block.corpus])
             are_drawn |= _are_among(self.drawn_pairs, src, tgt)
         if self.held_out_pairs:
             are_held_out = _are_among(self.held_out_pairs, src, tgt)
+        if self.documents:
+            are_breaks = blank_pairs(src, tgt)
         for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
             score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
         are_missing = np.isin(numbers, list(block.missing))
@@ -121,6 +126,7 @@ class Cleaner:
             are_drawn,
             are_held_out,
             are_missing,
+            are_breaks,
             score_low,
             block.langs,
             self.identifier,
@@ -145,6 +151,12 @@ class Cleaner:
                 if rule.of_tokens is not None and self.cleaning.applies(rule.name)
             ),
         )
+
+
+def blank_pairs(src: TextSide, tgt: TextSide) -> Mask:
+    """Return which pairs are blank on both sides: (pairs,)."""
+    found: Mask = (src.visible == 0) & (tgt.visible == 0)
+    return found
 
 
 def _are_among(known: frozenset[frozenset[str]], src: TextSide, tgt: TextSide) -> Mask:

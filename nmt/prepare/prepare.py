@@ -34,6 +34,7 @@ from nmt.errors import DataError, UsageError
 from nmt.files import atomic_writer, resolved, write_text
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
 from nmt.prepare.faults import faults
@@ -74,17 +75,14 @@ from nmt.prepare.vocabularies import (
 from nmt.ray_workers import connect
 from nmt.workers import map_in_order
 
-BYTES_A_BYTE, BYTES_A_PAIR = 0.6, 28
-"""Disk space while a data folder is built: for each byte of text (a token takes two bytes and
-covers about four), and for each pair (two offsets, a line number and two hashes)."""
-TEXT_BYTES_A_PAIR = 12
-"""Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
-
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
     *("vocab", "new_language", "workers"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
+
+
+_NO_DOCUMENTS = DocumentOptions()
 
 
 def prepare(
@@ -93,6 +91,7 @@ def prepare(
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
+    documents: DocumentOptions = _NO_DOCUMENTS,
 ) -> DataFolder:
     """Make the data folder, or open it if it was already made from the same text and options.
 
@@ -103,18 +102,20 @@ def prepare(
         given: the vocabularies of `options.vocab`; None: those are SentencePiece models with our
             ids.
         languages: their language tokens, which then begin all lines.
+        documents: whether the lines are in documents.
     """
     folder = resolved(out)
     check_target(folder)
     there = find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, copies)
+        inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
         if there is not None:
             check_same(there, inputs.settings, inputs.sources, inputs.given)
             console.notice(f"{out} is already prepared from the same text and options")
             return there
 
-        check_space(folder, _space_needed(inputs.sources, keep_text=options.keep_text))
+        needed = inputs.sources.space_needed(keep_text=options.keep_text, window=inputs.window)
+        check_space(folder, needed)
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
         held_out = inputs.check_held_out()
@@ -130,6 +131,7 @@ def dry_run(
     cleaning: Cleaning,
     given: Sequence[Vocabulary] | None = None,
     languages: LanguageTokens | None = None,
+    documents: DocumentOptions = _NO_DOCUMENTS,
     *,
     pairs: int,
 ) -> list[CorpusRejects]:
@@ -139,7 +141,7 @@ def dry_run(
     vocabulary is given. Without one, `too_long` rejects only pairs that are too long for certain.
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
-        inputs = _Inputs.read(options, cleaning, given, languages, copies)
+        inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
         inputs.warn_of_faults()
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
@@ -169,6 +171,7 @@ class _Inputs:
     cleaning: Cleaning
     given: tuple[Vocabulary, ...]
     languages: LanguageTokens | None
+    documents: DocumentOptions
     sources: Sources
     identifier: LanguageIdentifier | None
     """Of --langid."""
@@ -182,9 +185,11 @@ class _Inputs:
         cleaning: Cleaning,
         given: Sequence[Vocabulary] | None,
         languages: LanguageTokens | None,
+        documents: DocumentOptions,
         copies: Mapping[str, Path],
     ) -> _Inputs:
         """Read every file once; raise DataError or UsageError if one cannot be used."""
+        documents.check_with(options)
         if options.processes is None:
             connect()  # before any work is done
         if options.new_language is not None:
@@ -216,8 +221,8 @@ class _Inputs:
             raise UsageError(
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
-        given = with_new_pieces(given, options, languages)
-        return cls(options, cleaning, tuple(given), languages, sources, identifier)
+        given = with_new_pieces(given, options, languages, documents=documents.documents)
+        return cls(options, cleaning, tuple(given), languages, documents, sources, identifier)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -232,9 +237,16 @@ class _Inputs:
         if self.languages is not None:
             used[manifest.LANGUAGES] = asdict(self.languages)
         used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}
+        if self.documents.documents:
+            used[manifest.WINDOW] = self.documents.window
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
         return used
+
+    @property
+    def window(self) -> int:
+        """The most lines of a training pair."""
+        return self.documents.window if self.documents.documents else 1
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
@@ -274,6 +286,7 @@ class _Inputs:
                 held_out_pairs=self.whole_pairs(held_out),
                 min_scores=_min_scores(texts),
                 identifier=self.identifier,
+                documents=self.documents.documents,
             )
             valid, lines = draw_pairs(
                 texts,
@@ -290,7 +303,8 @@ class _Inputs:
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
-        return [HeldOutText.check(text) for text in self.sources.held_out]
+        documents = self.documents.documents
+        return [HeldOutText.check(text, documents=documents) for text in self.sources.held_out]
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
         """Return the cleaning rules for the training text."""
@@ -314,6 +328,7 @@ class _Inputs:
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             min_scores=_min_scores(self.sources.train),
             identifier=self.identifier,
+            documents=self.documents.documents,
         )
 
     def joined(self, held_out: Sequence[HeldOutText]) -> tuple[OverlapKeys, OverlapKeys]:
@@ -344,6 +359,8 @@ class _Inputs:
             tags=tuple(text.tag for text in self.sources.train),
             has_pairs=bool(self.options.pair),
             keep_text=self.options.keep_text,
+            window=self.window,
+            seed=self.options.seed,
         )
 
 
@@ -385,6 +402,7 @@ class _Builder:
             inputs.sources.train,
             cleaner=self.cleaner,
             moses=inputs.moses,
+            documents=inputs.documents.documents,
         )
         progress = Progress(
             key=key,
@@ -451,18 +469,3 @@ class _Builder:
     def _write(self, name: str, content: str) -> FileRecord:
         write_text(self.folder / name, content)
         return record_file(self.folder / name)
-
-
-def _space_needed(sources: Sources, *, keep_text: bool) -> int:
-    """Return an upper estimate of the bytes that a data folder takes while it is built."""
-    train_bytes = sum(text.text_bytes for text in sources.train)
-    pairs = sum(text.lines for text in sources.train)
-    held_out_bytes = sum(text.text_bytes for text in sources.held_out)
-    kept = train_bytes + TEXT_BYTES_A_PAIR * pairs if keep_text else 0
-    kept += sum(
-        text.provenance_bytes + TEXT_BYTES_A_PAIR * text.lines
-        for text in sources.train
-        if text.kept_column
-    )
-    ids = int(BYTES_A_BYTE * train_bytes + BYTES_A_PAIR * pairs)
-    return ids + kept + 2 * held_out_bytes + (1 << 22)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import KEPT, RULE_OF, Verdicts
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, show_line
+from nmt.prepare.windows import SHORTENED
 
 EXAMPLES_PER_RULE = 20
 _EXAMPLE_CHARACTERS = 300
@@ -47,6 +49,8 @@ class CorpusRejects:
     """Number of pairs by rule."""
     examples: dict[str, list[Example]] = field(default_factory=dict)
     """The first pairs that each rule rejected."""
+    shortened: dict[str, int] = field(default_factory=dict)
+    """Windows with fewer lines than were drawn, by the reason; see `nmt.prepare.windows`."""
 
     @classmethod
     def of(cls, source: SourceText) -> CorpusRejects:
@@ -63,9 +67,13 @@ class CorpusRejects:
         """Rejected pairs by rule, in the order of the rules, without rules that rejected none."""
         return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
 
-    def add(self, block: Block, verdicts: Verdicts) -> None:
-        """Count the pairs of a block."""
+    def add(
+        self, block: Block, verdicts: Verdicts, shortened: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Count the pairs of a block, and its windows that have fewer lines than drawn."""
         self.lines += block.lines
+        for reason, count in shortened.items():
+            self.shortened[reason] = self.shortened.get(reason, 0) + count
         for code in np.unique(verdicts[verdicts != KEPT]).tolist():
             rule = RULE_OF[code]
             rows = np.flatnonzero(verdicts == code)
@@ -91,6 +99,7 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
                 "lines": corpus.lines,
                 "kept": corpus.kept,
                 "rejected": corpus.counts,
+                "shortened": corpus.shortened,
                 "examples": {
                     rule: [vars(example) for example in corpus.examples[rule]]
                     for rule in corpus.counts
@@ -122,6 +131,7 @@ def read_report(folder: Path) -> list[CorpusRejects]:
                     rule: [Example(**example) for example in examples]
                     for rule, examples in corpus["examples"].items()
                 },
+                dict(corpus.get("shortened", {})),
             )
             for corpus in json.loads(path.read_bytes())["corpora"]
         ]
@@ -134,6 +144,8 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
     parts = []
     for corpus in corpora:
         parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
+        for reason, count in sorted(corpus.shortened.items()):
+            parts.append(f"  {count:,} windows have fewer lines than drawn: {SHORTENED[reason]}\n")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
             parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}\n")

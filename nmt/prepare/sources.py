@@ -19,6 +19,12 @@ from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Reader, Survey, stamps
 from nmt.prepare.text import Block
 
+_BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
+"""Disk space while a data folder is built: for each byte of text (a token takes two bytes and
+covers about four), and for each pair (two offsets, a line number and two hashes)."""
+_TEXT_BYTES_A_PAIR = 12
+"""Likewise of text or a column that is kept, beside that itself: two offsets, a line number."""
+
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
 
@@ -107,6 +113,24 @@ class Sources:
     @property
     def held_out(self) -> tuple[SourceText, ...]:
         return (*self.valids, *self.tests.values())
+
+    def space_needed(self, *, keep_text: bool, window: int = 1) -> int:
+        """Return an upper estimate of the bytes that a data folder takes while it is built.
+
+        window: the most lines of a training pair.
+        """
+        train_bytes = sum(text.text_bytes for text in self.train)
+        pairs = sum(text.lines for text in self.train)
+        held_out_bytes = sum(text.text_bytes for text in self.held_out)
+        kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if keep_text else 0
+        kept += sum(
+            text.provenance_bytes + _TEXT_BYTES_A_PAIR * text.lines
+            for text in self.train
+            if text.kept_column
+        )
+        visits = (1 + window) / 2  # of each line, on average
+        ids = int(_BYTES_A_BYTE * visits * train_bytes + _BYTES_A_PAIR * pairs)
+        return ids + kept + 2 * held_out_bytes + (1 << 22)
 
     @classmethod
     def survey(

@@ -29,7 +29,7 @@ from nmt.files import atomic_writer
 from nmt.prepare.duplicates import Hashes, OverlapKeys, SeenHashes, pair_keys
 from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX, BlockEncoder, EncodedBlock
 from nmt.prepare.faults import told_shift
-from nmt.prepare.judge import CODES, KEPT
+from nmt.prepare.judge import CODES, KEPT, blank_pairs
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
@@ -64,8 +64,12 @@ def split_record(
     corpora: Sequence[CorpusRecord],
     text: Sequence[FileRecord] = (),
     provenance: Sequence[FileRecord] = (),
+    separator: int | None = None,
 ) -> SplitRecord:
-    """Return the record of a split whose files are all written."""
+    """Return the record of a split whose files are all written.
+
+    separator: the token between the lines of a window, if pairs are windows.
+    """
     pairs = PairDataset([Shard.open(folder / shard.name) for shard in shards])
     src_counts, tgt_counts = pairs.length_counts()
     return SplitRecord(
@@ -77,6 +81,7 @@ def split_record(
         shards=tuple(shards),
         text=tuple(text),
         provenance=tuple(provenance),
+        windows=() if separator is None else tuple(pairs.window_counts(separator)),
     )
 
 
@@ -110,20 +115,28 @@ def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """A text for valid or test, every line of which can be used."""
+    """A text for valid or test, every line of which can be used.
+
+    With `--documents`, it may have lines that are blank on both sides, which end documents. They
+    are in its raw text, and no pairs.
+    """
 
     source: SourceText
     keys: tuple[OverlapKeys, OverlapKeys]
     """Source and target lines, which train must not repeat."""
     pairs: frozenset[frozenset[str]]
     """The keys of whole pairs, of any length."""
+    breaks: int
+    """Lines that end a document."""
 
     @classmethod
-    def check(cls, source: SourceText) -> HeldOutText:
+    def check(cls, source: SourceText, *, documents: bool) -> HeldOutText:
         """Read the text; DataError names the first unusable line."""
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
-        pairs = set[frozenset[str]]()
+        pairs, breaks = set[frozenset[str]](), 0
         for block, src, tgt in _read(source):
+            are_breaks = blank_pairs(src, tgt) & documents & ~(src.is_bad | tgt.is_bad)
+            breaks += int(are_breaks.sum())
             if block.missing:
                 raise DataError(
                     f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
@@ -132,13 +145,14 @@ class HeldOutText:
             for where, side, found in zip(_places(source), (src, tgt), keys, strict=True):
                 name = block.encoding.name
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
-                _refuse(where, block, side.visible == 0, "is blank", "remove the pair")
+                is_blank = (side.visible == 0) & ~are_breaks
+                _refuse(where, block, is_blank, "is blank", "remove the pair")
                 found.append(OverlapKeys.of(side))
             pairs.update(pair_keys(src, tgt))
-        if not source.lines:
+        if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
-        return cls(source, joined, frozenset(pairs))
+        return cls(source, joined, frozenset(pairs), breaks)
 
     def write(self, folder: Path, stem: str, encoder: BlockEncoder, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
@@ -151,9 +165,12 @@ class HeldOutText:
             for block, src, tgt in _read(self.source):
                 src_lines = list(map(tagged, src.lines, self.source.tags(block)))
                 rows = encoder.encode(src_lines, tgt.lines, langs)
+                are_pairs = ~blank_pairs(src, tgt)
                 for where, side in zip(_places(self.source), rows, strict=True):
-                    _refuse(where, block, side.lengths == 0, "has no tokens", "remove the pair")
-                builder.extend(*rows, np.arange(block.number, block.number + block.lines))
+                    has_none = are_pairs & (side.lengths == 0)
+                    _refuse(where, block, has_none, "has no tokens", "remove the pair")
+                src_rows, tgt_rows = (side.select(are_pairs) for side in rows)
+                builder.extend(src_rows, tgt_rows, block.number + np.flatnonzero(are_pairs))
                 for file, lines in zip(files, (src_lines, tgt.lines), strict=True):
                     file.write("".join(f"{line}\n" for line in lines).encode())
         return write_shard(folder / f"{stem}.bin", builder, corpus=corpus)
@@ -161,6 +178,11 @@ class HeldOutText:
     def text_files(self, folder: Path, stem: str) -> list[Path]:
         """Return the files of the raw lines, source and target."""
         return [folder / f"{stem}.{lang}" for lang in self.source.langs]
+
+    def record(self) -> CorpusRecord:
+        """Return the record of the text."""
+        rejected = {"break": self.breaks} if self.breaks else {}
+        return self.source.record(lines=self.source.lines, rejected=rejected)
 
 
 def write_held_out(
@@ -171,7 +193,7 @@ def write_held_out(
         text.write(folder, stem, encoder, corpus)
         for corpus, (stem, text) in enumerate(texts.items())
     ]
-    corpora = [text.source.record(lines=text.source.lines, rejected={}) for text in texts.values()]
+    corpora = [text.record() for text in texts.values()]
     files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
     return split_record(folder, name, shards, corpora, list(map(record_file, files)))
 
@@ -258,7 +280,15 @@ class TrainSplit:
         ]
         progress = self._progress
         beside = [with_suffix(progress.beside, one) for one in (TEXT_SUFFIX, PROVENANCE_SUFFIX)]
-        return split_record(self._folder, "train", progress.shards, corpora, *beside)
+        return split_record(
+            self._folder,
+            "train",
+            progress.shards,
+            corpora,
+            text=beside[0],
+            provenance=beside[1],
+            separator=self._encoder.separator,
+        )
 
     def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
         """Return empty builders: of token ids, and by suffix of what is kept beside them."""
@@ -289,7 +319,7 @@ class TrainSplit:
             verdicts[rows[left[~is_new]]] = CODES[rule]
             is_left[left] = is_new
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
-        self.rejects[block.corpus].add(block, verdicts)
+        self.rejects[block.corpus].add(block, verdicts, result.shortened)
         self._builder.extend(src, tgt, block.number + rows)
         for suffix, kept in result.beside.items():
             if len(rows):  # else the next corpus, which may keep nothing, would begin with it

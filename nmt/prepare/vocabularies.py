@@ -15,6 +15,7 @@ from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
+from nmt.data.separator import SEPARATOR
 from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.cleaning import RULES
@@ -49,9 +50,16 @@ def check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
 
 
 def with_new_pieces(
-    given: Sequence[Vocabulary], options: PrepareOptions, languages: LanguageTokens | None
+    given: Sequence[Vocabulary],
+    options: PrepareOptions,
+    languages: LanguageTokens | None,
+    *,
+    documents: bool = False,
 ) -> list[Vocabulary]:
-    """Return the given vocabularies with the tags and the language that they lack, if any."""
+    """Return the given vocabularies with the pieces that they lack, if any.
+
+    Those are tags, a language, and the separator of documents.
+    """
     added = [
         Piece(tag, kind=Kind.CONTROL if TAG.fullmatch(tag) else Kind.USER_DEFINED)
         for tag in sorted(set(options.tags.values()))
@@ -64,11 +72,13 @@ def with_new_pieces(
             if lang == options.new_language
             or (options.pair and not given[0].has_language_token(piece))
         ]
+    if documents and given and given[0].separator is None:
+        added.append(Piece(SEPARATOR, kind=Kind.CONTROL))
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in given):
             raise UsageError(
                 f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
-                "another tag"
+                + ("another --vocab" if piece.text == SEPARATOR else "another tag")
             )
     if not added:
         return list(given)
@@ -84,6 +94,7 @@ def learn_vocabularies(
     *,
     cleaner: Cleaner,
     moses: tuple[Moses | None, Moses | None],
+    documents: bool = False,
 ) -> list[Vocabulary]:
     """Learn one vocabulary for both languages, or one for each, from a sample of clean pairs.
 
@@ -93,6 +104,7 @@ def learn_vocabularies(
         train: the training texts.
         cleaner: the rules that sampled pairs must pass.
         moses: the rules that are applied to source and target.
+        documents: whether there is a separator of lines.
 
     Raises:
         DataError: no sampled pair passes the rules.
@@ -122,7 +134,10 @@ def learn_vocabularies(
                 split_digits=options.split_digits,
                 normalization=options.normalization,
                 symbols=sorted({*options.tags.values(), *options.symbol}),
-                language_tokens=tuple(languages.pieces.values()) if languages else (),
+                controls=(
+                    *(languages.pieces.values() if languages else ()),
+                    *([SEPARATOR] if documents else ()),
+                ),
                 character_coverage=options.character_coverage,
             )
         except UsageError as error:

@@ -230,6 +230,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         update=0,
         valid={},
         languages=data.info.languages,
+        window=data.info.window,
     )
 
 

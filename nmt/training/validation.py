@@ -45,7 +45,9 @@ class _Text:
 
     @classmethod
     def read(cls, text: HeldOut) -> _Text:
-        return cls(text.langs, *text.lines())
+        """Read the lines. Those that end a document are blank on both sides, and left out."""
+        pairs = [pair for pair in zip(*text.lines(), strict=True) if any(map(str.strip, pair))]
+        return cls(text.langs, [src for src, _ in pairs], [tgt for _, tgt in pairs])
 
     @property
     def pair(self) -> str:

@@ -141,7 +141,7 @@ NAME = "weights/encoder.0.attention.output"  # (16, 16)
 HEADER = [
     spec.name
     for spec in dataclasses.fields(ModelCard)
-    if "vocabulary" not in spec.name and spec.name != "languages"
+    if "vocabulary" not in spec.name and spec.name not in ("languages", "window")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -182,6 +182,8 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("moses", {"normalize": True}),
                 ("languages", {"pieces": {"de": 1}, "src": "tgt", "tgt": ""}),
                 ("languages", {"pieces": {"de": ">>de<<"}}),
+                ("window", 0),
+                ("window", "4"),
                 ("surplus", 1),
             )
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -215,3 +216,20 @@ def test_each_pair_of_languages_has_its_own_scores(tmp_path: Path) -> None:
     assert bleus[0] != bleus[1]
     for name in ("en-de", "de-en"):
         assert f">{name}" in (run / "curves.svg").read_text()
+
+
+def test_lines_that_end_a_document_are_not_validated(
+    data: Path, tmp_path: Path, model: TranslationModel
+) -> None:
+    folder = DataFolder.open(Path(shutil.copytree(data, tmp_path / "copy")))
+    (text,) = folder.valid_texts
+    config = recipe(validate_bleu=True).training
+    bleus = []
+    for lines in (TEXT, [*TEXT[:5], ("", ""), *TEXT[5:], ("", "")]):
+        for path, side in zip((text.src, text.tgt), zip(*lines, strict=True), strict=True):
+            path.write_text("".join(f"{line}\n" for line in side))
+        validator = Validator(folder, ALONE, torch.device("cpu"), config)
+        result = validator.measure(model, lambda: False)
+        assert result is not None
+        bleus.append((result.bleu, result.samples))
+    assert bleus[0] == bleus[1]

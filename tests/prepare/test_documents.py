@@ -1,0 +1,376 @@
+"""`--documents`: training pairs are windows of neighbouring lines."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prepare_job import Job, content, pairs, write
+
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import ShardRecord
+from nmt.data.separator import join_lines, split_lines
+from nmt.data.shards import ShardBuilder
+from nmt.errors import DataError, UsageError
+from nmt.prepare.join import join
+from nmt.prepare.splits import write_shard
+from nmt.prepare.windows import AT_BREAK, TOO_LONG, Side, Windows, draw_context
+
+Line = tuple[str, str]
+Lines = list[Line]
+BREAK = ("", "")
+Prepare = Callable[..., DataFolder]
+
+
+def windows_in(folder: DataFolder) -> list[tuple[list[str], list[str]]]:
+    """The lines of each window on both sides, decoded."""
+    found = []
+    for index in range(len(folder.train)):
+        sides = []
+        for ids, vocabulary in (
+            (folder.train.src(index), folder.src_vocabulary),
+            (folder.train.tgt(index), folder.tgt_vocabulary),
+        ):
+            assert vocabulary.separator is not None
+            sides.append(vocabulary.decode(split_lines(ids.tolist(), vocabulary.separator)))
+        found.append((sides[0], sides[1]))
+    return found
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Prepare:
+    """Prepare these lines with windows of 3."""
+    held_out = write(tmp_path, "held", pairs(102)[100:])
+
+    def prepare(lines: Lines, **values: Any) -> DataFolder:
+        out = values.pop("out", "data")
+        text = write(tmp_path, f"text-{out}", lines)
+        options: dict[str, Any] = {"valid": held_out, "vocab_size": 330}
+        options |= {"documents": True, "window": 3}
+        return Job.of(tmp_path / str(out), train=(text,), **options | values).prepare()
+
+    return prepare
+
+
+def runs_of(lines: Lines) -> list[Lines]:
+    """The lines between breaks."""
+    runs: list[Lines] = [[]]
+    for line in lines:
+        if line == BREAK:
+            runs.append([])
+        else:
+            runs[-1].append(line)
+    return runs
+
+
+# ------------------------------------------------------------------------- windows
+
+
+def test_each_line_ends_a_window_of_neighbours_on_both_sides(prepare: Prepare) -> None:
+    lines = pairs(60)
+    folder = prepare(lines)
+    found = windows_in(folder)
+    assert [(src[-1], tgt[-1]) for src, tgt in found] == lines
+    for number, (src, tgt) in enumerate(found):
+        assert 1 <= len(src) == len(tgt) <= 3
+        assert list(zip(src, tgt, strict=True)) == lines[number + 1 - len(src) : number + 1]
+    counts = np.bincount([len(src) for src, _ in found], minlength=4)[1:]
+    assert folder.info.train.windows == tuple(counts)
+    assert counts.min() >= 10  # of 20 each, as drawn
+    assert folder.info.window == 3
+    DataFolder.open(folder.path, verify=True)
+
+
+def test_a_line_that_is_blank_on_both_sides_ends_a_document(prepare: Prepare) -> None:
+    documents = [pairs(60)[start : start + 5] for start in range(0, 60, 5)]
+    lines = [line for document in documents for line in (*document, BREAK)]
+    folder = prepare(lines)
+    neighbours = {
+        tuple(run[n : n + size]) for run in runs_of(lines) for n in range(5) for size in (1, 2, 3)
+    }
+    found = [tuple(zip(src, tgt, strict=True)) for src, tgt in windows_in(folder)]
+    assert len(found) == 60
+    assert set(found) <= neighbours
+    assert max(map(len, found)) == 3
+    corpus = folder.info.train.corpora[0]
+    assert (corpus.lines, corpus.kept, corpus.rejected) == (72, 60, {"break": 12})
+    (report,) = json.loads((folder.path / "rejects.json").read_text())["corpora"]
+    assert report["shortened"][AT_BREAK] > 0
+    assert (
+        f"{report['shortened'][AT_BREAK]} windows have fewer lines"
+        in (folder.path / "rejects.txt").read_text()
+    )
+    # Without the option, the same lines are rejects, and no vocabulary has a separator.
+    plain = prepare(lines, out="plain", documents=False, window=4)
+    assert plain.info.train.corpora[0].rejected == {"empty": 12}
+    assert plain.src_vocabulary.separator is None
+    assert plain.info.train.windows == ()
+    assert plain.info.window == 1
+
+
+@pytest.mark.parametrize("hole", [("", "eine Seite"), ("one side", ""), ("same", "same")])
+def test_no_lines_are_joined_over_one_that_is_dropped(prepare: Prepare, hole: Line) -> None:
+    lines = pairs(40)
+    lines[20] = hole
+    folder = prepare(lines)
+    kept = [*lines[:20], BREAK, *lines[21:]]
+    neighbours = {
+        tuple(run[n : n + size]) for run in runs_of(kept) for n in range(20) for size in (1, 2, 3)
+    }
+    found = [tuple(zip(src, tgt, strict=True)) for src, tgt in windows_in(folder)]
+    assert len(found) == 39
+    assert set(found) <= neighbours
+    assert "break" not in folder.info.train.corpora[0].rejected
+
+
+def test_a_text_without_blank_lines_is_one_document(prepare: Prepare) -> None:
+    folder = prepare(pairs(60))
+    assert folder.info.train.corpora[0].rejected == {}
+    shortened = json.loads((folder.path / "rejects.json").read_text())["corpora"][0]["shortened"]
+    # Only the first lines may lack some before them.
+    assert shortened.get(AT_BREAK, 0) <= 2
+    assert TOO_LONG not in shortened
+
+
+def test_windows_are_not_longer_than_max_length(prepare: Prepare) -> None:
+    whole = prepare(pairs(60), out="whole")
+    longest = max(whole.info.train.src.longest, whole.info.train.tgt.longest)
+    line = max(
+        max(len(ids) for ids in vocabulary.encode([pair[side] for pair in pairs(60)]))
+        for side, vocabulary in enumerate((whole.src_vocabulary, whole.tgt_vocabulary))
+    )
+    limit = (longest + line) // 2
+    folder = prepare(pairs(60), max_length=limit)
+    train = folder.info.train
+    assert train.pairs == 60
+    assert line <= max(train.src.longest, train.tgt.longest) <= limit < longest
+    (report,) = json.loads((folder.path / "rejects.json").read_text())["corpora"]
+    assert report["shortened"][TOO_LONG] > 0
+    assert [(src[-1], tgt[-1]) for src, tgt in windows_in(folder)] == pairs(60)
+
+
+def test_the_longest_window_counts_separators_and_tags() -> None:
+    def side(*lengths: int, tag: int = 0) -> Side:
+        return Side([(9,) * tag] * len(lengths), [[7] * length for length in lengths], 5)
+
+    src, tgt = side(2, 3, 4), side(1, 1, 1)
+    for longest, starts in ((11, [0, 0, 0]), (10, [0, 0, 1]), (8, [0, 0, 1]), (7, [0, 0, 2])):
+        assert Windows.choose([1, 2, 3], [2, 2, 2], src, tgt, longest=longest).starts == starts
+        assert Windows.choose([1, 2, 3], [2, 2, 2], tgt, src, longest=longest).starts == starts
+    tagged = side(2, 3, 4, tag=1)
+    assert Windows.choose([1, 2, 3], [2, 2, 2], tagged, tgt, longest=11).starts == [0, 0, 1]
+    windows = Windows.choose([1, 2, 4], [2, 2, 2], tagged, tgt, longest=99)
+    assert windows.starts == [0, 0, 2]  # line 3 was dropped
+    assert tagged.joined(windows.starts)[1] == [9, 7, 7, 5, 7, 7, 7]
+    assert windows.shortened == {AT_BREAK: 3}
+
+
+def test_context_is_drawn_uniformly_by_the_seed_and_the_text() -> None:
+    hashes = np.random.default_rng(1).integers(1, 2**63, 40_000, dtype=np.uint64)
+    drawn = np.array(draw_context(hashes, window=4, seed=1))
+    assert np.bincount(drawn) == pytest.approx([10_000] * 4, abs=400)
+    again = draw_context(hashes[::-1], window=4, seed=1)
+    assert again[::-1] == drawn.tolist()  # whatever stands beside it
+    assert np.mean(drawn == draw_context(hashes, window=4, seed=2)) == pytest.approx(0.25, abs=0.02)
+
+
+def test_joined_lines_are_split_again() -> None:
+    draw = random.Random(1)
+    for _ in range(200):
+        lines = [
+            [draw.randrange(6, 9) for _ in range(draw.randrange(4))]
+            for _ in range(draw.randrange(1, 5))
+        ]
+        assert split_lines(join_lines(lines, 5), 5) == lines
+    assert split_lines([5, 5], 5) == [[], [], []]
+
+
+# ------------------------------------------------------------------------- duplicates
+
+
+def test_a_document_that_comes_twice_is_a_duplicate_and_a_line_is_not(prepare: Prepare) -> None:
+    document = pairs(20)
+    twice = prepare([*document, BREAK, *document])
+    assert twice.info.train.corpora[0].rejected == {"break": 1, "duplicate": 20}
+    # "Yes" is another pair after another line, unless it was drawn to stand by itself.
+    replies = [("yes", "ja"), ("no", "nein"), ("thank you", "danke"), ("good", "gut")]
+    lines = [line for n, one in enumerate(document) for line in (one, replies[n % 4])]
+    folder = prepare(lines, out="replies")
+    found = windows_in(folder)
+    kept = [[src for src, _ in found if src[-1] == reply] for reply, _ in replies]
+    assert all(len(some) == len({tuple(src) for src in some}) for some in kept)
+    assert {len(some) for some in kept} == {1, 5}
+    assert all((len(some) == 1) == (len(some[0]) == 1) for some in kept)
+    assert len(found) + folder.info.train.corpora[0].rejected["duplicate"] == 40
+    # What is dropped as a duplicate is still the line before the next one.
+    before = {src[-2] for src, _ in found if len(src) > 1} & {reply for reply, _ in replies}
+    assert before == {reply for reply, _ in replies}
+
+
+def test_parts_that_are_joined_keep_their_windows(prepare: Prepare, tmp_path: Path) -> None:
+    whole = prepare(pairs(40), out="whole")
+    vocab = (whole.path / "vocab.model",)
+    values: dict[str, Any] = {"vocab": vocab, "vocab_size": 32_000}
+    one = prepare(pairs(20), out="one", **values)
+    other = prepare(pairs(20)[10:] + pairs(40)[20:], out="other", **values)
+    joined = join(tmp_path / "joined", [one.path, other.path], memory=0.1)
+    assert joined.info.window == 3
+    assert sum(joined.info.train.windows) == len(joined.train) < 50
+    assert joined.info.train.windows[2] > 0
+    alone = prepare(pairs(20), out="lines", documents=False, window=4, **values)
+    with pytest.raises(UsageError, match="window"):
+        join(tmp_path / "odd", [one.path, alone.path], memory=0.1)
+
+
+# ------------------------------------------------------------------------- the same bytes
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_number_of_workers_is_no_part_of_the_result(prepare: Prepare) -> None:
+    lines = [
+        line for n, line in enumerate(pairs(300)) for line in ([BREAK, line] if n % 7 else [line])
+    ]
+    one, three = (prepare(lines, out=f"by-{n}", workers=str(n)) for n in (1, 3))
+    assert content(one.path).keys() == content(three.path).keys()
+    for name, data in content(one.path).items():
+        if name not in ("dataset.json", "rejects.txt", "rejects.json"):  # have the text's name
+            assert data == content(three.path)[name]
+    texts = [(one.path / "rejects.txt").read_text(), (three.path / "rejects.txt").read_text()]
+    assert texts[0].replace("by-1", "by-3") == texts[1]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_killed_run_goes_on_with_the_same_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, held_out = write(tmp_path, "text", pairs(60)), write(tmp_path, "held", pairs(2))
+    job = Job.of(
+        tmp_path / "whole",
+        train=(text,),
+        valid=held_out,
+        vocab_size=330,
+        shard_pairs=10,
+        documents=True,
+    )
+    whole = job.prepare()
+    flushed = list[Path]()
+
+    def die(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
+        if len(flushed) == 3:
+            raise OSError("killed")
+        flushed.append(path)
+        return write_shard(path, builder, corpus=corpus)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="killed"):
+        patch.setattr("nmt.prepare.splits.write_shard", die)
+        job.but(out=tmp_path / "killed").prepare()
+    again = job.but(out=tmp_path / "killed").prepare()
+    assert content(again.path) == content(whole.path)
+    assert max(len(src) for src, _ in windows_in(again)) == 4
+
+
+def test_the_seed_and_the_window_are_options_of_the_folder(prepare: Prepare) -> None:
+    first = prepare(pairs(60))
+    other = prepare(pairs(60), out="other", seed=2)
+    assert [len(src) for src, _ in windows_in(first)] != [len(src) for src, _ in windows_in(other)]
+    with pytest.raises(UsageError, match="window was 3 and is 4"):
+        prepare(pairs(60), window=4)
+    with pytest.raises(UsageError, match="window was 3 and is none"):
+        prepare(pairs(60), documents=False, window=4)
+
+
+# ------------------------------------------------------------------------- what else is there
+
+
+def test_valid_and_test_keep_single_lines_and_their_breaks(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    held = [*pairs(203)[200:], BREAK, *pairs(205)[203:]]
+    text = write(tmp_path, "pages", held)
+    folder = prepare(pairs(40), valid=text, test=(text,))
+    lines = [line for line in held if line != BREAK]
+    for data in (folder.valid, folder.test):
+        assert data is not None
+        sides = [folder.src_vocabulary.decode([data.src(n).tolist()])[0] for n in range(len(data))]
+        assert sides == [src for src, _ in lines]
+        assert [data.origin(n)[1] for n in range(len(data))] == [1, 2, 3, 5, 6]
+    (valid,) = folder.valid_texts
+    assert list(zip(*valid.lines(), strict=True)) == held
+    assert folder.info.valid.corpora[0].rejected == {"break": 1}
+    DataFolder.open(folder.path, verify=True)
+    with pytest.raises(DataError, match="line 4 is blank"):
+        prepare(pairs(40), out="plain", valid=text, documents=False, window=4)
+    half = write(tmp_path, "half", [*pairs(2), ("", "x")])
+    with pytest.raises(DataError, match="line 3 is blank"):
+        prepare(pairs(40), out="half", valid=half)
+    with pytest.raises(DataError, match="are empty"):
+        prepare(pairs(40), out="none", valid=write(tmp_path, "none", [BREAK]))
+
+
+def test_a_language_token_begins_a_window_and_tags_begin_lines(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    text = write(tmp_path, "several", pairs(30))
+    valid = (f"en-de={write(tmp_path, 'v', pairs(2))}", f"de-en={tmp_path}/v")
+    folder = Job.of(
+        tmp_path / "several-data",
+        src_lang="",
+        tgt_lang="",
+        pair=(f"en-de={text}", f"de-en={text}"),
+        valid=valid,
+        vocab_size=330,
+        documents=True,
+    ).prepare()
+    for index in range(len(folder.train)):
+        tokens = folder.src_vocabulary.tokens(folder.train.src(index).tolist())
+        langs = folder.info.train.corpora[folder.train.origin(index)[0]].langs
+        assert tokens[0] == f"<2{langs[1]}>"
+        assert not any(token.startswith("<2") for token in tokens[1:])
+    assert max(folder.info.train.windows) < len(folder.train)
+
+    tagged = prepare(pairs(30), tag=(f"{tmp_path}/text-data=<BT>",))
+    for src, tgt in windows_in(tagged):
+        assert all(line.startswith("<BT> ") for line in src)
+        assert not any("<BT>" in line for line in tgt)
+
+
+def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> None:
+    plain = prepare(pairs(60), out="plain", documents=False, window=4)
+    vocab, lines = plain.path / "vocab.model", pairs(60)
+    lines[3] = ("a <sep> b", "x <sep> y")
+    folder = prepare(lines, vocab=(vocab,), vocab_size=32_000)
+    assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 1
+    assert max(len(src) for src, _ in windows_in(folder)) == 3
+    assert [src[-1] for src, _ in windows_in(folder)][3] == "a <sep> b"
+    again = prepare(pairs(60), out="again", vocab=(folder.path / "vocab.model",), vocab_size=32_000)
+    assert again.src_vocabulary.model == folder.src_vocabulary.model
+    spelling = prepare(lines, out="spelling", symbol=("<sep>",), documents=False, window=4)
+    with pytest.raises(UsageError, match="<sep> is a piece of the vocabulary already"):
+        prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=32_000)
+
+
+def test_what_does_not_go_with_documents_is_refused(prepare: Prepare, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--keep-text does not go with --documents"):
+        prepare(pairs(20), keep_text=True)
+    with pytest.raises(UsageError, match="--symbol <sep>"):
+        prepare(pairs(20), symbol=("<sep>",))
+    with pytest.raises(UsageError, match="--tag <sep>"):
+        prepare(pairs(20), tag=(f"{tmp_path}/text-data=<sep>",))
+    with pytest.raises(UsageError, match="--window is for --documents"):
+        prepare(pairs(20), documents=False, window=3)
+    with pytest.raises(UsageError, match="--window"):
+        prepare(pairs(20), window=1)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_damaged_setting_is_told(prepare: Prepare) -> None:
+    folder = prepare(pairs(20))
+    path = folder.path / "dataset.json"
+    path.write_text(path.read_text().replace('"window": 3', '"window": "3"'))
+    with pytest.raises(DataError, match="window"):
+        DataFolder.open(folder.path)
