@@ -83,6 +83,7 @@ def translate(
         alignment=options.alignment,
         split=options.split,
         markup=options.markup,
+        context=options.context,
     )
     lists = (options.shortlist, options.terms, options.forbid, options.lock)
     also_read = [*setup.models, *filter(None, lists)]
@@ -145,6 +146,7 @@ def _summarize(done: Sequence[Counts]) -> None:
             "lines_out": sum(counts.lines_out for counts in done),
             "split": sum(counts.split_lines for counts in done),
             "guarded": sum(counts.guarded_lines for counts in done),
+            "fell_back": sum(counts.fell_back_lines for counts in done),
             "failed": sum(counts.failed_lines for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),

@@ -54,6 +54,7 @@ class Hypothesis:
     log_prob: float  # natural logarithm, with eos
     score: float  # log_prob divided by the length penalty
     token_log_probs: tuple[float, ...] = ()  # eos last; empty if the engine has none
+    before: Ids = ()  # tokens of the lines before it in its window, which it does not include
 
 
 SearchResult = list[Hypothesis] | str

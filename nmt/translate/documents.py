@@ -87,6 +87,7 @@ def check_for_documents(options: TranslateOptions) -> None:
         "--alignment": options.alignment,
         "--attention": options.attention is not None,
         "--prefixes": options.prefixes,
+        "--context": options.context > 0,
         "--shard": options.shard != "1/1",
     }
     for option, is_given in needing_text.items():

@@ -38,6 +38,7 @@ from nmt.errors import (
     describe,
 )
 from nmt.files import atomic_writer, naming, write_text
+from nmt.translate.context import Before
 from nmt.translate.documents import Document, form_of
 from nmt.translate.files import Shard, count_lines, cut_lines
 from nmt.translate.journal import Journal
@@ -126,7 +127,10 @@ class Job:
             if source is not None and source.is_file():
                 first, end = self._lines(source)
                 chunks, counts = self._chunks(source, first, end), Counts(skipped=first)
-                self._translate(chunks, str(source), counts, write, total=end - first)
+                before = self._before(source, first)
+                self._translate(
+                    chunks, str(source), counts, write, total=end - first, before=before
+                )
                 return counts
             if self.shard.count > 1:
                 raise UsageError(
@@ -207,6 +211,7 @@ class Job:
                 lambda read, written, done: journal.add(read, written, asdict(done)),
                 total=end - first,
                 kernel=journal.kernel,
+                before=self._before(source, first + counts.lines),
             )
             journal.finish()
         return counts
@@ -284,6 +289,14 @@ class Job:
     def _chunks(self, source: Path, first: int, end: int) -> Iterator[bytes]:
         return cut_lines(read_chunks(source, self.encoding, any_bytes=True), first, end)
 
+    def _before(self, source: Path, line: int) -> list[str]:
+        """Return the lines of a file before this one, from 0, as far as they may be context."""
+        first = max(0, line - self.setup.context)
+        chunks = iter(()) if first == line else self._chunks(source, first, line)
+        reader = LineReader(chunks, name=str(source), encoding=self.encoding, lines_read=first)
+        pools = reader.pools(max(1, line - first))
+        return [one.text for pool in pools if not isinstance(pool, Pause) for one in pool]
+
     def _translate(
         self,
         chunks: Iterator[bytes | Pause],
@@ -293,7 +306,9 @@ class Job:
         *,
         total: int | None,
         kernel: str | None = None,
+        before: Sequence[str] = (),
     ) -> None:
+        """Translate the lines of these bytes; before: the lines that come before them."""
         reader = LineReader(
             chunks,
             name=name,
@@ -301,6 +316,7 @@ class Job:
             strict=self.options.strict,
             prefixes=self.options.prefixes,
             lines_read=counts.skipped + counts.lines,
+            before=Before(self.setup.context, before),
         )
         first: list[Line] = []
         translators = self.translators(kernel)
@@ -328,6 +344,12 @@ class Job:
                 f"{name}: {counted(counts.cut_lines, 'line has', 'lines have')}{what} more than "
                 f"{limit} tokens, the first is line {counts.first_cut_line:,}; long ones were "
                 "split into segments"
+            )
+        if counts.fell_back_lines:
+            console.warning(
+                f"{name}: {counted(counts.fell_back_lines, 'line was', 'lines were')} translated "
+                "without the lines before, because the model gave another number of lines or a "
+                f"loop; the first is line {counts.first_fell_back_line:,}"
             )
         self._warn_of_failures(name, counts)
         if self.options.attention is not None:
@@ -377,7 +399,7 @@ def converse(job: Job) -> Counts:
         import readline  # noqa: F401 - with it, `input` has a history and keys to edit by
 
     translator = job.translators().translator
-    counts = Counts()
+    counts, before = Counts(), Before(job.setup.context)
     while True:
         try:
             typed = input("> ")
@@ -386,7 +408,8 @@ def converse(job: Job) -> Counts:
             return counts
         source, _, prefix = typed.partition("\t") if job.options.prefixes else (typed, "", "")
         started = time.monotonic()
-        (translation,) = translator.translate([source], [prefix])
+        context = before.take(source)
+        (translation,) = translator.translate([source], [prefix], contexts=[context])
         counts.seconds += time.monotonic() - started
         answer = RENDERS[job.options.form](counts.lines, translation)
         print(*answer, sep="\n", flush=True)

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
 from nmt.files import read_when_ready
+from nmt.translate.context import Before
 from nmt.workers import PAUSE, Pause
 
 _BLOCK = 1 << 20  # bytes read at a time
@@ -32,6 +33,7 @@ class Line:
     end: bytes = b"\n"  # or b"\r\n", or b"" for a last line without one
     raw: bytes = b""  # as read, with its end
     is_valid: bool = True  # whether its bytes are valid in the encoding
+    context: tuple[str, ...] = ()  # lines before it in its document, if they are needed
 
 
 class LineReader:
@@ -46,6 +48,7 @@ class LineReader:
         strict: bool = False,
         prefixes: bool = False,
         lines_read: int = 0,
+        before: Before | None = None,
     ) -> None:
         """Set up reading.
 
@@ -56,12 +59,14 @@ class LineReader:
             strict: raise DataError at the first invalid line.
             prefixes: whether a line's text after its first tab is the prefix of its translation.
             lines_read: lines before the first chunk.
+            before: the last of them, if lines need context.
         """
         self.encoding = encoding
         self.name = name
         self.strict = strict
         self.prefixes = prefixes
         self.lines_read = lines_read
+        self._before = before or Before(0)
         self._chunks = chunks
         self._rest: list[bytes] = []  # beginning of an incomplete line
 
@@ -121,7 +126,7 @@ class LineReader:
             text = self._repaired(content)
         if self.prefixes:
             text, _, prefix = text.partition("\t")
-        return Line(text, prefix, end, content + end, is_valid)
+        return Line(text, prefix, end, content + end, is_valid, self._before.take(text))
 
     def _repaired(self, content: bytes) -> str:
         """Return the text of an invalid line, with U+FFFD for invalid bytes.

@@ -122,6 +122,16 @@ class TranslateOptions:
         "Split each line into sentences, translate them one by one, and join them.",
         panel="Text",
     )
+    context: int = value(
+        0,
+        "Translate each line together with up to N lines before it, by a model of `nmt prepare "
+        "--documents`. A blank line ends a document, and so does the end of a file.",
+        minimum=0,
+        maximum=99,
+        metavar="N",
+        shown="each line by itself",
+        panel="Text",
+    )
     markup: str | None = value(
         None,
         "Lines have tags, such as `Click <b>here</b>`. They come back around the translation of "
@@ -208,6 +218,8 @@ class TranslateOptions:
         """Yield what is wrong with the combination of options."""
         if self.markup is not None and self.prefixes:
             yield "--prefixes does not go with --markup: a prefix has no place among the tags"
+        if self.context and self.prefixes:
+            yield "--prefixes does not go with --context; leave one of them out"
         if self.mbr_metric != "chrf" and not self.mbr:
             yield "--mbr-metric is for --mbr; add it"
         if self.format == "jsonl":

@@ -48,6 +48,8 @@ class Translation:
     segments: int  # of its source; 0 for a blank line
     is_cut: bool = False  # whether it, or a sentence, was longer than any training source
     guarded: bool = False  # whether it, or a segment, was searched again because of a loop
+    context: int = 0  # lines before it that were translated together with it
+    fell_back: bool = False  # whether that failed, so that it was translated by itself
     utility: float | None = None  # with MBR: mean score against all of the line's, in percent
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
@@ -117,6 +119,10 @@ def _fields(translation: Translation) -> dict[str, object]:
             {"source": term.source, "target": term.target, "placed": term.is_placed}
             for term in translation.terms
         ]
+    if translation.context:
+        fields["context"] = translation.context
+    if translation.fell_back:
+        fields["fell_back"] = True
     alignment = translation.alignment
     if alignment is not None:
         fields["src_tokens"] = alignment.src_tokens

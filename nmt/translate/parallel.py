@@ -207,7 +207,7 @@ class Translators:
             if isinstance(pool, Pause):
                 yield pool
                 continue
-            order = sorted(range(len(pool)), key=lambda line: (-len(pool[line].text), line))
+            order = sorted(range(len(pool)), key=lambda line: (-_length(pool[line]), line))
             count = max(1, min(self.count, len(pool) // _FEWEST_LINES))
             shares = [order[first::count] for first in range(count)]
             open_pools.append(_OpenPool(deque(shares), [BLANK] * len(pool)))
@@ -355,7 +355,12 @@ def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
 ) -> Translations:
     lines, prefixes = [line.text for line in pool], [line.prefix for line in pool]
-    return translator.translate(lines, prefixes, on_progress=on_progress)
+    contexts = [line.context for line in pool]
+    return translator.translate(lines, prefixes, contexts=contexts, on_progress=on_progress)
+
+
+def _length(line: Line) -> int:
+    return len(line.text) + sum(map(len, line.context))
 
 
 def _check_workers(options: TranslateOptions) -> None:

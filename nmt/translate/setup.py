@@ -11,7 +11,7 @@ from typing import Any
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
-from nmt.models.model_file import check_languages, find_model, model_checksum
+from nmt.models.model_file import check_context, check_languages, find_model, model_checksum
 from nmt.search.options import SearchOptions
 
 
@@ -30,6 +30,7 @@ class Setup:
     alignment: bool = False  # whether translations have alignments; an ensemble's first model's
     split: bool = False  # whether to split lines into sentences
     markup: str | None = None  # whether lines have tags, and of which form: html or xml
+    context: int = 0  # lines before a line that are translated together with it
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -57,6 +58,10 @@ class Setup:
             card = model / CARD if is_export(model) else find_model(model)
             if card.is_file():  # else loading says what is missing
                 check_languages(card, self.src_lang, self.tgt_lang)
+                if not self.is_export:
+                    check_context(card, self.context)
+        if self.context:
+            self._check_for_context()
         for path in self._lists.values():
             if not path.is_file():
                 raise DataError(f"{path}: no such file")
@@ -66,6 +71,25 @@ class Setup:
         """The files besides the models, by field."""
         given = {"shortlist": self.shortlist, "terms": self.terms, "forbid": self.forbid}
         return {field: path for field, path in given.items() if path is not None}
+
+    def _check_for_context(self) -> None:
+        """Refuse what does not go with context: what would count the lines before, too."""
+        self.refuse_export("translates line by line, without --context")
+        options = self.options
+        conflicts = {
+            "--split": self.split,
+            "--shortlist": self.shortlist is not None,
+            "--terms": self.terms is not None,
+            "--forbid": self.forbid is not None,
+            "--n-best": options.n_best > 1,
+            "--max-tokens": options.max_tokens is not None,
+            "--min-tokens": options.min_tokens > 0,
+            "--no-repeat-ngram": options.no_repeat_ngram > 0,
+            "--repetition-penalty": options.repetition_penalty > 1,
+        }
+        for option, is_given in conflicts.items():
+            if is_given:
+                raise UsageError(f"{option} does not go with --context; leave one of them out")
 
     @cached_property
     def is_export(self) -> bool:
@@ -108,6 +132,7 @@ class Setup:
             "alignment": self.alignment,
             "split": self.split,
             "markup": self.markup,
+            "context": self.context,
         }
 
 

@@ -65,6 +65,8 @@ class Counts:
     lines_without_term: int = 0  # that a term should have put there
     first_line_without_term: int = 0
     first_missing_term: str = ""
+    fell_back_lines: int = 0  # translated by themselves, since it failed in context
+    first_fell_back_line: int = 0
     failed_lines: int = 0
     first_failed_line: int = 0
     first_error: str = ""  # why it failed
@@ -92,6 +94,9 @@ class Counts:
             self.first_line_without_term = self.first_line_without_term or number
             shown = f"{missing[0].source} -> {missing[0].target}"
             self.first_missing_term = self.first_missing_term or shown
+        if best.fell_back:
+            self.fell_back_lines += 1
+            self.first_fell_back_line = self.first_fell_back_line or number
         if best.is_cut:
             self.cut_lines += 1
             self.first_cut_line = self.first_cut_line or number

@@ -122,6 +122,7 @@ def load(
         markup=setup.markup,
         terms=None if setup.terms is None else Terms.read(setup.terms),
         forbidden=forbidden,
+        context=setup.context,
         kernel=kernel,
     )
 

@@ -12,7 +12,6 @@ start without it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -30,11 +29,13 @@ from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, token_spans
 from nmt.translate.attention_picture import draw_attention
+from nmt.translate.context import Before, find_windows, search_windows
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
+from nmt.translate.joined_segments import best_sums, failed, join_parts
 from nmt.translate.markup import FORMS, Marked, parse
 from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, TermUse, Translation
-from nmt.translate.segmentation import WORD_START, join_segments, split_ids, split_sentences
+from nmt.translate.segmentation import split_ids, split_sentences
 from nmt.translate.setup import Setup
 from nmt.translate.tag_layout import restore
 from nmt.translate.term_phrases import TermPhrases
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     import torch
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-# Search never produces these, but a foreign vocabulary's rules for decoding might.
-_LINE_BREAKERS = str.maketrans("\n\r\0", "   ")
 
 POOL_LINES = 4_096
 
@@ -66,6 +64,7 @@ class Translator:
         markup: str | None = None,
         terms: Terms | None = None,
         forbidden: ForbiddenWords | None = None,
+        context: int = 0,
         kernel: str | None = None,
     ) -> None:
         """Set up the translator. From Python, use `load`.
@@ -74,7 +73,7 @@ class Translator:
             engine: its options bar the tokens that are never text (`Vocabulary.barred_ids`).
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
-            alignment, split, markup: see `Setup`.
+            alignment, split, markup, context: see `Setup`.
             terms: how words of the source must be translated.
             forbidden: words that no translation may contain.
             kernel: of the model on a CPU, if known.
@@ -93,6 +92,7 @@ class Translator:
             barred_ids = engine.options.barred_ids
             self.terms = TermPhrases(terms, tgt_vocabulary, barred_ids, forbidden)
         self.forbidden = forbidden
+        self.context = context
         self.kernel = kernel
 
     @classmethod
@@ -112,6 +112,7 @@ class Translator:
         alignment: bool = False,
         split: bool = False,
         markup: str | None = None,
+        context: int = 0,
     ) -> Translator:
         """Load a model file, or the best model of a run folder; or several as an ensemble.
 
@@ -131,6 +132,7 @@ class Translator:
             alignment: whether to add alignments. An ensemble uses its first model's.
             split: whether to split lines into sentences and translate these one by one.
             markup: html or xml: lines have tags, which come back at the aligned places.
+            context: how many lines before each line the model reads with it, if it was trained to.
 
         Raises:
             DataError: if a file is missing, damaged or of another version.
@@ -154,6 +156,7 @@ class Translator:
             alignment=alignment,
             split=split,
             markup=markup,
+            context=context,
         )
         return load(setup, device=device, batch_tokens=batch_tokens)
 
@@ -163,7 +166,8 @@ class Translator:
         """Translate lines as they come, `pool_lines` at a time.
 
         Args:
-            lines: any text, with or without line ends, for example an open file.
+            lines: any text, with or without line ends, for example an open file. With context, a
+                blank line ends a document.
             pool_lines: larger pools give batches of more similar length.
 
         Yields:
@@ -174,15 +178,16 @@ class Translator:
         """
         if isinstance(lines, str) or pool_lines < 1:
             raise UsageError("give a list of lines, not a string, and pool_lines of 1 or more")
-        waiting = iter(lines)
+        waiting, before = iter(lines), Before(self.context)
         while pool := [line.rstrip("\r\n") for line in islice(waiting, pool_lines)]:
-            yield from self.translate(pool)
+            yield from self.translate(pool, contexts=list(map(before.take, pool)))
 
     def translate(
         self,
         lines: Sequence[str],
         prefixes: Sequence[str] = (),
         *,
+        contexts: Sequence[Sequence[str]] | None = None,
         on_progress: Callable[[int], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[Translation]:
@@ -192,6 +197,8 @@ class Translator:
             lines: any text without line ends. Blank lines stay blank.
             prefixes: each translation begins with its prefix. Either one for each line, or none.
                 If a line is split into segments, the first one gets the prefix.
+            contexts: the lines before each line in its document. If None, they are taken from
+                `lines`, where a blank line ends a document.
             on_progress: called with the number of lines or segments just done.
             on_step: called before each step of the decoder. If it raises, the search ends.
 
@@ -199,7 +206,8 @@ class Translator:
             The translation of each line, in order; with `error` set if there is none.
 
         Raises:
-            UsageError: if `lines` or `prefixes` is a string, or their numbers differ.
+            UsageError: if `lines` or `prefixes` is a string, their numbers differ, or there are
+                prefixes with context.
         """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise UsageError("give a list of lines, not a string")
@@ -207,11 +215,17 @@ class Translator:
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
             )
+        if self.context and any(prefixes):
+            raise UsageError("prefixes do not go with context; leave one of them out")
+        if contexts is None:
+            contexts = list(map(Before(self.context).take, lines))
+        contexts = [list(map(_only_text, context)) for context in contexts]
         if self.markup is None:
-            return self._translate(lines, prefixes, on_progress, on_step)
-        marked = [parse(_SURROGATE.sub("\ufffd", line), self.markup) for line in lines]
+            return self._translate(lines, prefixes, contexts, on_progress, on_step)
+        marked = [parse(_only_text(line), self.markup) for line in lines]
         texts = [line.text for line in marked]
-        found = self._translate(texts, prefixes, on_progress, on_step)
+        contexts = [[parse(line, self.markup).text for line in context] for context in contexts]
+        found = self._translate(texts, prefixes, contexts, on_progress, on_step)
         return [self._with_tags(*pair) for pair in zip(marked, found, strict=True)]
 
     def _with_tags(self, line: Marked, translation: Translation) -> Translation:
@@ -237,13 +251,16 @@ class Translator:
         self,
         lines: Sequence[str],
         prefixes: Sequence[str],
+        contexts: Sequence[Sequence[str]],
         on_progress: Callable[[int], object] | None,
         on_step: Callable[[], object] | None,
     ) -> list[Translation]:
         segments = self._segments(lines, prefixes)
+        joined, has_window = self._in_context(lines, contexts, segments, on_step)
         if on_progress is not None:
-            on_progress(segments.count([]))  # blank lines are done
-        sources = list(chain.from_iterable(segments))
+            on_progress(segments.count([]) + len(joined))  # blank lines are done
+        rest = [number for number in range(len(lines)) if number not in joined]
+        sources = list(chain.from_iterable(segments[number] for number in rest))
         found, guarded = search_guarded(
             self.engine, sources, on_progress=on_progress, on_step=on_step
         )
@@ -252,9 +269,39 @@ class Translator:
             found, more = self.forbidden.avoided(search, sources, found)
             guarded |= more
         translated = iter(self._translations(sources, found, guarded))
-        joined = [self._joined(line, [next(translated) for _ in line]) for line in segments]
+        for number in rest:
+            line = segments[number]
+            one = self._joined(line, [next(translated) for _ in line])
+            joined[number] = replace(one, fell_back=True) if number in has_window else one
         metric = self.engine.options.mbr
-        return joined if metric is None else [by_utility(one, metric) for one in joined]
+        in_order = [joined[number] for number in range(len(lines))]
+        return in_order if metric is None else [by_utility(one, metric) for one in in_order]
+
+    def _in_context(
+        self,
+        lines: Sequence[str],
+        contexts: Sequence[Sequence[str]],
+        segments: Sequence[Sequence[Source]],
+        on_step: Callable[[], object] | None,
+    ) -> tuple[dict[int, Translation], Container[int]]:
+        """Translate lines together with lines before them, as far as the model can.
+
+        Returns:
+            The translations by the number of the line, and the numbers of all lines that were
+            tried.
+        """
+        separator = self.tgt_vocabulary.separator
+        if not self.context or separator is None:
+            return {}, ()
+        windows = find_windows(lines, contexts, segments, self.src_vocabulary, self.max_src_tokens)
+        found = search_windows(self.engine, windows, separator, on_step=on_step)
+        sources = [windows[number].source for number in found]
+        translated = self._translations(sources, [[one] for one in found.values()], ())
+        joined = {
+            number: replace(self._joined([source], [one]), context=windows[number].lines)
+            for number, source, one in zip(found, sources, translated, strict=True)
+        }
+        return joined, windows
 
     def draw_attention(self, line: str, prefix: str = "") -> str:
         """Draw all attention weights of a line and its translation as SVG.
@@ -282,8 +329,7 @@ class Translator:
         A line of only white space is blank, even if the vocabulary has tabs or U+00A0. The tag that
         a line begins with begins each of its segments.
         """
-        # Python strings can hold lone surrogates, which are not text.
-        whole = [line if line.isascii() else _SURROGATE.sub("\ufffd", line) for line in lines]
+        whole = list(map(_only_text, lines))
         tagged = [self.src_vocabulary.split_tag(line) for line in whole]
         sentences = [
             [] if not text or text.isspace() else self._sentences(text) for _, text in tagged
@@ -381,11 +427,12 @@ class Translator:
     def _alignments(self, found: Sequence[tuple[Source, Hypothesis]]) -> Iterator[Alignment | None]:
         """Return the alignment of each source's own tokens to those of its translation."""
         first = self.tgt_vocabulary.first
-        pairs = [(source.ids, (*first, *one.ids)) for source, one in found]
+        pairs = [(source.ids, (*first, *one.before, *one.ids)) for source, one in found]
         for (source, one), weights in zip(found, self.engine.attention(pairs), strict=True):
+            begin = len(first) + len(one.before)
             src_tokens = self.src_vocabulary.tokens(source.ids[source.added :])
             tgt_tokens = self.tgt_vocabulary.tokens(one.ids)
-            own = None if weights is None else weights[len(first) :, source.added :]
+            own = None if weights is None else weights[begin:, source.added :]
             yield None if own is None else Alignment.of([own], src_tokens, tgt_tokens)
 
     def _joined(
@@ -400,17 +447,17 @@ class Translator:
             return BLANK
         errors = [part for part in translated if isinstance(part, str)]
         if errors:
-            return _failed(sources, errors[0])
+            return failed(sources, errors[0])
         found = [part for part in translated if not isinstance(part, str)]
         if self.engine.options.sampling is None:
-            chosen = _best_sums(found, 2 * self.engine.options.n_best)
+            chosen = best_sums(found, 2 * self.engine.options.n_best)
         else:
             chosen = list(zip(*found, strict=False))  # as many as every segment has
-        joined = [_joined(sources, parts) for parts in chosen]
+        joined = [join_parts(sources, parts) for parts in chosen]
         if self.forbidden is not None and len(sources) > 1:  # two segments may make a phrase
             joined = [one for one in joined if not self.forbidden.are_in(one.text)]
             if not joined:
-                return _failed(sources, NOT_AVOIDED)
+                return failed(sources, NOT_AVOIDED)
         if self.engine.options.sampling is None:
             # Joined differently, segments can give the same text.
             by_text = {one.text: one for one in reversed(joined)}
@@ -419,60 +466,6 @@ class Translator:
         return replace(best, others=tuple(others)) if others else best
 
 
-def _failed(sources: Sequence[Source], error: str) -> Translation:
-    return Translation("", -math.inf, -math.inf, (), (), len(sources), error=error)
-
-
-def _joined(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
-    """Join a translation of each segment."""
-    text = join_segments([part.text for part in parts], [source.separator for source in sources])
-    return Translation(
-        text.translate(_LINE_BREAKERS),
-        sum(part.score for part in parts),
-        sum(part.log_prob for part in parts),
-        tuple(chain.from_iterable(part.tokens for part in parts)),
-        tuple(chain.from_iterable(part.token_log_probs for part in parts)),
-        len(parts),
-        is_cut=any(part.is_cut for part in parts),
-        guarded=any(part.guarded for part in parts),
-        alignment=_joined_alignment(sources, parts),
-        terms=tuple(chain.from_iterable(part.terms for part in parts)),
-    )
-
-
-def _joined_alignment(sources: Sequence[Source], parts: Sequence[Translation]) -> Alignment | None:
-    alignments = [part.alignment for part in parts if part.alignment is not None]
-    if len(alignments) < len(parts):
-        return None
-    if len(parts) == 1:
-        return alignments[0]
-    tgt_tokens: list[str] = []
-    joins_previous = False
-    for source, part in zip(sources, parts, strict=True):
-        tokens = list(part.tokens)
-        if joins_previous and tokens:  # the space that begins a segment is not written
-            tokens[0] = tokens[0].removeprefix(WORD_START)
-        tgt_tokens += tokens
-        joins_previous = not source.separator
-    attention = list(chain.from_iterable(one.attention for one in alignments))
-    src_tokens = list(chain.from_iterable(one.src_tokens for one in alignments))
-    return Alignment.of(attention, src_tokens, tgt_tokens)
-
-
-def _best_sums(found: Sequence[Sequence[Translation]], count: int) -> list[tuple[Translation, ...]]:
-    """Return the `count` combinations of the segments' translations with the best sums of scores.
-
-    Each segment's translations come best first, and so do the sums. Of equal sums, the first
-    differing translation decides. There may be fewer combinations than `count`.
-    """
-    best: list[tuple[float, tuple[Translation, ...]]] = [(0.0, ())]
-    for translations in found:
-        # In two sorted lists, the sum at ranks i and j (from 0) has (i + 1)(j + 1) - 1 sums that
-        # are at least as high, so only few pairs can be among the best.
-        sums = [
-            (total + part.score, (*chosen, part))
-            for rank, (total, chosen) in enumerate(best, start=1)
-            for part in translations[: count // rank]
-        ]
-        best = sorted(sums, key=lambda one: -one[0])[:count]
-    return [chosen for _, chosen in best]
+def _only_text(line: str) -> str:
+    """Replace lone surrogates, which Python strings can hold, but which are not text."""
+    return line if line.isascii() else _SURROGATE.sub("\ufffd", line)

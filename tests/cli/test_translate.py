@@ -53,7 +53,8 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
     assert done.status == 0
     counts = done.summary
     assert list(counts) == [
-        *("lines_in", "lines_out", "split", "guarded", "failed", "seconds", "tokens_per_second")
+        *("lines_in", "lines_out", "split", "guarded", "fell_back", "failed", "seconds"),
+        "tokens_per_second",
     ]
     assert (counts["lines_in"], counts["lines_out"]) == (3, 3)
     assert (counts["split"], counts["failed"]) == (0, 0)

@@ -1,0 +1,135 @@
+"""Context: the lines of a document that are translated together with a line.
+
+A window is a line and up to `--context` lines before it, as one source (`nmt.data.separator`). The
+model translates all of it, and the line's translation is what comes after the last separator. If
+there are not as many lines as in the source, or if the guard against loops would search again, the
+window's translation is dropped and the line is translated by itself.
+
+Each line is searched with its own window, whatever was found for the lines before. So it depends on
+its own text and the lines before it, but not on pools, workers or where a job was resumed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nmt.data.separator import join_lines, split_lines
+from nmt.data.vocabulary import Vocabulary
+from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
+from nmt.search.guard import Faults
+
+
+class Before:
+    """The lines of a document before the next one, at most `most` of them."""
+
+    def __init__(self, most: int, lines: Iterable[str] = ()) -> None:
+        self._lines: deque[str] = deque(maxlen=most)
+        for line in lines:
+            self.take(line)
+
+    def take(self, line: str) -> tuple[str, ...]:
+        """Return the lines before this one, and remember it. A blank line ends the document."""
+        if not line or line.isspace():
+            self._lines.clear()
+            return ()
+        before = tuple(self._lines)
+        self._lines.append(line)
+        return before
+
+
+@dataclass(frozen=True)
+class Window:
+    """A line with lines before it, as one source."""
+
+    source: Source
+    lines: int  # before the line
+    line: Source  # by itself
+
+
+def find_windows(
+    lines: Sequence[str],
+    contexts: Sequence[Sequence[str]],
+    segments: Sequence[Sequence[Source]],
+    vocabulary: Vocabulary,
+    max_tokens: int,
+) -> dict[int, Window]:
+    """Return the windows of the lines that have one, by their number.
+
+    A window has as many lines before its own as fit. A line that is cut into segments has none, and
+    neither has one with a tag of its own, such as `>>fra<<`.
+
+    Args:
+        lines: text.
+        contexts: the lines before each of them.
+        segments: of each of them.
+        vocabulary: of sources.
+        max_tokens: of a window.
+    """
+    separator, first = vocabulary.separator, vocabulary.first
+    assert separator is not None  # `check_context` has seen to it
+    texts = list(dict.fromkeys(line for context in contexts for line in context))
+    rows = vocabulary.encode_text([vocabulary.split_tag(text)[1] for text in texts])
+    ids = dict(zip(texts, rows, strict=True))
+    found = {}
+    for number, (line, context, own) in enumerate(zip(lines, contexts, segments, strict=True)):
+        if len(own) != 1 or own[0].is_cut or vocabulary.split_tag(line)[0] != first:
+            continue
+        room = max_tokens - len(own[0].ids)
+        before: list[list[int]] = []
+        for text in reversed(context):
+            room -= len(ids[text]) + 1
+            if room < 0 or not ids[text]:
+                break
+            before.insert(0, ids[text])
+        if before:
+            joined = join_lines([*before, own[0].ids[len(first) :]], separator)
+            added = len(first) + sum(len(row) + 1 for row in before)
+            source = Source((*first, *joined), added=added)
+            found[number] = Window(source, len(before), own[0])
+    return found
+
+
+def search_windows(
+    engine: Engine,
+    windows: Mapping[int, Window],
+    separator: int,
+    *,
+    on_step: Callable[[], object] | None = None,
+) -> dict[int, Hypothesis]:
+    """Search for the translations of windows, and return those of their own lines, by number.
+
+    Windows without a usable translation are left out.
+    """
+    barred = tuple(one for one in engine.options.barred_ids if one != separator)
+    within = engine.with_options(replace(engine.options, barred_ids=barred))
+    results = within.search([window.source for window in windows.values()], on_step=on_step)
+    found = {}
+    for (number, window), result in zip(windows.items(), results, strict=True):
+        own = _own_line(engine, window, result, separator)
+        if own is not None:
+            found[number] = own
+    return found
+
+
+def _own_line(
+    engine: Engine, window: Window, found: SearchResult, separator: int
+) -> Hypothesis | None:
+    """Return the translation of a window's own line; None if it cannot be used."""
+    if isinstance(found, str):
+        return None
+    whole, options = found[0], engine.options
+    parts = split_lines(whole.ids, separator)
+    ids = tuple(parts[-1])
+    if len(parts) != window.lines + 1 or not ids:
+        return None
+    log_probs = whole.token_log_probs[-len(ids) - 1 :]  # with eos
+    log_prob = sum(log_probs)
+    before = whole.ids[: -len(ids)]
+    own = Hypothesis(ids, log_prob, log_prob / options.penalty(len(ids) + 1), log_probs, before)
+    if not options.no_guard and options.sampling is None:
+        runs_on = Faults.of(window.source, found, options).runs_on
+        if runs_on or Faults.of(window.line, [own], options) != Faults():
+            return None
+    return own

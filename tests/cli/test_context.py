@@ -1,0 +1,208 @@
+"""`nmt translate --context`: a translation depends on the lines before it, and on nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import QUICK, Answer, Nmt
+from context_stub import model_of_documents, telling, use_instead_of_a_model
+
+from nmt.data.separator import split_lines
+from nmt.models.model_file import ModelCard, read_card
+from nmt.search.engine import Source
+from nmt.translate.journal import Journal
+
+WORDS = ("the", "cat", "sees", "a", "dog", "bird", "river", "then", "by")
+
+
+def text_of(lines: int) -> list[str]:
+    """Lines of several documents, of 6 lines each."""
+    return [f"{WORDS[n % 9]} {WORDS[n % 5]} {n}" if n % 7 else "" for n in range(lines)]
+
+
+@pytest.fixture(scope="module")
+def model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_of_documents(tmp_path_factory.mktemp("context") / "tiny.safetensors", card)
+
+
+@pytest.fixture
+def translate(nmt: Nmt, model: Path, monkeypatch: pytest.MonkeyPatch) -> Nmt:
+    """Translates with 3 lines of context. Windows of an odd length give wrong separators."""
+    separator = read_card(model).src_vocabulary.separator
+    assert separator is not None
+    copy = telling(separator)
+
+    def spoiled(source: Source) -> Sequence[int]:
+        has_context = len(split_lines(source.ids, separator)) > 1
+        return (
+            [separator, *source.ids] if has_context and len(source.ids) % 5 == 0 else copy(source)
+        )
+
+    use_instead_of_a_model(monkeypatch, spoiled)
+
+    def run(*words: str | Path, stdin: bytes | None = None) -> Answer:
+        return nmt("translate", model, *QUICK, "--context", "3", *words, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.write_text("".join(f"{line}\n" for line in text_of(60)))
+    return path
+
+
+def test_each_line_has_one_and_what_fell_back_is_told(translate: Nmt, source: Path) -> None:
+    done = translate("--input", source)
+    assert done.status == 0
+    lines = text_of(60)
+    out = done.stdout.split("\n")[:-1]
+    assert len(out) == 60
+    assert all(one.startswith(line) for line, one in zip(lines, out, strict=True))
+    objects = [
+        json.loads(one)
+        for one in translate("--input", source, "--format", "jsonl").stdout.splitlines()
+    ]
+    assert [one["text"] for one in objects] == out
+    before = [min(3, n % 7 - 1) if n % 7 else 0 for n in range(60)]
+    marks = [(one.get("context", 0), one.get("fell_back", False)) for one in objects]
+    assert all(mark in {(n, False), (0, n > 0)} for mark, n in zip(marks, before, strict=True))
+    fell_back = [n for n, (_, is_alone) in enumerate(marks, start=1) if is_alone]
+    assert 5 < len(fell_back) < 30
+    assert done.summary["fell_back"] == len(fell_back)
+    assert (
+        f"nmt: warning: {source}: {len(fell_back)} lines were translated without the lines before"
+        in done.stderr
+    )
+    assert f"the first is line {fell_back[0]}" in done.stderr
+
+
+def test_pools_workers_and_pipes_are_no_part_of_the_result(
+    translate: Nmt, source: Path, tmp_path: Path
+) -> None:
+    whole = translate("--input", source).stdout
+    for size in ("1", "3", "60"):
+        assert translate("--input", source, "--pool-lines", size).stdout == whole
+    assert translate(stdin=source.read_bytes()).stdout == whole
+    assert translate("--input", source, "--workers", "2", "--pool-lines", "40").stdout == whole
+    for part in (1, 2, 3, 4):
+        out = tmp_path / f"part{part}"
+        assert translate("--input", source, "--output", out, "--shard", f"{part}/4").status == 0
+    assert "".join((tmp_path / f"part{part}").read_text() for part in (1, 2, 3, 4)) == whole
+    assert translate("--input", source, "--shard", "2/4").stdout == (tmp_path / "part2").read_text()
+
+
+@pytest.mark.parametrize("pools", range(1, 5))
+def test_a_killed_job_goes_on_with_the_lines_before(
+    translate: Nmt, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pools: int
+) -> None:
+    whole = translate("--input", source).stdout
+    words = ("--input", source, "--output", tmp_path / "out", "--pool-lines", "9")
+    add, added = Journal.add, list[int]()
+
+    def die(*arguments: Any) -> None:
+        add(*arguments)
+        added.append(1)
+        if len(added) == pools:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", die)
+        assert translate(*words).status == 75
+    resumed = translate(*words, "--shard", "1/1")
+    assert f"continuing after line {9 * pools}" in resumed.stderr
+    assert (tmp_path / "out").read_text() == whole
+    # Without context it is another job.
+    again = translate(*words, "--context", "2")
+    assert "already translated" not in again.stderr
+    assert (tmp_path / "out").read_text() != whole
+
+
+def test_each_file_is_a_document_of_its_own(translate: Nmt, tmp_path: Path) -> None:
+    lines = [line for line in text_of(20) if line]
+    (tmp_path / "in").mkdir()
+    for name, part in (("a", lines[:9]), ("b", lines[9:])):
+        (tmp_path / "in" / name).write_text("".join(f"{line}\n" for line in part))
+    assert translate("--input", tmp_path / "in", "--output", tmp_path / "out").status == 0
+    for name in "ab":
+        alone = translate("--input", tmp_path / "in" / name).stdout
+        assert (tmp_path / "out" / name).read_text() == alone
+    together = translate(stdin="".join(f"{line}\n" for line in lines).encode()).stdout
+    assert together != (tmp_path / "out" / "a").read_text() + (tmp_path / "out" / "b").read_text()
+
+
+def test_any_bytes_give_as_many_lines(translate: Nmt) -> None:
+    data = (
+        b"the cat\r\n\r\na \xff\n\xef\xbb\xbf\n\x00\n"
+        + "a\u2028b\x85\n<sep>\n \t\n".encode()
+        + b"end"
+    )
+    for words in ((), ("--markup", "html")):
+        done = translate(*words, stdin=data)
+        assert done.status == 0
+        out = done.stdout.encode().split(b"\n")
+        assert len(out) == data.count(b"\n") + 1
+        for before, after in zip(data.split(b"\n"), out, strict=True):
+            assert after.endswith(b"\r") == before.endswith(b"\r")
+
+
+@pytest.mark.slow
+def test_a_model_that_is_trained_on_documents_takes_context(nmt: Nmt, tmp_path: Path) -> None:
+    lines = [f"{line}\n" for line in text_of(200)]
+    for name, part in (("train", lines[:180]), ("valid", lines[180:])):
+        (tmp_path / f"{name}.en").write_text("".join(part))
+        (tmp_path / f"{name}.de").write_text("".join(part).upper())
+    data, run = tmp_path / "data", tmp_path / "run"
+    words = ("--src", "en", "--tgt", "de", "--train", tmp_path / "train", "--documents")
+    made = nmt("prepare", data, *words, "--valid", tmp_path / "valid", "--vocab-size", "330")
+    assert made.status == 0, made.stderr
+    assert "windows of train: " in made.stderr
+    assert "\nlines\tpairs\n1\t" in nmt("data", data).stdout
+    assert nmt("prepare", data, *words, "--valid", tmp_path / "valid").status == 2
+    settings = ("validate_bleu=true", "validate_every=2", "batch_tokens=500", "threads=1")
+    training = [word for one in settings for word in ("--set", one)]
+    training += ["--model", "transformer_tiny", "--max-updates", "2"]
+    assert nmt("train", data, "--out", run, *training).status == 0
+    done = nmt("translate", run, *QUICK, "--context", "3", "--input", data / "valid.en")
+    assert done.status == 0
+    out = done.stdout.split("\n")
+    assert [bool(line.strip()) for line in out] == [
+        bool(line.strip()) for line in [*lines[180:], ""]
+    ]
+    refused = nmt("translate", run, "--context", "4", stdin=b"a\n").refusal(2)
+    assert "at most 3 lines" in refused
+
+
+# ------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--prefixes",), "--prefixes does not go with --context"),
+        (("--split",), "--split does not go with --context"),
+        (("--n-best", "2"), "--n-best does not go with --context"),
+        (("--max-tokens", "9"), "--max-tokens does not go with --context"),
+        (("--no-repeat-ngram", "3"), "--no-repeat-ngram does not go with --context"),
+        (("--context", "4"), "at most 3 lines before a line; give --context 3 or less"),
+    ],
+)
+def test_what_does_not_go_with_context_is_one_line(
+    translate: Nmt, words: Sequence[str], told: str
+) -> None:
+    assert told in translate(*words, stdin=b"a\n").refusal(2)
+
+
+def test_a_document_of_html_has_no_context(translate: Nmt, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>a</p>")
+    assert "--context is for lines" in translate("--input", tmp_path / "page.html").refusal(2)
+
+
+def test_a_model_of_single_lines_is_refused(nmt: Nmt, model_file: Path) -> None:
+    line = nmt("translate", model_file, "--context", "1", stdin=b"a\n").refusal(2)
+    assert f"--context 1: {model_file} was trained on single lines" in line

@@ -1,0 +1,329 @@
+"""Lines that are translated together with lines before them: one out for each, whatever happens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from context_stub import (
+    Copy,
+    Stub,
+    documents_vocabulary,
+    model_of_documents,
+    telling,
+    use_instead_of_a_model,
+)
+
+from nmt.data.separator import split_lines
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.models.model_file import ModelCard, read_card, write_model
+from nmt.search.engine import Source
+from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.context import Before
+from nmt.translate.output import Translation
+from nmt.translate.translator import Translator
+
+LINES = ["the cat sees", "a dog", "", "the bird", "a house by the river", "then", "the old dog"]
+CONTEXT = [0, 1, 0, 0, 1, 2, 3]  # lines before each in its document
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Vocabulary:
+    return documents_vocabulary()
+
+
+@pytest.fixture(scope="module")
+def separator(pieces: Vocabulary) -> int:
+    assert pieces.separator is not None
+    return pieces.separator
+
+
+def translator_of(
+    pieces: Vocabulary, copy: Copy, *, limit: int = 60, context: int = 3, **options: Any
+) -> tuple[Translator, Stub]:
+    engine = Stub(pieces, copy, **options)
+    return Translator(
+        engine,
+        pieces,
+        pieces,
+        languages=("en", "de"),
+        max_src_tokens=limit,
+        context=context,
+    ), engine
+
+
+def texts(found: Sequence[Translation]) -> list[str]:
+    return [one.text for one in found]
+
+
+# ------------------------------------------------------------------------- which lines are read
+
+
+def test_lines_before_are_those_of_the_document() -> None:
+    before = Before(2, ["x", "", "a"])
+    assert [before.take(line) for line in ("b", "c", "d", " \t", "e", "f")] == [
+        ("a",),
+        ("a", "b"),
+        ("b", "c"),
+        (),
+        (),
+        ("e",),
+    ]
+    assert [Before(0).take(line) for line in "ab"] == [(), ()]
+
+
+def test_each_line_is_translated_with_the_lines_before_it(
+    pieces: Vocabulary, separator: int
+) -> None:
+    translator, engine = translator_of(pieces, telling(separator))
+    found = translator.translate(LINES)
+    assert [one.context for one in found] == CONTEXT
+    windows = sorted(pieces.decode(split_lines(ids, separator)) for ids in engine.asked)
+    expected = [LINES[n - CONTEXT[n] : n + 1] for n in range(7) if LINES[n]]
+    assert windows == sorted(expected)
+    first = [pieces.decode([pieces.encode([line])[0][:1]])[0] for line in LINES]
+    told = ["".join(f" {word}" for word in first[n - CONTEXT[n] : n]) for n in range(7)]
+    assert texts(found) == [line + rest for line, rest in zip(LINES, told, strict=True)]
+    assert not any(one.fell_back for one in found)
+
+
+def test_without_context_nothing_changes(pieces: Vocabulary, separator: int) -> None:
+    translator, engine = translator_of(pieces, telling(separator), context=0)
+    found = translator.translate(LINES)
+    assert texts(found) == LINES
+    assert not any(separator in ids for ids in engine.asked)
+    assert {(one.context, one.fell_back) for one in found} == {(0, False)}
+
+
+def test_a_window_has_as_many_lines_as_fit(pieces: Vocabulary, separator: int) -> None:
+    tokens = [len(ids) for ids in pieces.encode(LINES)]
+    whole = sum(tokens[3:]) + 3
+    for limit, context in ((whole, 3), (whole - 1, 2), (tokens[6] + tokens[5] + 1, 1), (60, 3)):
+        translator, engine = translator_of(pieces, telling(separator), limit=limit)
+        assert translator.translate(LINES)[6].context == context
+        assert max(map(len, engine.asked)) <= limit
+    translator, _ = translator_of(pieces, telling(separator), limit=max(tokens) - 1)
+    found = translator.translate(LINES)
+    long = tokens.index(max(tokens))
+    assert (found[long].context, found[long].segments) == (0, 2)
+    assert found[long].text == LINES[long]
+
+
+def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
+    translator, _ = translator_of(pieces, telling(separator))
+    whole = translator.translate(LINES)
+    (last,) = translator.translate(LINES[6:], contexts=[LINES[3:6]])
+    assert last == whole[6]
+    (odd,) = translator.translate(["a \ud800"], contexts=[["the \udfff"]])
+    assert odd.text.startswith("a \ufffd")
+
+
+# ------------------------------------------------------------------------- what goes wrong
+
+
+def without_last(separator: int) -> Copy:
+    """Leave out the last separator."""
+
+    def copy(source: Source) -> Sequence[int]:
+        *before, own = split_lines(source.ids, separator)
+        if not before:
+            return own
+        at = max(n for n, one in enumerate(source.ids) if one == separator)
+        return [*source.ids[:at], *own]
+
+    return copy
+
+
+def wrong(separator: int) -> dict[str, Copy]:
+    return {
+        "one too few": without_last(separator),
+        "one too many": lambda source: [separator, *source.ids],
+        "nothing after the last": lambda source: [*source.ids, separator],
+        "none": lambda source: [one for one in source.ids if one != separator],
+        "only separators": lambda source: (
+            [separator] * source.ids.count(separator) or list(source.ids)
+        ),
+        "nothing": lambda source: [] if separator in source.ids else source.ids,
+        "a loop": lambda source: (
+            [*source.ids, *source.ids[-1:] * 20] if separator in source.ids else source.ids
+        ),
+        "too long": lambda source: (
+            [*source.ids, *range(40, 140)] if separator in source.ids else source.ids
+        ),
+    }
+
+
+@pytest.mark.parametrize("how", wrong(0))
+def test_a_line_whose_window_fails_is_translated_by_itself(
+    pieces: Vocabulary, separator: int, how: str
+) -> None:
+    translator, _ = translator_of(pieces, wrong(separator)[how])
+    found = translator.translate(LINES)
+    assert texts(found) == LINES
+    assert [one.fell_back for one in found] == [count > 0 for count in CONTEXT]
+    assert {one.context for one in found} == {0}
+
+
+def test_without_the_guard_a_loop_is_kept(pieces: Vocabulary, separator: int) -> None:
+    translator, _ = translator_of(pieces, wrong(separator)["a loop"], no_guard=True)
+    found = translator.translate(LINES)
+    assert not any(one.fell_back for one in found)
+    assert len(found[1].tokens) > len(found[0].tokens) + 10
+
+
+def test_the_score_is_that_of_the_line(pieces: Vocabulary) -> None:
+    translator, _ = translator_of(pieces, lambda source: source.ids, length_penalty=1.0)
+    line = translator.translate(LINES)[6]
+    length, before = len(pieces.encode(LINES[6:])[0]), len(line.tokens)
+    assert length == before
+    whole = sum(map(len, pieces.encode(LINES[3:]))) + 3
+    expected = [-1.0 - at for at in range(whole - length, whole + 1)]
+    assert line.token_log_probs == tuple(expected[:-1])
+    assert line.log_prob == sum(expected)
+    assert line.score == pytest.approx(sum(expected) / ((5 + length + 1) / 6))
+    assert "<sep>" not in line.tokens
+
+
+def test_any_separators_give_as_many_lines(pieces: Vocabulary, separator: int) -> None:
+    """The property: one line for each, in order, blank where blank, whatever the pools."""
+    draw = random.Random(1)
+    words = ["the", "cat", "\u2028", "é", "😀", "x" * 9, "<sep>", "river", "\x00"]
+
+    def spoiled(source: Source) -> Sequence[int]:
+        chance = random.Random(hash(source.ids))
+        ids = list(telling(separator)(source)) if chance.random() < 0.5 else list(source.ids)
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            ids.insert(chance.randrange(len(ids) + 1), separator)
+        return ids[chance.choice([0, 0, 0, 2]) :]
+
+    for _ in range(60):
+        lines = [
+            " ".join(draw.choices(words, k=draw.randrange(5))) if draw.random() < 0.8 else " "
+            for _ in range(draw.randrange(1, 12))
+        ]
+        translator, _ = translator_of(
+            pieces, spoiled, limit=draw.randrange(10, 60), context=draw.randrange(1, 4)
+        )
+        found = translator.translate(lines)
+        assert len(found) == len(lines)
+        for number, (line, one) in enumerate(zip(lines, found, strict=True)):
+            assert not set("\n\r\0") & set(one.text)
+            assert "<sep>" not in one.text or "<sep>" in line
+            if not line.strip():
+                assert (one.text, one.context, one.fell_back) == ("", 0, False)
+            if not number or not lines[number - 1].strip():
+                assert (one.context, one.fell_back) == (0, False)
+        for size in (1, 2, 5):
+            assert list(translator.stream(iter(lines), pool_lines=size)) == found
+
+
+# ------------------------------------------------------------------------- a model
+
+
+@pytest.fixture(scope="module")
+def model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_of_documents(tmp_path_factory.mktemp("context") / "tiny.safetensors", card)
+
+
+def test_a_model_file_says_how_many_lines_it_reads(model: Path, model_file: Path) -> None:
+    assert read_card(model).window == 4
+    assert read_card(model_file).window == 1
+    assert Translator.load(model, context=3).context == 3
+    with pytest.raises(UsageError, match=r"at most 3 lines before a line; give --context 3 or"):
+        Translator.load(model, context=4)
+    with pytest.raises(UsageError, match=r"was trained on single lines; .*--documents"):
+        Translator.load(model_file, context=1)
+    with pytest.raises(UsageError, match=r"single lines"):
+        Translator.load([model, model_file], context=1)
+
+
+def test_a_random_model_keeps_lines_apart(model: Path) -> None:
+    options = SearchOptions(beam_size=2, max_extra_tokens=5)
+    translator = Translator.load(model, options, context=3)
+    found = translator.translate(LINES)
+    assert [bool(one.text) for one in found] >= [False] * 7
+    assert not found[2].text
+    assert all(one.context or one.fell_back for one, n in zip(found, CONTEXT, strict=True) if n)
+    assert texts(list(translator.stream(LINES, pool_lines=2))) == texts(found)
+    alone = Translator.load(model, options).translate(LINES)
+    for with_context, without in zip(found, alone, strict=True):
+        if not with_context.context:
+            assert with_context.text == without.text
+
+
+def test_samples_and_alignments_and_markup_work_in_windows(
+    model: Path, separator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SearchOptions(sampling=Sampling(seed=1), max_extra_tokens=5)
+    sampled = Translator.load(model, options, context=3)
+    assert sampled.translate(LINES) == sampled.translate(LINES)
+
+    use_instead_of_a_model(monkeypatch, telling(separator))
+    aligned = Translator.load(model, context=3, alignment=True).translate(LINES)
+    assert [one.context for one in aligned] == CONTEXT
+    for one, line in zip(aligned, LINES, strict=True):
+        if line:
+            alignment = one.alignment
+            assert alignment is not None
+            own = sampled.src_vocabulary.encode([line])[0]
+            assert list(alignment.src_tokens) == sampled.src_vocabulary.tokens(own)
+            (attention,) = alignment.attention
+            assert attention.shape == (len(one.tokens), len(own))
+    tags = ["<b>the cat</b> sees", "a <i>dog</i>", "", *LINES[3:6], "the <u>old</u> dog"]
+    marked = Translator.load(model, context=3, markup="html").translate(tags)
+    assert [one.context for one in marked] == CONTEXT
+    for line, one in zip(tags, marked, strict=True):
+        for tag in ("<b>", "</b>", "<i>", "</i>", "<u>", "</u>"):
+            assert one.text.count(tag) == line.count(tag)
+    plain = [one.text for one in aligned]
+    stripped = [one.text for one in marked]
+    for tag in ("<b>", "</b>", "<i>", "</i>", "<u>", "</u>"):
+        stripped = [text.replace(tag, "") for text in stripped]
+    assert stripped == plain
+
+
+@pytest.mark.parametrize(
+    ("option", "load"),
+    [
+        ("--split", lambda model: Translator.load(model, context=1, split=True)),
+        ("--shortlist", lambda model: Translator.load(model, context=1, shortlist=model)),
+        *(
+            (
+                option,
+                lambda model, values=values: Translator.load(
+                    model, SearchOptions(**values), context=1
+                ),
+            )
+            for option, values in (
+                ("--n-best", {"n_best": 2}),
+                ("--max-tokens", {"max_tokens": 9}),
+                ("--min-tokens", {"min_tokens": 1}),
+                ("--no-repeat-ngram", {"no_repeat_ngram": 3}),
+                ("--repetition-penalty", {"repetition_penalty": 1.1}),
+            )
+        ),
+    ],
+)
+def test_what_does_not_go_with_context_is_refused(
+    model: Path, option: str, load: Callable[[Path], object]
+) -> None:
+    with pytest.raises(UsageError, match=f"{option} does not go with --context"):
+        load(model)
+
+
+def test_prefixes_do_not_go_with_context(model: Path) -> None:
+    translator = Translator.load(model, context=1)
+    with pytest.raises(UsageError, match="prefixes do not go with context"):
+        translator.translate(["a"], ["b"])
+
+
+def test_a_damaged_window_is_told(model: Path, tmp_path: Path) -> None:
+    damaged, card = tmp_path / "damaged.safetensors", read_card(model)
+    object.__setattr__(card, "window", 4.5)
+    write_model(damaged, card, dict(card.build().named_parameters()))
+    with pytest.raises(DataError, match=r"damaged.*'window'"):
+        read_card(damaged)
