@@ -291,6 +291,8 @@ def test_samples_and_alignments_and_markup_work_in_windows(
     [
         ("--split", lambda model: Translator.load(model, context=1, split=True)),
         ("--shortlist", lambda model: Translator.load(model, context=1, shortlist=model)),
+        ("--terms", lambda model: Translator.load(model, context=1, terms=model)),
+        ("--forbid", lambda model: Translator.load(model, context=1, forbid=model)),
         *(
             (
                 option,
