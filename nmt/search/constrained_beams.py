@@ -91,9 +91,9 @@ class ConstrainedBeams(Beams):
         is_over = ~is_there.any(axis=(1, 2, 3))  # (B,) the model's output is not a number
         is_barred = is_known | (wanted == NO_TOKEN) | (is_only | is_over)[:, None, None]
         extended[is_barred | np.isnan(extended)] = -math.inf
-        of_row = extended.reshape(-1, extended.shape[2])  # a view
-        for row, token in self.forbidden_tokens():
-            of_row[row, wanted.reshape(of_row.shape)[row] == token] = -math.inf
+        for row, token in self.forbidden_tokens().tolist():
+            place = divmod(row, self._stages.shape[1])
+            extended[place][wanted[place] == token] = -math.inf
         return (
             np.concatenate((log_probs, extended), axis=2),
             np.concatenate((tokens, _filled(wanted)), axis=2),
