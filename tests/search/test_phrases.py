@@ -233,8 +233,11 @@ SOURCES = [
 
 
 def bests(found: list[SearchResult]) -> list[Ids]:
-    assert not any(isinstance(one, str) for one in found)
-    return [one[0].ids for one in found if not isinstance(one, str)]
+    """Return the best translation of each source, which must be a finished one."""
+    best = [one[0] for one in found if not isinstance(one, str)]
+    assert len(best) == len(found)
+    assert all(one.score > -math.inf for one in best)
+    return [one.ids for one in best]
 
 
 @pytest.mark.parametrize("listed", [False, True])

@@ -19,6 +19,7 @@ from nmt.models.kernels.packed_weights import pack
 from nmt.models.model_file import ModelCard, load_model
 from nmt.search.engine import SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.search.phrases import Phrase
 from nmt.search.shortlist import Shortlist
 from nmt.translate.torch_engine import TorchEngine
 
@@ -58,11 +59,12 @@ def assert_same(found: Sequence[SearchResult], expected: Sequence[SearchResult])
         assert [one.score for one in ours] == pytest.approx(scores, abs=1e-4)
 
 
-def test_a_list_has_frequent_tokens_translations_and_the_prefix() -> None:
+def test_a_list_has_frequent_tokens_translations_the_prefix_and_phrases() -> None:
     best = np.array([[-1, -1]] * 5 + [[30, 9], [9, -1]])
     shortlist = Shortlist(np.array([8, 30]), best)
-    found = shortlist.of(Source((5, 6, 5), prefix=(17, 16)))
-    assert found.tolist() == [0, 1, 2, 3, 8, 9, 16, 17, 30]
+    phrase = Phrase(((19, 22),), ((21,),))
+    found = shortlist.of(Source((5, 6, 5), prefix=(17, 16), phrases=(phrase,)))
+    assert found.tolist() == [0, 1, 2, 3, 8, 9, 16, 17, 19, 21, 22, 30]
 
 
 @pytest.mark.parametrize(
