@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import cast
 
 import baselines
@@ -106,6 +105,35 @@ def test_line_is_tidied() -> None:
     )
 
 
+def test_words_are_linked_with_those_that_they_stand_for() -> None:
+    rng = make_text.Drawing(3)
+    lines = {sentence.en: sentence for sentence in (make_text.draw(rng) for _ in range(12))}
+    for en, de, linked in (
+        (
+            "Today my friendly teacher must go into the kitchen.",
+            "Heute muss mein freundlicher Lehrer in die Küche gehen.",
+            "Heute mein freundlicher Lehrer muss gehen. in die Küche",
+        ),
+        (
+            "Because the key is in the forest, our clever brother sells her new knife.",
+            "Weil der Schlüssel im Wald liegt, verkauft unser kluger Bruder ihr neues Messer.",
+            "Weil der Schlüssel liegt, im im Wald unser kluger Bruder verkauft ihr neues Messer.",
+        ),
+        (
+            "The old aunt sold the small coat, because it was too black.",
+            "Die alte Tante hat den kleinen Mantel verkauft, weil er zu schwarz gewesen ist.",
+            "Die alte Tante hat+verkauft, den kleinen Mantel weil er gewesen+ist. zu schwarz",
+        ),
+    ):
+        found = lines[en]
+        words: dict[int, list[str]] = {}
+        for link in found.links.split():
+            number, other = map(int, link.split("-"))
+            words.setdefault(number, []).append(found.de.split()[other])
+        assert found.de == de
+        assert " ".join("+".join(words[n]) for n in range(len(en.split()))) == linked
+
+
 def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     def made(hash_seed: str) -> dict[str, bytes]:
         out = tmp_path / hash_seed
@@ -114,7 +142,7 @@ def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
         return {path.name: path.read_bytes() for path in out.iterdir()}
 
     first = made("1")
-    assert set(first) == {f"{split}.{side}" for split in SIZES for side in ("en", "de")}
+    assert set(first) == {f"{split}.{side}" for split in SIZES for side in ("en", "de", "links")}
     assert made("2") == first
 
 
@@ -151,7 +179,7 @@ def test_held_out_adjectives_and_nouns_are_in_no_line_of_train(corpus: Corpus) -
 
 
 def test_an_english_line_has_one_translation() -> None:
-    rng = Random(3)
+    rng = make_text.Drawing(3)
     translation: dict[str, str] = {}
     for _ in range(20_000):
         sentence = make_text.draw(rng)

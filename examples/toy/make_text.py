@@ -10,12 +10,16 @@ The splits hold out pairs of words: an adjective with its noun, a verb with its 
 a thing with its place. CRC-32 of "FIRST SECOND", the two English words, modulo 16 says where a
 pair belongs: 0 to valid, 1 to test, the rest to train. So each line of test holds a pair that no
 line of train or valid holds, made of words that train does.
+
+The grammar also knows which word stands for which. While a sentence is drawn, words of both sides
+that belong together carry the same mark, a character that no text has. `links` reads them.
 """
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -117,6 +121,25 @@ CONJUNCTIONS = (("because", "weil"), ("although", "obwohl"), ("if", "wenn"))
 
 Pairs = frozenset[tuple[str, str]]
 
+MARK = "[\ue000-\uf8ff]"
+"""Matches a mark."""
+
+
+class Drawing(Random):
+    """Random numbers, and marks that differ within a sentence."""
+
+    marks = 0
+
+    def mark(self) -> str:
+        """Return the next mark."""
+        self.marks = (self.marks + 1) % 1000
+        return chr(0xE000 + self.marks)
+
+
+def marked(text: str, marks: Iterable[str]) -> str:
+    """Return the words of a text, each with its mark."""
+    return " ".join(map("".join, zip(text.split(), marks, strict=True)))
+
 
 @dataclass(frozen=True)
 class Phrase:
@@ -148,6 +171,8 @@ class Clause:
     en: str
     de: str
     pairs: Pairs
+    marks: tuple[str, str] = "", ""
+    """Of the verb, and of "must" or "will"."""
 
     @property
     def plural(self) -> bool:
@@ -155,11 +180,15 @@ class Clause:
 
 
 class Sentence(NamedTuple):
-    """A line of both sides, and the pairs of words that it holds."""
+    """A line of both sides, and the pairs of words that it holds.
+
+    links: which words stand for which, as positions from 0: 0-0 1-2.
+    """
 
     en: str
     de: str
     pairs: Pairs
+    links: str = ""
 
 
 def the_de(case: str, slot: str) -> str:
@@ -202,7 +231,7 @@ def english(clause: Clause) -> str:
     """Return a clause in English."""
     verb, tense, plural = clause.verb, clause.tense, clause.plural
     if tense in ("must", "will"):
-        words = f"{tense} {verb.en}"
+        words = verb.en
     elif verb.en == "be":
         words = {"past": ("was", "were"), "present": ("is", "are")}[tense][plural]
     elif tense == "past" or plural:
@@ -210,18 +239,24 @@ def english(clause: Clause) -> str:
     else:
         first, _, particle = verb.en.partition(" ")
         words = f"{first}{'es' if first[-1] in 'oh' else 's'} {particle}"
+    of_verb, of_auxiliary = clause.marks
+    words = marked(words, repeat(of_verb, len(words.split())))
+    if tense in ("must", "will"):
+        words = f"{tense}{of_auxiliary} {words}"
     return f"{clause.subject.en} {words} {clause.en}"
 
 
 def german_verb(clause: Clause) -> tuple[str, str]:
     """Return a German verb in two parts: conjugated, and at the end of the clause."""
     verb, tense, plural = clause.verb, clause.tense, clause.plural
+    of_verb, of_auxiliary = clause.marks
     if tense == "present":
         several = "sind" if verb.de == "sein" else verb.de
-        return several if plural else verb.third, verb.prefix
+        conjugated, end = several if plural else verb.third, verb.prefix
+        return conjugated + of_verb, end and end + of_verb
     if tense == "past":
-        return AUXILIARIES[verb.auxiliary][plural], verb.participle
-    return AUXILIARIES[tense][plural], verb.prefix + verb.de
+        return AUXILIARIES[verb.auxiliary][plural] + of_verb, verb.participle + of_verb
+    return AUXILIARIES[tense][plural] + of_auxiliary, verb.prefix + verb.de + of_verb
 
 
 def main_clause(clause: Clause, first: str = "") -> str:
@@ -239,7 +274,7 @@ def subordinate_clause(clause: Clause) -> str:
     return f"{clause.subject.de['nom']} {clause.de} {end}{space}{conjugated}"
 
 
-def draw_noun_phrase(rng: Random, kinds: str, *, plural: float = 0.3) -> Phrase:
+def draw_noun_phrase(rng: Drawing, kinds: str, *, plural: float = 0.3) -> Phrase:
     """Draw a determiner, perhaps an adjective, and a noun of one of the kinds."""
     noun = rng.choice([noun for noun in NOUNS if noun.kind in kinds])
     fitting = [adjective for adjective in ADJECTIVES if noun.kind in adjective.kinds]
@@ -251,56 +286,70 @@ def draw_noun_phrase(rng: Random, kinds: str, *, plural: float = 0.3) -> Phrase:
     }
     en = noun_phrase_en(determiner, adjective.en, noun, plural=several)
     pairs = frozenset({(adjective.en, noun.en)} if adjective.en else ())
-    return Phrase(en, de, "pl" if several else noun.gender, noun, pairs)
+    phrase = Phrase(en, de, "pl" if several else noun.gender, noun, pairs)
+    return with_marks(phrase, [rng.mark() for _ in en.split()])
 
 
-def draw_subject(rng: Random) -> Phrase:
+def with_marks(phrase: Phrase, marks: Sequence[str]) -> Phrase:
+    """Mark a phrase that has the same words in both languages, in the same order."""
+    de = {case: marked(words, marks) for case, words in phrase.de.items()}
+    return replace(phrase, en=marked(phrase.en, marks), de=de)
+
+
+def draw_subject(rng: Drawing) -> Phrase:
     """Draw a person: a pronoun, a name or a noun phrase."""
-    return rng.choice(SUBJECTS) if rng.random() < 0.4 else draw_noun_phrase(rng, "p")
+    if rng.random() < 0.4:
+        return with_marks(rng.choice(SUBJECTS), [rng.mark()])
+    return draw_noun_phrase(rng, "p")
 
 
-def draw_place(rng: Random, kinds: str, case: str) -> Phrase:
+def draw_place(rng: Drawing, kinds: str, case: str) -> Phrase:
     """Draw a place: on the table, auf dem Tisch."""
     place = draw_noun_phrase(rng, kinds, plural=0.0)
     if place.noun.kind == "f":
         en, de = "on", "auf"
     else:
         en, de = "into" if case == "acc" else "in", "in"
-    return replace(place, en=f"{en} {place.en}", de={case: f"{de} {place.de[case]}"})
+    mark = rng.mark()
+    return replace(place, en=f"{en}{mark} {place.en}", de={case: f"{de}{mark} {place.de[case]}"})
 
 
 def draw_action(
-    rng: Random, subject: Phrase, verb: Verb, tense: str, thing: Phrase | None = None
+    rng: Drawing, subject: Phrase, verb: Verb, tense: str, thing: Phrase | None = None
 ) -> Clause:
     """Draw what somebody does, to a given thing or to one drawn here."""
+    marks = rng.mark(), rng.mark()
     if verb.takes == "into":
         place = draw_place(rng, "r", "acc")
         pairs = subject.pairs | place.pairs | {(verb.en, place.noun.en)}
-        return Clause(subject, verb, tense, place.en, place.de["acc"], pairs)
+        return Clause(subject, verb, tense, place.en, place.de["acc"], pairs, marks)
     thing = thing or draw_noun_phrase(rng, verb.kinds)
     pairs = subject.pairs | thing.pairs
     if verb.takes == "on":
         place = draw_place(rng, "f", "acc")
         pairs |= place.pairs | {(thing.noun.en, place.noun.en)}
         en, de = f"{thing.en} {place.en}", f"{thing.de['acc']} {place.de['acc']}"
-        return Clause(subject, verb, tense, en, de, pairs)
+        return Clause(subject, verb, tense, en, de, pairs, marks)
     pairs |= {(verb.en, thing.noun.en)}
-    return Clause(subject, verb, tense, thing.en, thing.de[verb.takes], pairs)
+    return Clause(subject, verb, tense, thing.en, thing.de[verb.takes], pairs, marks)
 
 
-def draw_state(rng: Random, thing: Phrase, tense: str) -> Clause:
+def draw_state(rng: Drawing, thing: Phrase, tense: str) -> Clause:
     """Draw where a thing is, or what it is too much of."""
+    marks = rng.mark(), rng.mark()
     if rng.random() < 0.5:
         place = draw_place(rng, "fr", "dat")
         pairs = thing.pairs | place.pairs | {(thing.noun.en, place.noun.en)}
         verb = BE_SOMEWHERE[thing.noun.kind]
-        return Clause(thing, verb, tense, place.en, place.de["dat"], pairs)
+        return Clause(thing, verb, tense, place.en, place.de["dat"], pairs, marks)
     adjective = rng.choice([word for word in ADJECTIVES if thing.noun.kind in word.kinds])
     pairs = thing.pairs | {(adjective.en, thing.noun.en)}
-    return Clause(thing, BE, tense, f"too {adjective.en}", f"zu {adjective.de}", pairs)
+    of_words = rng.mark(), rng.mark()
+    en, de = marked(f"too {adjective.en}", of_words), marked(f"zu {adjective.de}", of_words)
+    return Clause(thing, BE, tense, en, de, pairs, marks)
 
 
-def draw_clause(rng: Random) -> Clause:
+def draw_clause(rng: Drawing) -> Clause:
     """Draw a clause about somebody or something."""
     tense = rng.choice(list(TIMES))
     if rng.random() < 0.2:
@@ -308,33 +357,35 @@ def draw_clause(rng: Random) -> Clause:
     return draw_action(rng, draw_subject(rng), rng.choice(DOINGS), tense)
 
 
-def draw_relative(rng: Random) -> Phrase:
+def draw_relative(rng: Drawing) -> Phrase:
     """Draw a person with a relative clause: the man who called her friend."""
     head = draw_noun_phrase(rng, "p")
-    who = Phrase("who", {"nom": the_de("nom", head.slot)}, head.slot)
+    who = with_marks(Phrase("who", {"nom": the_de("nom", head.slot)}, head.slot), [rng.mark()])
     clause = draw_action(rng, who, rng.choice(DOINGS), rng.choice(list(TIMES)))
     en = f"{head.en} {english(clause)}"
     de = {"nom": f"{head.de['nom']}, {subordinate_clause(clause)},"}
     return Phrase(en, de, head.slot, pairs=head.pairs | clause.pairs)
 
 
-def draw_simple(rng: Random) -> Sentence:
+def draw_simple(rng: Drawing) -> Sentence:
     """Draw a main clause with a time, which may come first, or with a relative clause, or both."""
     tense, relative = rng.choice(list(TIMES)), rng.random() < 0.5
     subject = draw_relative(rng) if relative else draw_subject(rng)
     clause = draw_action(rng, subject, rng.choice(DOINGS), tense)
-    time_en, time_de = TIMES[tense]
+    marks = [rng.mark() for _ in TIMES[tense][0].split()]
+    time_en, time_de = (marked(side, marks) for side in TIMES[tense])
     if rng.random() < 0.5:
         return Sentence(f"{time_en} {english(clause)}", main_clause(clause, time_de), clause.pairs)
     later = replace(clause, en=f"{clause.en} {time_en}", de=f"{time_de} {clause.de}")
     return Sentence(english(later), main_clause(later), clause.pairs)
 
 
-def draw_joined(rng: Random) -> Sentence:
+def draw_joined(rng: Drawing) -> Sentence:
     """Draw a main clause and a subordinate clause, in either order."""
     main, subordinate = draw_clause(rng), draw_clause(rng)
     pairs = main.pairs | subordinate.pairs
-    conjunction_en, conjunction_de = rng.choice(CONJUNCTIONS)
+    mark = rng.mark()
+    conjunction_en, conjunction_de = (word + mark for word in rng.choice(CONJUNCTIONS))
     en = f"{conjunction_en} {english(subordinate)}"
     de = f"{conjunction_de} {subordinate_clause(subordinate)}"
     if rng.random() < 0.5:
@@ -342,7 +393,7 @@ def draw_joined(rng: Random) -> Sentence:
     return Sentence(f"{english(main)} {en}", f"{main_clause(main)}, {de}", pairs)
 
 
-def draw_reference(rng: Random) -> Sentence:
+def draw_reference(rng: Drawing) -> Sentence:
     """Draw a clause about a thing, then one that calls it "it" or "they"."""
     thing = draw_noun_phrase(rng, "ls")
     fitting = [verb for verb in DOINGS if verb.takes == "acc" and thing.noun.kind in verb.kinds]
@@ -350,14 +401,16 @@ def draw_reference(rng: Random) -> Sentence:
     first = draw_action(rng, draw_subject(rng), rng.choice(fitting), tense, thing)
     several = thing.slot == "pl"
     it = replace(thing, de=IT[thing.slot], pairs=frozenset())
+    mark, of_it = rng.mark(), [rng.mark()]
     if rng.random() < 0.5:
-        second = draw_state(rng, replace(it, en="they" if several else "it"), tense)
-        en, de = f"because {english(second)}", f"weil {subordinate_clause(second)}"
+        it = with_marks(replace(it, en="they" if several else "it"), of_it)
+        second = draw_state(rng, it, tense)
+        en, de = f"because{mark} {english(second)}", f"weil{mark} {subordinate_clause(second)}"
     else:
-        it = replace(it, en="them" if several else "it")
+        it = with_marks(replace(it, en="them" if several else "it"), of_it)
         verb = rng.choice([*fitting, PLACE[thing.noun.kind]])
         second = draw_action(rng, draw_subject(rng), verb, tense, it)
-        en, de = f"and {english(second)}", f"und {main_clause(second)}"
+        en, de = f"and{mark} {english(second)}", f"und{mark} {main_clause(second)}"
     pairs = first.pairs | second.pairs
     return Sentence(f"{english(first)}, {en}", f"{main_clause(first)}, {de}", pairs)
 
@@ -365,14 +418,28 @@ def draw_reference(rng: Random) -> Sentence:
 def tidy(text: str) -> str:
     """Make a line of words and clauses: single spaces and commas, a capital, a full stop."""
     text = re.sub(r"\s*,[\s,]*", ", ", " ".join(text.split())).removesuffix(", ")
-    text = text.replace(" in dem ", " im ").replace(" in das ", " ins ")
+    for second, both in (("dem", "im"), ("das", "ins")):
+        text = re.sub(rf" in({MARK}?) {second}({MARK}?) ", rf" {both}\1\2 ", text)
     return text[0].upper() + text[1:] + "."
 
 
-def draw(rng: Random) -> Sentence:
+def links(en: str, de: str) -> str:
+    """Return the pairs of words with a common mark, in the Pharaoh form."""
+    marks = [[set(re.findall(MARK, word)) for word in side.split()] for side in (en, de)]
+    return " ".join(
+        f"{number}-{other}"
+        for number, ours in enumerate(marks[0])
+        for other, theirs in enumerate(marks[1])
+        if ours & theirs
+    )
+
+
+def draw(rng: Drawing) -> Sentence:
     """Draw a sentence."""
     sentence = rng.choice((draw_simple, draw_joined, draw_reference))(rng)
-    return Sentence(tidy(sentence.en), tidy(sentence.de), sentence.pairs)
+    en, de = tidy(sentence.en), tidy(sentence.de)
+    without = [re.sub(MARK, "", side) for side in (en, de)]
+    return Sentence(without[0], without[1], sentence.pairs, links(en, de))
 
 
 def split_of(pairs: Pairs) -> str | None:
@@ -385,7 +452,7 @@ def split_of(pairs: Pairs) -> str | None:
 
 def corpus(seed: int, sizes: dict[str, int]) -> dict[str, list[Sentence]]:
     """Return the sentences of each split, each English line once."""
-    rng = Random(seed)
+    rng = Drawing(seed)
     splits: dict[str, dict[str, Sentence]] = {split: {} for split in sizes}
     while any(len(splits[split]) < size for split, size in sizes.items()):
         sentence = draw(rng)
@@ -396,14 +463,16 @@ def corpus(seed: int, sizes: dict[str, int]) -> dict[str, list[Sentence]]:
 
 
 def main() -> None:
-    """Write the six files of the corpus."""
+    """Write the text of each split, and the links of its words."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder for train.en, train.de ...")
+    files = "train.en, train.de, train.links and so on"
+    parser.add_argument("--out", type=Path, required=True, help=f"folder for {files}")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
     options.out.mkdir(parents=True, exist_ok=True)
     for split, sentences in corpus(options.seed, SIZES).items():
+        write_lines(options.out / f"{split}.links", [sentence.links for sentence in sentences])
         write_lines(options.out / f"{split}.en", [sentence.en for sentence in sentences])
         write_lines(options.out / f"{split}.de", [sentence.de for sentence in sentences])
 
