@@ -12,10 +12,11 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.augment_config import AugmentConfig
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.model_config import MODEL_CONFIGS, ModelConfig
 from nmt.values import Value, checked, value
@@ -104,6 +105,14 @@ class TrainingConfig:
     )
     label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0
+    )
+    guided_alignment: float = value(
+        0.0,
+        "Weight of a second loss, which guides one head of attention to the source towards word "
+        "links learnt from the data; 0: none. Alignments and --markup are then read off that head; "
+        "0.05 is a good value. For Transformers.",
+        minimum=0.0,
+        below=100.0,
     )
     subword_dropout: float = value(
         0.0,
@@ -221,38 +230,6 @@ class TrainingConfig:
         return found
 
 
-def _share(help: str) -> Any:
-    return value(0.0, f"Share of pairs: {help}", minimum=0.0, maximum=1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AugmentConfig:
-    """Which pairs are changed on their way to training; needs data with text (--keep-text)."""
-
-    upper_case: float = _share("both sides are put into upper case.")
-    title_case: float = _share("each word of both sides begins with a capital.")
-    typos: float = _share("the source gets a typo for each started 40 characters.")
-    drop_punctuation: float = _share(
-        "the source loses its last mark, or all marks at the edges of words."
-    )
-    drop_diacritics: float = _share("the source loses its accents.")
-    placeholders: float = _share(
-        "both sides get the same number or placeholder, such as {name}, which is to be copied."
-    )
-    merged: float = _share("the next line of the text is joined to both sides.")
-
-    @property
-    def any(self) -> bool:
-        """Whether pairs are changed at all."""
-        return any(dataclasses.astuple(self))
-
-    def problems(self) -> list[str]:
-        """Return the problems of the combination of values."""
-        if self.upper_case + self.title_case > 1:
-            return ["upper_case and title_case are more than 1 together; lower them"]
-        return []
-
-
 @dataclass(frozen=True)
 class Stage:
     """A stretch of training with weights of its own."""
@@ -310,7 +287,7 @@ class Recipe:
     architecture: str
     model: ModelConfig
     training: TrainingConfig
-    augment: AugmentConfig = AugmentConfig()
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     stages: tuple[Stage, ...] = ()
 
     @property

@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from nmt.values import value
 
 
+@dataclass(frozen=True)
+class AttentionHead:
+    """A head of the decoder's attention to the source."""
+
+    from_top: int
+    """Its layer, counted from the last one, which is 0."""
+    head: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The values that all architectures have."""

@@ -120,7 +120,7 @@ def fail_at(
     """Let the forward pass fail for micro-batches above so many tokens, or so many times."""
     forward, left = UpdateRunner._forward, [times]
 
-    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, Tensor]:
+    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
         result = forward(self, batch)
         if batch.num_tokens > tokens and left[0] > 0:
             left[0] -= 1

@@ -6,7 +6,8 @@ Each is written from its definition, in loops where that is plainest, and shares
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,47 @@ def ibm_model_1(
             sums[word] = sums.get(word, 0.0) + count
         probs = {(word, to): count / sums[word] for (word, to), count in expected.items()}
     return probs
+
+
+def grown_links(
+    source: Sequence[int],
+    target: Sequence[int],
+    forward: Mapping[tuple[int, int], float],
+    backward: Mapping[tuple[int, int], float],
+) -> list[int]:
+    """Each target token's source position, or -1: the intersection of both directions, grown.
+
+    The probabilities are by (source, target).
+    """
+
+    def best(probs: Sequence[float], place: int, length: int) -> int:
+        def distance(other: int) -> Fraction:
+            return abs(Fraction(2 * other + 1, len(probs)) - Fraction(2 * place + 1, length))
+
+        likely = [other for other, prob in enumerate(probs) if prob == max(probs) > 0]
+        return min(likely, key=distance, default=-1)
+
+    to_source = [
+        best([forward.get((s, t), 0.0) for s in source], place, len(target))
+        for place, t in enumerate(target)
+    ]
+    to_target = [
+        best([backward.get((s, t), 0.0) for t in target], place, len(source))
+        for place, s in enumerate(source)
+    ]
+    links = [s if s >= 0 and to_target[s] == t else -1 for t, s in enumerate(to_source)]
+    while True:
+        joining = [
+            t
+            for t, s in enumerate(to_source)
+            if links[t] == -1 and s >= 0
+            for near in (t - 1, t + 1)
+            if 0 <= near < len(target) and links[near] >= 0 and abs(links[near] - s) <= 1
+        ]
+        if not joining:
+            return links
+        for t in joining:
+            links[t] = to_source[t]
 
 
 # -------------------------------------------------------------------------------------- search

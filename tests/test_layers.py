@@ -27,7 +27,17 @@ ONLY_FROM = {"scoring": {"data", "scoring"}}
 """Stages that are held closer than their place in the order."""
 
 GROUND_FLOOR = {
-    *("errors", "files", "console", "config", "cpu", "distributed", "model_config", "plot"),
+    *(
+        "augment_config",
+        "errors",
+        "files",
+        "console",
+        "config",
+        "cpu",
+        "distributed",
+        "model_config",
+        "plot",
+    ),
     *("ray_workers", "remote", "values", "workers"),
 }
 """Modules that every stage stands on, and that therefore know none."""

@@ -247,7 +247,7 @@ def validated_last(run: Path) -> int:
 
 
 _TIMES = {"seconds", "tokens_per_second", "updates_per_second", "mfu", "data_wait"}
-_MEANS = {"updates", "loss", "nll", "perplexity", "padding", "skipped_updates"}
+_MEANS = {"updates", "loss", "nll", "alignment_loss", "perplexity", "padding", "skipped_updates"}
 
 
 def assert_same_state(run: Path, expected: Path) -> None:

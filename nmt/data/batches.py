@@ -21,6 +21,9 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
+NO_LINK = -1
+"""In place of the position of a source token."""
+
 # The work of attention on a CPU, in units of one query and key: to lay out a position by heads and
 # back, and to begin a group.
 _POSITION, _GROUP = 20, 10_000
@@ -63,12 +66,30 @@ class Packed:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Which source token each target token is linked with, for the pairs of a batch.
+
+    The groups cover the same pairs on both sides, and no padding. They are not those of `Packed` on
+    a GPU, whose attention needs none.
+    """
+
+    sources: Tensor  # (num_tokens,) int64: position in the source sentence, or NO_LINK
+    src: tuple[Group, ...]
+    tgt: tuple[Group, ...]
+
+    def to(self, device: torch.device) -> Links:
+        """Return the links on another device; a GPU copies them while the CPU goes on."""
+        return replace(self, sources=_moved(self.sources, device))
+
+
+@dataclass(frozen=True)
 class Batch:
     """The tensors of one forward pass (a micro-batch) over B pairs."""
 
     src: Packed  # tokens, eos
     tgt_in: Packed  # bos, tokens
     targets: Tensor  # (num_tokens,) int64: tokens, eos
+    links: Links | None = None  # of `targets`, for guided alignment
 
     @property
     def num_tokens(self) -> int:
@@ -82,7 +103,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device; a GPU copies it while the CPU goes on."""
-        return Batch(self.src.to(device), self.tgt_in.to(device), _moved(self.targets, device))
+        sides, targets = (self.src.to(device), self.tgt_in.to(device)), _moved(self.targets, device)
+        return Batch(*sides, targets, self.links and self.links.to(device))
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
@@ -168,8 +190,16 @@ class FixedShape:
         return missing, -(-max(missing) // _SHORT)
 
 
-def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> Batch:
-    """Make the batch of some pairs, in their order; they must fit the shape, if there is one."""
+def collate(
+    src: TokenRows,
+    tgt: TokenRows,
+    shape: FixedShape | None = None,
+    links: Indices | None = None,
+) -> Batch:
+    """Make the batch of some pairs, in their order; they must fit the shape, if there is one.
+
+    links: (target tokens,) from a `Linker`.
+    """
     lengths = src.lengths, tgt.lengths
     # A batch of fixed shape goes to a GPU, whose attention takes packed sentences.
     bounds = () if shape else group_bounds(*lengths)
@@ -182,7 +212,18 @@ def collate(src: TokenRows, tgt: TokenRows, shape: FixedShape | None = None) -> 
         src=_packed(src, EOS_ID, src_padding, longest, bounds),
         tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest, bounds),
         targets=torch.from_numpy(_with_ends(tgt, EOS_ID)),
+        links=None if links is None else _links(*lengths, links),
     )
+
+
+def _links(src_lengths: Lengths, tgt_lengths: Lengths, links: Indices) -> Links:
+    """Return links of pairs whose eos has none."""
+    bounds = group_bounds(src_lengths, tgt_lengths)
+    src, tgt = (
+        _groups(lengths.astype(np.int64) + 1, bounds, 0) for lengths in (src_lengths, tgt_lengths)
+    )
+    with_eos = np.insert(links, np.cumsum(tgt_lengths, dtype=np.int64), NO_LINK)
+    return Links(torch.from_numpy(with_eos), src, tgt)
 
 
 @dataclass(frozen=True)
@@ -241,14 +282,26 @@ def _packed(
         positions=torch.from_numpy(np.arange(len(tokens)) - starts[sentences]),
         starts=torch.from_numpy(starts.astype(np.int32)),
         longest=max(longest, int(lengths.max())),
-        groups=tuple(
-            Group(
-                slice(a, b),
-                slice(int(starts[a]), int(starts[b])),
-                max(longest, int(lengths[a:b].max())),
-            )
-            for a, b in pairwise((0, *bounds, len(lengths)))
-        ),
+        groups=_groups(lengths, bounds, longest),
+    )
+
+
+def _groups(lengths: Indices, bounds: Sequence[int], longest: int) -> tuple[Group, ...]:
+    """Return consecutive groups of sentences of these lengths, with eos or bos.
+
+    Args:
+        lengths: (sentences,).
+        bounds: where a new group begins.
+        longest: lower bound for the `longest` of a group.
+    """
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    return tuple(
+        Group(
+            slice(a, b),
+            slice(int(starts[a]), int(starts[b])),
+            max(longest, int(lengths[a:b].max())),
+        )
+        for a, b in pairwise((0, *bounds, len(lengths)))
     )
 
 

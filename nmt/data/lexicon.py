@@ -54,6 +54,7 @@ def learn_lexicon(
     src_vocab_size: int,
     tgt_vocab_size: int,
     *,
+    backward: bool = False,
     most_links: int = _MOST_LINKS,
     on_progress: Callable[[int], object] | None = None,
 ) -> Lexicon:
@@ -62,11 +63,14 @@ def learn_lexicon(
     Args:
         pairs: token ids of both sides.
         src_vocab_size, tgt_vocab_size: sizes of the vocabularies.
+        backward: learn t(source | target). In the result, source and target then change places.
         most_links: bound on the sum over pairs of source tokens times target tokens.
         on_progress: called with 1 after each of `LEXICON_STEPS` steps.
     """
     step = max(1, -(-_links(pairs) // most_links))
     src, tgt = pairs.rows(np.arange(0, len(pairs), step))
+    if backward:
+        src, tgt, src_vocab_size, tgt_vocab_size = tgt, src, tgt_vocab_size, src_vocab_size
     tell = on_progress or (lambda _: None)
     # For each chunk: the keys of its entries, the entry of each link, and the first link of each
     # target token.

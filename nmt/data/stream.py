@@ -16,6 +16,7 @@ import numpy as np
 from nmt.data.augment import Augmenter
 from nmt.data.batches import Batch, FixedShape, LengthSums, collate, micro_batches, split_update
 from nmt.data.epochs import Epochs, Indices, Pairs, PoolPlan, plan_pool
+from nmt.data.links import Linker
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
@@ -109,6 +110,7 @@ def updates_from(
     seed: int,
     augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
+    linker: Linker | None = None,
     stages: Stages | None = None,
     done: int = 0,
 ) -> Iterator[Update]:
@@ -125,6 +127,7 @@ def updates_from(
         seed: of the order and of all changes.
         augmenter: changes the text of the pairs.
         dropouts: subword dropout for source and target, on token ids.
+        linker: links the tokens of the pairs as they are then.
         stages: those of the run; None: one stage with the weights of the pairs.
         done: how many updates come before the first.
     """
@@ -140,6 +143,7 @@ def updates_from(
             seed=stage_seed(seed, stage),
             augmenter=augmenter,
             dropouts=dropouts,
+            linker=linker,
         )
         position = Position(stage + 1)
         with contextlib.closing(updates):
@@ -161,6 +165,7 @@ def _updates_of_stage(
     seed: int,
     augmenter: Augmenter | None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None,
+    linker: Linker | None,
 ) -> Generator[Update]:
     """Yield the updates of a stage from a position on, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
@@ -178,7 +183,7 @@ def _updates_of_stage(
             yield Update(
                 pairs=plan.update(index),
                 batches=[
-                    collate(own_src.take(part), own_tgt.take(part), cut.shape)
+                    _batch(own_src.take(part), own_tgt.take(part), cut, linker)
                     for part in cut.parts(own_src.lengths, own_tgt.lengths)
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
@@ -190,6 +195,10 @@ def _updates_of_stage(
                 ),
                 epoch=epoch + (pool + (index + 1) / len(plan)) / epochs.pools,
             )
+
+
+def _batch(src: TokenRows, tgt: TokenRows, cut: Cut, linker: Linker | None) -> Batch:
+    return collate(src, tgt, cut.shape, None if linker is None else linker(src, tgt))
 
 
 def _plans_from(

@@ -174,14 +174,18 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
-        attended = attend_packed(self._project(x, memory), own, others)  # (n, H, V)
+        return self.attend(self.project(x, memory), own, others)
+
+    def attend(self, projected: Projected, own: Sentences, others: Sentences) -> Tensor:
+        """Return the result of `forward` for what `project` returns."""
+        attended = attend_packed(projected, own, others)  # (n, H, V)
         return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
 
     def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
         """Return the attention weights of `forward`, (B, H, T, S), without a gradient."""
-        return attention_weights(self._project(x, memory), own, others)
+        return attention_weights(self.project(x, memory), own, others)
 
-    def _project(self, x: Tensor, memory: Tensor) -> Projected:
+    def project(self, x: Tensor, memory: Tensor) -> Projected:
         """Return queries of x (n, D), keys and values of the memory (m, D)."""
         query = self.project_query(x).view(len(x), 1, self.num_heads, -1)  # (n, 1, H, K)
         key_value = linear(memory, self.key_value, self.key_value_bias)  # (m, HK + HV)

@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from nmt.data.batches import Batch, Packed
+from nmt.model_config import AttentionHead
 from nmt.models.kernels.linear import linear
 
 
@@ -137,6 +138,13 @@ class TranslationModel(nn.Module, ABC):
         The first num_tokens rows belong to `batch.targets`, and the others are padding. `project`
         returns their logits.
         """
+
+    def forward_with_head(self, batch: Batch, head: AttentionHead) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the result of `forward`, and a head's queries (n, K) and keys (m, K).
+
+        Only a `Transformer` can. They are of all n tokens of `batch.tgt_in` and m of `batch.src`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def attention_weights(self, batch: Batch) -> AttentionWeights:

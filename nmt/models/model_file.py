@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nmt.config import model_config_from
 from nmt.data.language_tokens import OPTIONS, LanguageTokens, check_only
@@ -18,7 +18,7 @@ from nmt.data.moses import Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.model_config import ModelConfig
+from nmt.model_config import AttentionHead, ModelConfig, TransformerConfig
 from nmt.models.tensor_file import TensorFile, write_tensors
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
     from nmt.models.base import TranslationModel
 
+T = TypeVar("T")
+
 KIND = "a model file"
 FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
 # Types of the values in the header. They are checked, because the file may be from a stranger.
 _MOSES = {"normalize": bool, "tokenize": bool}
+_OPTIONAL = ("languages", "alignment_head")
 _HEADER = {
     "architecture": str,
     "config": dict,
@@ -61,6 +64,7 @@ class ModelCard:
     valid: dict[str, float]  # validation scores of these weights, if any
     languages: LanguageTokens | None = None  # of a model of several languages
     window: int = 1  # the most lines of a document that it was trained to read together
+    alignment_head: AttentionHead | None = None  # trained to show alignments, if one is
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
@@ -126,12 +130,13 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
         for spec in dataclasses.fields(card)
-        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "languages", "window")
+        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "window", *_OPTIONAL)
     }
     if card.window > 1:
         header["window"] = card.window
-    if card.languages is not None:
-        header["languages"] = dataclasses.asdict(card.languages)
+    for name in _OPTIONAL:
+        if (content := getattr(card, name)) is not None:
+            header[name] = dataclasses.asdict(content)
     header["config"] = dataclasses.asdict(card.config)
     rules = card.src_vocabulary.moses
     header["moses"] = (
@@ -164,7 +169,12 @@ class ModelReader:
 
 def _read_card(file: TensorFile) -> ModelCard:
     header = dict(file.header)
-    languages = _read_languages(file.path, header.pop("languages", None))
+    languages = _read_optional(
+        file.path, "languages", LanguageTokens, header.pop("languages", None)
+    )
+    head = _read_optional(
+        file.path, "alignment_head", AttentionHead, header.pop("alignment_head", None)
+    )
     window = _read_window(file.path, header.pop("window", 1))
     wrong = [
         name
@@ -172,14 +182,14 @@ def _read_card(file: TensorFile) -> ModelCard:
         if type(header.get(name)) is not _HEADER.get(name)
     ]
     if wrong or header["max_src_tokens"] < 1:
-        raise DataError(
-            f"{file.path}: damaged: its header is not a model's, such as "
-            f"{min(wrong, default='max_src_tokens')!r}"
-        )
+        raise _damaged(file.path, min(wrong, default="max_src_tokens"))
     src_vocabulary, tgt_vocabulary = _read_vocabularies(file, header)
     config = model_config_from(header["architecture"], header.pop("config"), str(file.path))
+    if head is not None and not _has_head(config, head):
+        raise _damaged(file.path, "alignment_head")
     return ModelCard(
         config=config,
+        alignment_head=head,
         src_vocabulary=src_vocabulary,
         tgt_vocabulary=tgt_vocabulary,
         languages=languages,
@@ -206,7 +216,8 @@ def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> N
     """
     header = _open(path).header
     own = str(header.get("src_lang", "")), str(header.get("tgt_lang", ""))
-    _choose(_read_languages(path, header.get("languages")), own, (src_lang, tgt_lang))
+    languages = header.get("languages")
+    _choose(_read_optional(path, "languages", LanguageTokens, languages), own, (src_lang, tgt_lang))
 
 
 def check_context(path: Path, context: int) -> None:
@@ -230,25 +241,32 @@ def check_context(path: Path, context: int) -> None:
 
 def _read_window(path: Path, value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise DataError(f"{path}: damaged: its header is not a model's, such as 'window'")
+        raise _damaged(path, "window")
     return value
 
 
-def _read_languages(path: Path, value: Any) -> LanguageTokens | None:
+def _read_optional(path: Path, name: str, kind: type[T], value: Any) -> T | None:
     if value is None:
         return None
     try:
-        return build_value(LanguageTokens, value, "languages")
+        return build_value(kind, value, name)
     except ValueError:
-        raise DataError(
-            f"{path}: damaged: its header is not a model's, such as 'languages'"
-        ) from None
+        raise _damaged(path, name) from None
+
+
+def _damaged(path: Path, name: str) -> DataError:
+    return DataError(f"{path}: damaged: its header is not a model's, such as {name!r}")
+
+
+def _has_head(config: ModelConfig, head: AttentionHead) -> bool:
+    heads = config.num_heads if isinstance(config, TransformerConfig) else 0
+    return 0 <= head.head < heads and head.from_top >= 0
 
 
 def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
     rules = header.pop("moses")
     if rules and {name: type(value) for name, value in rules.items()} != _MOSES:
-        raise DataError(f"{file.path}: damaged: its header is not a model's, such as 'moses'")
+        raise _damaged(file.path, "moses")
 
     def read(name: str, lang: str) -> Vocabulary:
         model = file.read_bytes(name)

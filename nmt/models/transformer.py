@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.data.batches import Batch, Packed
 from nmt.data.vocabulary import BOS_ID, EOS_ID
-from nmt.model_config import TransformerConfig
+from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
@@ -68,11 +68,32 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.after_feed_forward = Residual(config)
 
-    def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
-        """Decode x (n, D) with the memory (m, D) of its sentences."""
+    def forward(
+        self,
+        x: Tensor,
+        own: Sentences,
+        memory: Tensor,
+        others: Sentences,
+        head: int | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Decode x (n, D) with the memory (m, D) of its sentences.
+
+        Returns:
+            The output (n, D). If a head of the attention to the memory is given, also its queries
+            (n, K) and keys (m, K).
+        """
+        seen: list[Tensor] = []
+
+        def attend_to_memory(y: Tensor) -> Tensor:
+            if head is None:
+                return self.cross_attention(y, own, memory, others)  # type: ignore[no-any-return]
+            projected = self.cross_attention.project(y, memory)
+            seen.extend(part[:, 0, head] for part in projected[:2])
+            return self.cross_attention.attend(projected, own, others)
+
         x = self.after_attention(x, lambda y: self.attention(y, own, causal=True))
-        x = self.after_cross_attention(x, lambda y: self.cross_attention(y, own, memory, others))
-        return self.after_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
+        x = self.after_cross_attention(x, attend_to_memory)
+        return self.after_feed_forward(x, self.feed_forward), *seen
 
     def step(
         self, x: Tensor, number: int, states: Sequence[TransformerState], rotation: Tensor | None
@@ -191,13 +212,25 @@ class Transformer(TranslationModel):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the last states (n, D) of the batch's target tokens."""
+        return self._forward(batch, None)[0]
+
+    def forward_with_head(self, batch: Batch, head: AttentionHead) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the last states (n, D), and the head's queries (n, K) and keys (m, K)."""
+        states, queries, keys = self._forward(batch, head)
+        return states, queries, keys
+
+    def _forward(self, batch: Batch, head: AttentionHead | None) -> list[Tensor]:
         sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
         memory = self._encode(sources)  # (m, D)
         packed = batch.tgt_in
         x = self._embed_targets(packed.tokens, packed.positions, packed.longest)  # (n, D)
+        guided = None if head is None else self._decoder_layer(head.from_top)
+        seen: list[Tensor] = []
         for layer in self.decoder:
-            x = layer(x, targets, memory, sources)  # (n, D)
-        return self.decoder_norm(x)  # type: ignore[no-any-return]
+            of_layer = head.head if head is not None and layer is guided else None
+            x, *found = layer(x, targets, memory, sources, of_layer)  # (n, D)
+            seen += found
+        return [self.decoder_norm(x), *seen]
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a forward pass."""
@@ -218,8 +251,7 @@ class Transformer(TranslationModel):
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         """Return the cross-attention weights of one layer: (B, H, T, S)."""
-        layers = self._decoder_layers()
-        attention = layers[max(0, len(layers) - 1 - from_top)].cross_attention
+        attention = self._decoder_layer(from_top).cross_attention
         return recorded_weights(self, [attention], batch)[attention]
 
     def _encode(self, sources: Sentences) -> Tensor:
@@ -276,6 +308,10 @@ class Transformer(TranslationModel):
         for state in own:
             state.cache.advance()
         return self.decoder_norm(x).index_select(0, in_order)  # type: ignore[no-any-return]
+
+    def _decoder_layer(self, from_top: int) -> DecoderLayer:
+        layers = self._decoder_layers()
+        return layers[max(0, len(layers) - 1 - from_top)]
 
     def _decoder_layers(self) -> Sequence[DecoderLayer]:
         return cast(Sequence[DecoderLayer], self.decoder)

@@ -43,7 +43,11 @@ def average_models(paths: Sequence[Path], out: Path) -> None:
             weights[name] = _mean(name, readers)
             bar.update(1)
     newest = max(reader.card.update for reader in readers)
-    write_model(out, dataclasses.replace(first.card, update=newest, valid={}), weights)
+    head = first.card.alignment_head
+    if any(reader.card.alignment_head != head for reader in readers):
+        head = None  # the mean of a trained head and others shows nothing
+    card = dataclasses.replace(first.card, update=newest, valid={}, alignment_head=head)
+    write_model(out, card, weights)
 
 
 def check_replaceable(out: Path, models: Sequence[Path]) -> None:

@@ -29,6 +29,7 @@ _TRAINING = {
     "nll": "nll {:.3f}",
     "perplexity": "perplexity {:.2f}",
     "loss": "smoothed loss {:.3f}",
+    "alignment_loss": "alignment loss {:.3f}",
     "learning_rate": "learning rate {:.3g}",
     "grad_norm": "gradient {:.3f}",
 }

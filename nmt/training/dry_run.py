@@ -86,7 +86,13 @@ def _rows(
         trainer.state = dataclasses.replace(trainer.state, micro_batch_tokens=tokens)
         trainer.start_stream(processes - 1, processes)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-    largest = even_batch(tokens, longest, min(sizes), trainer.cut.shape)
+    largest = even_batch(
+        tokens,
+        longest,
+        min(sizes),
+        trainer.cut.shape,
+        has_links=trainer.linker is not None,
+    )
     needs = memory_needs(recipe, sizes, largest, processes)
     disk = Need.of(config, trainer.optimizer, trainer.card)
     window = _try(trainer, largest)

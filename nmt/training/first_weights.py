@@ -26,6 +26,7 @@ from nmt.models.device import dtype_of
 from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
 from nmt.training.flat_weights import FlatWeights, sharing
+from nmt.training.guidance import guided_head
 from nmt.training.low_rank import adapt
 
 
@@ -231,6 +232,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         valid={},
         languages=data.info.languages,
         window=data.info.window,
+        alignment_head=guided_head(recipe.training),
     )
 
 

@@ -108,8 +108,9 @@ def launch(
 def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
     """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
     recipe, run, ranks = setup.recipe, setup.run, setup.ranks
-    # Finding the size of micro-batches may take minutes, to compile the model.
-    with stop.at_once() if recipe.training.compiles else contextlib.nullcontext():
+    # Finding the size of micro-batches may take minutes, to compile the model; so may links.
+    takes_long = recipe.training.compiles or recipe.training.guided_alignment
+    with stop.at_once() if takes_long else contextlib.nullcontext():
         trainer = Trainer(setup, stop)
         trainer.restore()
     # Only now, so that you can correct a recipe that does not fit the data in this folder.
@@ -199,6 +200,11 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if recipe.augment.any and data.train_text is None:
         raise UsageError(
             f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
+    if recipe.training.guided_alignment and recipe.architecture != "transformer":
+        raise UsageError(
+            f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
+            "set guided_alignment=0"
         )
     Stages.of(data, recipe.stages)
     if recipe.training.valid_old:

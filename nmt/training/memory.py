@@ -189,7 +189,8 @@ def fitting_tokens(
         shape = runner.shape(
             data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
         )
-        batch = even_batch(tokens, longest, min(sizes), shape)
+        is_guided = bool(config.guided_alignment)
+        batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
         if not cpu:
             return runner.fits(batch)
         if config.micro_batch_tokens:  # we trust the user's value
@@ -214,14 +215,24 @@ def share_of_update(batch_tokens: int, ranks: int) -> int:
     return batch_tokens if ranks == 1 else math.ceil(1.1 * batch_tokens / ranks)
 
 
-def even_batch(tokens: int, length: int, types: int, shape: FixedShape | None = None) -> Batch:
+def even_batch(
+    tokens: int,
+    length: int,
+    types: int,
+    shape: FixedShape | None = None,
+    *,
+    has_links: bool = False,
+) -> Batch:
     """Return a batch of up to `tokens` tokens per side, in sentences of one length, with eos.
 
-    types: size of the smaller vocabulary.
+    Args:
+        types: size of the smaller vocabulary.
+        has_links: whether tokens are linked, for guided alignment.
     """
     lengths = np.full(tokens // length, length - 1, dtype=np.int32)
     while shape and not shape.fits(lengths, lengths):
         lengths = lengths[1:]
     ids = (np.arange(lengths.sum()) % types).astype(np.uint32)
     lines = TokenRows(ids, lengths)
-    return collate(lines, lines, shape)
+    links = np.tile(np.arange(length - 1), len(lengths)) if has_links else None
+    return collate(lines, lines, shape, links)

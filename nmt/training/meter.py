@@ -144,6 +144,7 @@ class Window:
     grad_norm: Tensor  # of the last update with a finite gradient
     loss_tokens: Tensor  # target tokens of all ranks in updates with a finite gradient
     skipped: Tensor  # number of the other updates
+    alignment: Tensor | None = None  # the alignment loss, like `loss`, with guided alignment
     updates: int = 0
     lengths: LengthSums = dataclasses.field(default_factory=LengthSums)  # of all ranks
     own_tokens: int = 0  # both sides, of this rank
@@ -176,6 +177,9 @@ class Window:
         bad = outcome.bad
         self.loss += outcome.loss
         self.nll += outcome.nll
+        if outcome.alignment is not None:
+            before = torch.zeros_like(self.nll) if self.alignment is None else self.alignment
+            self.alignment = before + outcome.alignment
         self.grad_norm = torch.where(bad > 0, self.grad_norm, outcome.norm)
         self.loss_tokens += update.tgt_tokens * (1 - bad)
         self.skipped += bad
@@ -199,9 +203,8 @@ class Window:
             flops: returns the FLOPs of training on pairs of these lengths.
             machine_rate: FLOP/s of matrix products, summed over ranks.
         """
-        ranks.sum_(self.loss)
-        ranks.sum_(self.nll)
-        loss, nll = (float(x) / float(self.loss_tokens) for x in (self.loss, self.nll))
+        sums = [self.loss, self.nll, *([] if self.alignment is None else [self.alignment])]
+        loss, nll, *alignment = (float(ranks.sum_(x)) / float(self.loss_tokens) for x in sums)
         grad_norm = float(self.grad_norm)
         seconds = time.monotonic() - self.started
         return {
@@ -209,6 +212,8 @@ class Window:
             "loss": loss,  # mean over target tokens, nats
             "nll": nll,
             "perplexity": math.exp(min(nll, 700.0)),
+            # with guided alignment, its loss, without its weight; unlinked tokens count as 0
+            **dict(zip(("alignment_loss",), alignment, strict=False)),
             "grad_norm": grad_norm,  # of the last update
             "tokens_per_second": (self.lengths.src + self.lengths.tgt) / seconds,  # of all ranks
             "updates_per_second": self.updates / seconds,

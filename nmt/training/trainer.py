@@ -36,6 +36,7 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.first_weights import card_of, first_weights
+from nmt.training.guidance import learn_links
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer
@@ -93,6 +94,7 @@ class Trainer:
         self.optimizer = Optimizer(self.weights, self.config, recipe.model.d_model)
         self.stages = Stages.of(data, recipe.stages)
         self.augmenter = Augmenter.of(data, recipe.augment, self.config.subword_dropout)
+        self.linker = learn_links(self.config, data, ranks)
         self.runner = UpdateRunner(self.model, self.optimizer, ranks, recipe, device, stop)
         self.validator = Validator(data, ranks, device, self.config)
         self.saver = Saver(run, ranks, self.config, self.optimizer)
@@ -260,13 +262,10 @@ class Trainer:
             data.train, world_size=world_size, micro_batch_tokens=tokens, longest=longest
         )
         self.cut = Cut(tokens, rank, world_size, shape)
-        dropouts = None
-        if config.subword_dropout and not (self.augmenter and self.augmenter.dropout):
-            src, tgt = (
-                SubwordDropout(vocabulary, config.subword_dropout)
-                for vocabulary in (data.src_vocabulary, data.tgt_vocabulary)
-            )
-            dropouts = src, tgt
+        dropouts, p = None, config.subword_dropout
+        if p and not (self.augmenter and self.augmenter.dropout):
+            src, tgt = data.src_vocabulary, data.tgt_vocabulary
+            dropouts = SubwordDropout(src, p), SubwordDropout(tgt, p)
         updates = updates_from(
             self.state.position,
             data.train,
@@ -277,6 +276,7 @@ class Trainer:
             stages=self.stages,
             done=self.state.update,
             dropouts=dropouts,
+            linker=self.linker,
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 

@@ -9,6 +9,7 @@ to wait for the others before it launches a step. On a GPU the loop reads the fl
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.models.layers import seed_dropout
 from nmt.training.flat_weights import GradientSum
+from nmt.training.guidance import GUIDED_HEAD, alignment_loss
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
@@ -60,6 +62,7 @@ class Outcome:
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
     said: Tensor  # (4,) on the host: the values of a `Verdict`, in their order
     written: torch.cuda.Event | None = None  # on a GPU, when they are there
+    alignment: Tensor | None = None  # the alignment loss, like `loss`, with guided alignment
 
     def verdict(self) -> Verdict:
         """Wait for the update, and tell what became of it."""
@@ -102,7 +105,8 @@ class UpdateRunner:
 
     def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
-        loss, nll = torch.zeros(2, device=self.device)
+        # of the loss, the nll and, with guided alignment, the alignment loss
+        sums = torch.zeros(3 if self.config.guided_alignment else 2, device=self.device)
         stop = out_of_memory = False
         for index, batch in enumerate(update.batches):
             stop = self.stop()
@@ -112,14 +116,14 @@ class UpdateRunner:
             self._gradient_sum.begin(first=index == 0, last=index == len(update.batches) - 1)
             try:
                 with memory_errors(), self._compiling():
-                    batch_loss, batch_nll = self._forward(batch.to(self.device))
-                    self._backward(batch_loss, update.tgt_tokens)
+                    losses = self._forward(batch.to(self.device))
+                    self._backward(losses, update.tgt_tokens)
             except MemoryError:
                 out_of_memory = True
                 break
-            loss += batch_loss.detach()
-            nll += batch_nll
-            del batch_loss  # and the graph that it holds
+            for total, of_batch in zip(sums, losses, strict=True):
+                total += of_batch.detach()
+            del losses, of_batch  # and the graph that they hold
         self._to_compile = False
         flags = torch.zeros(3, device=self.device)
         for place, is_set in enumerate((stop, out_of_memory, save)):
@@ -129,34 +133,48 @@ class UpdateRunner:
         self._dropping = torch.maximum(self._dropping, flags[:2].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
-        loss, nll = (total.masked_fill(bad > 0, 0.0) for total in (loss, nll))
+        loss, nll, *alignment = sums.masked_fill(bad > 0, 0.0)
         said, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
         if said.is_cuda:
             said = torch.empty(4, pin_memory=True).copy_(said, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record()
-        return Outcome(norm, loss, nll, bad, said, written)
+        return Outcome(norm, loss, nll, bad, said, written, *alignment)
 
     def go_on(self) -> None:
         """Take steps again, after the loop has gone back to the first dropped update."""
         self._dropping.zero_()
 
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the smoothed loss and the nll of a micro-batch, summed over target tokens."""
-        return smoothed_cross_entropy(
-            self.model(batch),
+    def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the losses of a micro-batch, summed over target tokens.
+
+        They are the smoothed loss, the nll, which has no gradient, and with links the alignment
+        loss.
+        """
+        alignment: tuple[Tensor, ...] = ()
+        if batch.links is None:
+            states = self.model(batch)
+        else:
+            states, queries, keys = self.model.forward_with_head(batch, GUIDED_HEAD)
+            alignment = (alignment_loss(queries, keys, batch),)
+        loss, nll = smoothed_cross_entropy(
+            states,
             self.model.output_projection,
             batch.targets,
             self.config.label_smoothing,
             bias=self.model.output_bias,
             compiled=self._compiles_loss,
         )
+        return loss, nll, *alignment
 
-    def _backward(self, loss: Tensor, num_tokens: int) -> None:
+    def _backward(self, losses: Sequence[Tensor], num_tokens: int) -> None:
         """Add a micro-batch's share of the update's mean gradient.
 
         Every rank knows the number of the update's tokens in advance, so gradients are only summed.
         """
+        loss, _, *alignment = losses
+        for more in alignment:
+            loss = loss + self.config.guided_alignment * more
         # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
         # skipped.
         share = torch.where(loss.isfinite(), self.optimizer.guard.scale / num_tokens, math.nan)
@@ -175,8 +193,7 @@ class UpdateRunner:
         """Return whether a batch fits into memory; nothing changes."""
         try:
             with memory_errors():
-                loss, _ = self._forward(batch.to(self.device))
-                self._backward(loss, batch.num_tokens)
+                self._backward(self._forward(batch.to(self.device)), batch.num_tokens)
         except MemoryError:
             return False
         finally:

@@ -1,12 +1,12 @@
 """The torch engine: loads model files, and runs models in batches of similar length.
 
 It searches, and it decodes given targets (forced decoding) for their log-probabilities and
-alignments. The models are not trained to align, so expect errors. Averaged over heads, the
-decoder's penultimate layer agrees best with human alignments. A target token's source is read off
-the state that predicts it (Garg et al. 2019, "Jointly Learning to Align and Translate with
-Transformer Models", the layer average baseline). In a lower layer, the state that reads the token
-may be better (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine
-Translation").
+alignments. A model trained with `guided_alignment` has a head for alignments. Others are not
+trained to align, so expect errors. There, averaged over heads, the decoder's penultimate layer
+agrees best with human alignments. A target token's source is read off the state that predicts it
+(Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", the layer
+average baseline). In a lower layer, the state that reads the token may be better (Chen et al. 2020,
+"Accurate Word Alignment Induction from Neural Machine Translation").
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nmt.data.shards import TokenRows
 from nmt.data.terms import Terms
 from nmt.data.vocabulary import BOS_ID
 from nmt.errors import MissingKernel, UsageError, did_you_mean
+from nmt.model_config import AttentionHead
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
 from nmt.models.device import (
     PRECISIONS,
@@ -110,6 +111,7 @@ def load(
         device=device,
         batch_tokens=batch_tokens,
         shortlist=shortlist,
+        alignment_head=card.alignment_head,
     )
     return Translator(
         engine,
@@ -159,17 +161,19 @@ class TorchEngine(Engine):
         device: torch.device,
         batch_tokens: int | None = None,
         shortlist: Shortlist | None = None,
+        alignment_head: AttentionHead | None = None,
     ) -> None:
         """Take a model on `device`, in evaluation mode.
 
         All but search needs a `TranslationModel` or an `Ensemble`. A shortlist limits the tokens of
-        each translation.
+        each translation. The head is one that was trained to show alignments.
         """
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
         self.model = model
         self.device = device
         self.shortlist = shortlist
+        self.alignment_head = alignment_head
 
     @torch.inference_mode()
     def find(
@@ -241,13 +245,15 @@ class TorchEngine(Engine):
         return self._forced(pairs, self._attention)
 
     def _attention(self, batch: Batch) -> list[NDArray[np.float32]]:
-        layer = self._first_model.cross_attention(batch, _ALIGNING_LAYER)  # (B, H, T, S)
-        mean = layer.mean(dim=1).cpu()  # (B, T, S)
+        head = self.alignment_head
+        from_top = _ALIGNING_LAYER if head is None else head.from_top
+        layer = self._first_model.cross_attention(batch, from_top)  # (B, H, T, S)
+        weights = (layer.mean(dim=1) if head is None else layer[:, head.head]).cpu()  # (B, T, S)
         lengths = ((side.starts.diff() - 1).tolist() for side in (batch.src, batch.tgt_in))
         # Copied, so that the batch is freed.
         return [
             rows[:target, :source].numpy().copy()
-            for rows, source, target in zip(mean, *lengths, strict=True)
+            for rows, source, target in zip(weights, *lengths, strict=True)
         ]
 
     @torch.inference_mode()

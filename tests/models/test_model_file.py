@@ -141,7 +141,7 @@ NAME = "weights/encoder.0.attention.output"  # (16, 16)
 HEADER = [
     spec.name
     for spec in dataclasses.fields(ModelCard)
-    if "vocabulary" not in spec.name and spec.name not in ("languages", "window")
+    if "vocabulary" not in spec.name and spec.name not in ("languages", "window", "alignment_head")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -184,6 +184,10 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("languages", {"pieces": {"de": ">>de<<"}}),
                 ("window", 0),
                 ("window", "4"),
+                ("alignment_head", {"from_top": 1}),
+                ("alignment_head", {"from_top": 1, "head": 2}),  # of 2 heads
+                ("alignment_head", {"from_top": -1, "head": 0}),
+                ("alignment_head", {"from_top": 1, "head": "0"}),
                 ("surplus", 1),
             )
         ),

@@ -15,6 +15,7 @@ from toy_training import content, flat, metrics, weights
 from nmt.cli.average import average
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, UsageError, describe
+from nmt.model_config import AttentionHead
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.runs.averaging import average_models, select_checkpoints
 
@@ -57,6 +58,16 @@ def test_the_average_is_the_mean_of_every_weight(write: Write, mean: Path) -> No
         assert torch.equal(weight, exact.float()), name
     card = ModelReader(mean).card
     assert (card.update, card.valid) == (30, {})  # the newest one's; nothing was measured on it
+
+
+def test_a_head_for_alignments_is_kept_if_all_have_it(write: Write, mean: Path) -> None:
+    head = AttentionHead(from_top=1, head=1)
+    guided = [write(name, alignment_head=head) for name in ("one", "two")]
+    average_models(guided, mean)
+    assert ModelReader(mean).card.alignment_head == head
+    for paths in ([*guided, write("free")], [write("free"), guided[0]]):
+        average_models(paths, mean)
+        assert ModelReader(mean).card.alignment_head is None
 
 
 def test_the_mean_is_taken_in_double_precision(

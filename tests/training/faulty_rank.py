@@ -35,7 +35,7 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
             self.optimizer.weights.gradient[0] = math.nan  # which the sum over ranks spreads
         return run(self, update, number, save=save)
 
-    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, Tensor]:
+    def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
         left[0] -= 1
         if left[0] == 0:
             if fault == "kill":

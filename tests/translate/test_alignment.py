@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -12,14 +13,15 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.model_config import TransformerConfig
+from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import TranslationModel
-from nmt.models.model_file import load_model
+from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.registry import build_model
 from nmt.search.engine import Ids, Pair
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment, align_words, token_spans
 from nmt.translate.torch_engine import TorchEngine
+from nmt.translate.translator import Translator
 
 
 def test_of_equal_weights_the_first_counts() -> None:
@@ -128,6 +130,22 @@ def test_it_is_the_mean_over_the_heads_of_the_penultimate_layer() -> None:
     (found,) = engine.attention([(source, target)])
     assert found is not None
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+
+
+def test_it_is_the_head_that_was_trained_for_it(card: ModelCard, tmp_path: Path) -> None:
+    head = AttentionHead(from_top=0, head=1)
+    path = tmp_path / "guided.safetensors"
+    torch.manual_seed(1)
+    card = dataclasses.replace(card, alignment_head=head)
+    write_model(path, card, dict(card.build().named_parameters()))
+    engine = Translator.load(str(path)).engine
+    source, target = (300, 301, 302), (303, 304)
+    expected = engine.attention_weights(source, target).cross[0, 0, 1, :2, :3]
+    (found,) = engine.attention([(source, target)])
+    assert found is not None
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5)
+    other = engine.attention_weights(source, target).cross[0, 0, 0, :2, :3]
+    assert np.abs(found - other.numpy()).max() > 1e-3
 
 
 def test_without_memory_groups_are_halved_and_a_pair_alone_has_none(
