@@ -130,7 +130,8 @@ def test_guidance_moves_the_head_and_is_told(toy: Toy) -> None:
         toy.train(name, guided_alignment=weight, **values)
         for name, weight in (("free", 0.0), ("guided", 1.0))
     )
-    assert agreement(free, toy.data, GUIDED_HEAD) < 0.5 < agreement(guided, toy.data, GUIDED_HEAD)
+    before, after = (agreement(run, toy.data, GUIDED_HEAD) for run in (free, guided))
+    assert after > before + 0.1
     told = [record["alignment_loss"] for record in metrics(guided, "train")]
     assert told[0] > 1.1 * told[-1] > 0
     assert f"alignment loss {told[0]:.3f}" in (guided / "train.log").read_text()
