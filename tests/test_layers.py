@@ -52,6 +52,7 @@ DOORS = {
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/prepare/readers/arrow.py",
     "fasttext": "nmt/prepare/language_id.py",
+    "simplemma": "nmt/data/lemmas.py",
     "ray": "nmt/ray_workers.py",
     "fsspec": "nmt/remote.py",
     "ctranslate2.Translator": "nmt/translate/ctranslate2_engine.py",

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from nmt.augment_config import AugmentConfig
 from nmt.data import noise
-from nmt.data.epochs import Indices, mix
+from nmt.data.draws import Draws
+from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, PairDataset
 from nmt.data.noise import Pair
 from nmt.data.shards import TokenRows
@@ -71,7 +72,7 @@ class Augmenter:
         self, pairs: Indices, src: TokenRows, tgt: TokenRows, *, seed: int, epoch: int
     ) -> tuple[TokenRows, TokenRows]:
         """Return the rows of these pairs in an epoch; src, tgt: those of the shards, (pairs,)."""
-        draws = _Draws(pairs, seed, epoch)
+        draws = Draws(pairs, seed, epoch)
         chosen = self._chosen(draws)
         is_merged = draws.uniform(_MERGED) < self.shares.merged
         changed = np.logical_or.reduce([is_merged, *chosen.values()])
@@ -89,7 +90,7 @@ class Augmenter:
                     lines[row] = change(lines[row], draw)
         return self._cut(lines, at, pairs, src, tgt, draws)
 
-    def _chosen(self, draws: _Draws) -> dict[str, _Chosen]:
+    def _chosen(self, draws: Draws) -> dict[str, _Chosen]:
         """Return which pairs each change is for."""
         shares = self.shares
         chosen = {
@@ -126,7 +127,7 @@ class Augmenter:
         pairs: Indices,
         src: TokenRows,
         tgt: TokenRows,
-        draws: _Draws,
+        draws: Draws,
     ) -> tuple[TokenRows, TokenRows]:
         """Return the rows, where those at `at` are of the lines; too long ones stay."""
         dropouts = None
@@ -152,23 +153,3 @@ class Augmenter:
             for old, new in ((src, new_src), (tgt, new_tgt))
         )
         return whole_src, whole_tgt
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """Random numbers of pairs, each a function of (seed, epoch, pair, what it is for)."""
-
-    pairs: Indices
-    seed: int
-    epoch: int
-
-    def whole(self, *what: int) -> npt.NDArray[np.uint64]:
-        """Return numbers of 64 bits: (pairs,)."""
-        keys = np.random.SeedSequence((self.seed, self.epoch, *what, 1)).generate_state(
-            2, np.uint64
-        )
-        return mix(mix(self.pairs.astype(np.uint64) ^ keys[0]) ^ keys[1])
-
-    def uniform(self, *what: int) -> npt.NDArray[np.float64]:
-        """Return numbers from 0 to below 1: (pairs,)."""
-        return (self.whole(*what) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -71,6 +71,18 @@ def learn_lexicon(
     src, tgt = pairs.rows(np.arange(0, len(pairs), step))
     if backward:
         src, tgt, src_vocab_size, tgt_vocab_size = tgt, src, tgt_vocab_size, src_vocab_size
+    return learn_from_rows(src, tgt, src_vocab_size, tgt_vocab_size, on_progress=on_progress)
+
+
+def learn_from_rows(
+    src: TokenRows,
+    tgt: TokenRows,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+    *,
+    on_progress: Callable[[int], object] | None = None,
+) -> Lexicon:
+    """Learn from these rows, whose ids may be of tokens or of words; see `learn_lexicon`."""
     tell = on_progress or (lambda _: None)
     # For each chunk: the keys of its entries, the entry of each link, and the first link of each
     # target token.

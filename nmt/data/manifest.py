@@ -32,6 +32,9 @@ WINDOW = "window"
 TEMPERATURE = "temperature"
 """A setting that older folders lack."""
 
+TERMS = "terms"
+"""A setting that older folders lack: where annotations of terms come from, or null."""
+
 _NEEDED = {
     "src_lang": str,
     "tgt_lang": str,
@@ -63,6 +66,10 @@ class ShardRecord:
     pairs: int
     src_tokens: int
     tgt_tokens: int
+    terms: int = 0
+    """Annotations of its sources, see `nmt.data.term_annotation`."""
+    annotated: int = 0
+    """Pairs that have some."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,16 @@ class SplitRecord:
     """Of train: the kept columns, one for each shard of a corpus that has one, named like it."""
     windows: tuple[int, ...] = ()
     """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
+
+    @property
+    def terms(self) -> int:
+        """Annotations of its sources."""
+        return sum(shard.terms for shard in self.shards)
+
+    @property
+    def annotated(self) -> int:
+        """Pairs that have annotations."""
+        return sum(shard.annotated for shard in self.shards)
 
 
 @dataclass(frozen=True)
@@ -180,6 +197,11 @@ class DatasetInfo:
             normalize=bool(self.settings["moses_normalize"]),
             tokenize=bool(self.settings["moses_tokenize"]),
         )
+
+    @property
+    def reads_terms(self) -> bool:
+        """Whether sources of train have annotations of terms."""
+        return self.settings.get(TERMS) is not None
 
     @property
     def languages(self) -> LanguageTokens | None:

@@ -290,6 +290,12 @@ class Shard:
     def tgt_tokens(self) -> int:
         return len(self._tgt)
 
+    def src_occurrences(self, token: int) -> tuple[int, int]:
+        """Return how often a token is in the sources, and in how many of them it is."""
+        at = np.flatnonzero(self._src == token)
+        pairs = np.searchsorted(self._src_offsets, at, side="right")
+        return len(at), len(np.unique(pairs))
+
     @property
     def src_lengths(self) -> Lengths:
         """Source tokens of each pair, without eos: (pairs,)."""

@@ -105,11 +105,10 @@ class Vocabulary:
         self._known = len(self)
         if READ_AS_UNK in self._tokens:
             self._known = self._tokens.index(READ_AS_UNK)
-        self._tags = {
-            piece: id_
-            for id_, piece in enumerate(self._tokens)
-            if TAG.fullmatch(piece) and processor.is_control(id_)
+        self._controls = {
+            piece: id_ for id_, piece in enumerate(self._tokens) if processor.is_control(id_)
         }
+        self._tags = {piece: id_ for piece, id_ in self._controls.items() if TAG.fullmatch(piece)}
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -150,11 +149,20 @@ class Vocabulary:
         Raises:
             DataError: if it has no such control piece.
         """
-        if not self.has_language_token(piece):
-            raise DataError(f"damaged: the vocabulary has no language token {piece!r}")
         found = copy.copy(self)
-        found.first = (self._tokens.index(piece),)
+        found.first = self.control_ids([piece])
         return found
+
+    def control_ids(self, pieces: Sequence[str]) -> tuple[int, ...]:
+        """Return the ids of control pieces, which no text has.
+
+        Raises:
+            DataError: if one of them is no such piece.
+        """
+        for piece in pieces:
+            if not self.has_control(piece):
+                raise DataError(f"damaged: the vocabulary has no control piece {piece!r}")
+        return tuple(self._controls[piece] for piece in pieces)
 
     def encode(
         self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
@@ -227,14 +235,14 @@ class Vocabulary:
         """Whether there is a piece of any kind with this text."""
         return text in self._tokens
 
-    def has_language_token(self, piece: str) -> bool:
-        """Whether there is a control piece that `beginning_with` can put before lines."""
-        return piece in self._tokens and self._processor.is_control(self._tokens.index(piece))
+    def has_control(self, piece: str) -> bool:
+        """Whether there is a control piece, such as a language token or a marker of terms."""
+        return piece in self._controls
 
     @property
     def separator(self) -> int | None:
         """The id of the piece between the lines of a window, if there is one."""
-        known = self.has_language_token(SEPARATOR)
+        known = self.has_control(SEPARATOR)
         return self._tokens.index(SEPARATOR) if known else None
 
     def has_symbol(self, symbol: str) -> bool:

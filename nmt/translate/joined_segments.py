@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from itertools import chain
 
+from nmt.data.token_spans import WORD_START
 from nmt.search.engine import Source
 from nmt.translate.alignment import Alignment
 from nmt.translate.output import Translation
-from nmt.translate.segmentation import WORD_START, join_segments
+from nmt.translate.segmentation import join_segments
 
 # Search never produces these, but a foreign vocabulary's rules for decoding might.
 _LINE_BREAKERS = str.maketrans("\n\r\0", "   ")

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from nmt.data.languages import primary_language
 from nmt.data.moses import Abbreviations, abbreviations
+from nmt.data.token_spans import WORD_START
 from nmt.data.vocabulary import Vocabulary
 from nmt.search.engine import Source
 
@@ -123,7 +124,6 @@ def _is_abbreviated(before: str, known: Abbreviations, *, before_digit: bool) ->
     return _FIRST_NUMBER.fullmatch(before) is not None
 
 
-WORD_START = "\u2581"  # SentencePiece's mark for a space before a token
 _CLAUSE_ENDS = ";:,—؛،"
 _WIDE_CLAUSE_ENDS = "，、；："
 _NEVER_FIRST = STOPS + WIDE_STOPS + _CLAUSE_ENDS + _WIDE_CLAUSE_ENDS + WIDE_CLOSING

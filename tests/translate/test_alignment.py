@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
+from nmt.data.token_spans import token_spans
 from nmt.model_config import AttentionHead, TransformerConfig
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, load_model, write_model
 from nmt.models.registry import build_model
 from nmt.search.engine import Ids, Pair
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment, align_words, token_spans
+from nmt.translate.alignment import Alignment, align_words
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 

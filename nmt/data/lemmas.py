@@ -1,0 +1,89 @@
+"""Lemmas, the dictionary forms of words: the only module that uses simplemma.
+
+simplemma looks words up in lists that come with it, and needs no context. So a word has one lemma,
+and a word that it does not know is its own. So are all words of a language that it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+
+from nmt.data.languages import primary_language
+from nmt.errors import UsageError
+
+WORD = re.compile(r"[^\W_]+(?:[-'’·][^\W_]+)*")
+"""Letters and digits, with single hyphens and apostrophes inside. In scripts without spaces this is
+a whole clause."""
+
+_CODES = {"bs": "hbs", "hr": "hbs", "sr": "hbs", "no": "nb"}
+"""What simplemma calls some languages."""
+
+
+def is_installed() -> bool:
+    """Whether there is simplemma, which lemmas need."""
+    return find_spec("simplemma") is not None
+
+
+@cache
+def has_lemmas(lang: str) -> bool:
+    """Whether there are lemmas for a language.
+
+    Raises:
+        UsageError: if the package is missing.
+    """
+    if not is_installed():
+        raise UsageError("--terms needs simplemma; run `pip install nmt[terms]`")
+    from simplemma import lemmatize
+
+    try:
+        lemmatize("a", _code(lang))
+    except ValueError:
+        return False
+    return True
+
+
+def lemma(word: str, lang: str) -> str:
+    """Return the lemma of a word, or the word itself in a language without lemmas."""
+    if not has_lemmas(lang):
+        return word
+    from simplemma import lemmatize
+
+    return lemmatize(word, _code(lang))
+
+
+def lemmas_version() -> str:
+    """What identifies the lemmas in `dataset.json`."""
+    return f"simplemma {version('simplemma')}"
+
+
+def _code(lang: str) -> str:
+    primary = primary_language(lang)
+    return _CODES.get(primary, primary)
+
+
+@dataclass(frozen=True)
+class LineForms:
+    """The lemmas of a line's words, in lower case, to look for terms in any form."""
+
+    lang: str
+    lemmas: list[str]
+
+    @classmethod
+    def of(cls, line: str, lang: str) -> LineForms:
+        """Read a line of a language."""
+        return cls(lang, [lemma(word, lang).lower() for word in WORD.findall(line)])
+
+    def has(self, term: str) -> bool:
+        """Whether the line has the words of a term, each in any form."""
+        return _is_part(LineForms.of(term, self.lang).lemmas, self.lemmas)
+
+
+def _is_part(few: Sequence[str], many: Sequence[str]) -> bool:
+    """Whether a sequence, which is not empty, stands somewhere in another."""
+    size = len(few)
+    return size > 0 and any(few == many[at : at + size] for at in range(len(many) - size + 1))

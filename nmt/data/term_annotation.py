@@ -1,0 +1,94 @@
+"""Term annotations: a source line that says how some of its words are to be translated.
+
+    <term> dogs <as> Hund </term> bark.
+
+A model that has been trained with such lines reads the wanted word and inflects it (Dinu et al.
+2019, "Training Neural Machine Translation to Apply Terminology Constraints"; Bergmanis and Pinnis
+2021, "Facilitating Terminology Translation with Target Lemma Annotations"). Both papers tell apart
+what is source, term and translation by a second embedding of each token. Our models have no such
+embedding, so three control pieces do it, which any architecture reads and no text contains. The
+source words stay, because the model needs their number and their place, and alignments refer to
+them. So without its annotations the line has the same tokens as ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.data.vocabulary import Vocabulary
+
+MARKERS = ("<term>", "<as>", "</term>")
+"""Before the words of a term, before its translation, and after that."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The words of a term in a line, and the translation that they are to have."""
+
+    start: int  # characters of the line
+    end: int
+    target: str
+
+
+@dataclass(frozen=True)
+class AnnotatedIds:
+    """The ids of a source with its annotations."""
+
+    ids: list[int]
+    owners: list[int]
+    """For each id, the place among the source's own ids of what it belongs to: of an annotation,
+    the term's last token."""
+    used: list[int]
+    """Which of the terms are annotated."""
+
+
+def annotate(
+    vocabulary: Vocabulary,
+    ids: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    terms: Sequence[Annotation],
+    *,
+    most: float = math.inf,
+) -> AnnotatedIds:
+    """Return ids with the annotations of some terms.
+
+    A term is left out if a part of it is not in these ids, if a term before it has taken
+    one of its tokens, if the vocabulary does not know a character of its translation, or if the
+    ids would become too many.
+
+    Args:
+        vocabulary: with the markers.
+        ids: of a line, or of a segment of it.
+        spans: where each of them stands in the line.
+        terms: of the line, in any order.
+        most: how many ids there may be.
+
+    Raises:
+        DataError: if the vocabulary has no markers.
+    """
+    from nmt.data.vocabulary import UNK_ID  # which loads SentencePiece
+
+    begin, become, end = vocabulary.control_ids(MARKERS)
+    parts = [[one] for one in ids]
+    size, taken, used = len(ids), set[int](), list[int]()
+    targets = vocabulary.encode_text([term.target for term in terms])
+    for number, (term, target) in enumerate(zip(terms, targets, strict=True)):
+        inside = [
+            at for at, span in enumerate(spans) if span[0] < term.end and span[1] > term.start
+        ]
+        is_whole = inside and spans[inside[0]][0] <= term.start and spans[inside[-1]][1] >= term.end
+        fits = size + len(target) + len(MARKERS) <= most
+        if not (is_whole and fits and target) or UNK_ID in target or taken & set(inside):
+            continue
+        taken.update(inside)
+        size += len(target) + len(MARKERS)
+        used.append(number)
+        parts[inside[0]].insert(0, begin)
+        parts[inside[-1]] += [become, *target, end]
+    owners = [[at] * len(part) for at, part in enumerate(parts)]
+    return AnnotatedIds(list(chain.from_iterable(parts)), list(chain.from_iterable(owners)), used)

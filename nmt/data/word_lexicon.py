@@ -1,0 +1,177 @@
+"""Which words of a pair of lines translate each other, by a lexicon that is learnt from pairs.
+
+The lexicon is IBM Model 1 in both directions (see `lexicon.py`), on lemmas in lower case, so that
+all forms of a word count together. It is small: it holds only what is likely in both directions.
+In scripts without spaces, a "word" is a whole clause, which hardly ever repeats, so nothing is
+found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.data.lemmas import WORD, lemma
+from nmt.data.shards import TokenRows
+
+if TYPE_CHECKING:
+    from nmt.data.lexicon import Lexicon  # which loads torch
+
+_LEAST_PROBABILITY = 0.1
+"""In either direction; Model 1 spreads less than that over words that merely come together."""
+_LEAST_COUNT = 2  # of a word that is learnt
+_FREQUENT = 100
+"""So many of the most frequent words are left out: mostly they are grammar, and no terms. This also
+makes learning some four times as fast."""
+
+
+@dataclass(frozen=True)
+class WordLink:
+    """A word of the source and one of the target that translate each other."""
+
+    src: tuple[int, int]  # where it begins and ends in its line
+    tgt: tuple[int, int]
+    lemma: str  # of the target
+
+
+@dataclass(frozen=True)
+class WordLexicon:
+    """Words with the translations that are likely in both directions."""
+
+    src_keys: Mapping[str, str]
+    """The lemma, in lower case, of each known word."""
+    tgt_lemmas: Mapping[str, str]
+    """The lemma of each known word."""
+    scores: Mapping[str, Mapping[str, float]]
+    """The product of both probabilities, by source and target in lower case."""
+
+    @classmethod
+    def read(cls, content: str) -> WordLexicon:
+        """Return the lexicon that `write` has written."""
+        return cls(**json.loads(content))
+
+    def write(self) -> str:
+        """Return the lexicon as JSON."""
+        return json.dumps(asdict(self))
+
+    @property
+    def entries(self) -> int:
+        """How many pairs of lemmas it holds."""
+        return sum(map(len, self.scores.values()))
+
+    def links(self, src: str, tgt: str) -> list[WordLink]:
+        """Return which words of two lines translate each other, in the order of the source.
+
+        Each is the other's best translation in the line, and occurs once in it. The source has a
+        letter.
+        """
+        theirs, ours = _occurrences(src, self.src_keys.get), _occurrences(tgt, self._tgt_key)
+        best: dict[str, tuple[float, str]] = {}  # of each target: its score and source
+        chosen: dict[str, str] = {}
+        for key in theirs:
+            known = self.scores.get(key, {})
+            score, other = max(
+                ((known[other], other) for other in ours if other in known), default=(0.0, "")
+            )
+            if score > best.get(other, (0.0, ""))[0]:
+                best[other] = score, key
+                chosen[key] = other
+        return [
+            WordLink(theirs[key][0], ours[other][0], self.tgt_lemmas[_cut(tgt, ours[other][0])])
+            for key, other in chosen.items()
+            if best[other][1] == key
+            and len(theirs[key]) == len(ours[other]) == 1
+            and any(map(str.isalpha, key))
+        ]
+
+    def _tgt_key(self, word: str) -> str | None:
+        found = self.tgt_lemmas.get(word)
+        return None if found is None else found.lower()
+
+
+def learn_words(
+    pairs: Sequence[tuple[str, str]],
+    langs: tuple[str, str],
+    *,
+    on_progress: Callable[[int], object] | None = None,
+) -> WordLexicon:
+    """Learn from pairs of lines.
+
+    Args:
+        pairs: source and target.
+        langs: their languages. Without lemmas for one, its words stand for themselves.
+        on_progress: called with 1 after each of two times `LEXICON_STEPS` steps.
+
+    Raises:
+        UsageError: if simplemma is missing.
+    """
+    from nmt.data.lexicon import learn_from_rows
+
+    src, tgt = (_Side.of([pair[side] for pair in pairs], langs[side]) for side in (0, 1))
+    scores: dict[str, dict[str, float]] = {}
+    if len(src.rows.ids) and len(tgt.rows.ids):
+        sizes = len(src.keys), len(tgt.keys)
+        forth = learn_from_rows(src.rows, tgt.rows, *sizes, on_progress=on_progress)
+        back = learn_from_rows(tgt.rows, src.rows, *sizes[::-1], on_progress=on_progress)
+        returned = {(one, two): prob for two, one, prob in _likely(back)}
+        for one, two, prob in _likely(forth):
+            if (one, two) in returned:
+                found = scores.setdefault(src.keys[one], {})
+                found[tgt.keys[two]] = prob * returned[one, two]
+    return WordLexicon(
+        {word: found.lower() for word, found in src.lemmas.items()}, tgt.lemmas, scores
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The words of one side of the pairs."""
+
+    rows: TokenRows  # indices of keys
+    keys: list[str]  # lemmas in lower case, the most frequent first
+    lemmas: dict[str, str]  # of each word whose key is learnt
+
+    @classmethod
+    def of(cls, lines: Sequence[str], lang: str) -> _Side:
+        words = [WORD.findall(line) for line in lines]
+        different = sorted({word for line in words for word in line})
+        lemmas = {word: lemma(word, lang) for word in different}
+        counts = Counter(lemmas[word].lower() for line in words for word in line)
+        known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
+        keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]
+        numbers = {key: number for number, key in enumerate(keys)}
+        of_word = {word: numbers.get(found.lower()) for word, found in lemmas.items()}
+        rows = [[at for word in line if (at := of_word[word]) is not None] for line in words]
+        learnt = {word: found for word, found in lemmas.items() if of_word[word] is not None}
+        return cls(TokenRows.of(rows, token_bytes=4), keys, learnt)
+
+
+def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:
+    """Yield source, target and probability of what is likely."""
+    chosen = np.flatnonzero(lexicon.probs >= _LEAST_PROBABILITY)
+    return zip(
+        lexicon.sources[chosen].tolist(),
+        lexicon.targets[chosen].tolist(),
+        lexicon.probs[chosen].tolist(),
+        strict=True,
+    )
+
+
+def _occurrences(
+    line: str, key_of: Callable[[str], str | None]
+) -> dict[str, list[tuple[int, int]]]:
+    """Return where each known word of a line stands, by its key."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for match in WORD.finditer(line):
+        if (key := key_of(match[0])) is not None:
+            found.setdefault(key, []).append(match.span())
+    return found
+
+
+def _cut(line: str, span: tuple[int, int]) -> str:
+    return line[span[0] : span[1]]

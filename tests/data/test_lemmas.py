@@ -1,0 +1,56 @@
+"""Lemmas, and terms in any form."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.data import lemmas
+from nmt.data.lemmas import LineForms, has_lemmas, lemma
+from nmt.errors import UsageError
+
+pytest.importorskip("simplemma", reason="the extra terms is not installed")
+
+
+@pytest.mark.parametrize(
+    ("word", "lang", "expected"),
+    [
+        ("Hunde", "de", "Hund"),
+        ("lief", "deu", "laufen"),
+        ("dogs", "en-GB", "dog"),
+        ("psima", "hr", "pas"),  # simplemma has one list for Croatian, Serbian and Bosnian
+        ("Brtzl", "de", "Brtzl"),  # no such word
+        ("Hunde", "tlh", "Hunde"),  # no such language
+    ],
+)
+def test_a_word_has_the_lemma_of_its_language(word: str, lang: str, expected: str) -> None:
+    assert lemma(word, lang) == expected
+
+
+def test_languages_without_lemmas_are_known() -> None:
+    assert [lang for lang in ("de", "fra_Latn", "no", "zh", "tlh") if not has_lemmas(lang)] == [
+        "zh",
+        "tlh",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("term", "is_there"),
+    [
+        ("Hund", True),
+        ("hunde", True),
+        ("kleiner Hund", True),
+        ("Hund kleinen", False),  # the order counts
+        ("und", False),  # whole words
+        ("Katze", False),
+        ("?", False),  # no word
+    ],
+)
+def test_a_term_is_found_in_any_form(term: str, is_there: bool) -> None:
+    assert LineForms.of("Er sieht einen kleinen Hund.", "de").has(term) == is_there
+
+
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "find_spec", lambda _: None)
+    has_lemmas.cache_clear()
+    with pytest.raises(UsageError, match="--terms needs simplemma; run `pip install nmt"):
+        has_lemmas("de")

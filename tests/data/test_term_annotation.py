@@ -1,0 +1,107 @@
+"""Annotations of terms among the ids of a source."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nmt.data.term_annotation import MARKERS, AnnotatedIds, Annotation, annotate
+from nmt.data.token_spans import token_spans
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import DataError
+
+LINE = "Two dogs bark, and a cat sleeps."
+WORDS = ["Hund", "Katze", "und"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    text = [LINE, *WORDS] * 5
+    return learn_vocabulary(text, vocab_size=320, controls=MARKERS)
+
+
+def annotated(
+    vocabulary: Vocabulary, terms: dict[str, str], *, line: str = LINE, most: float = math.inf
+) -> AnnotatedIds:
+    """Annotate the words of a line; terms: words and their translations."""
+    (ids,) = vocabulary.encode([line])
+    uses = [
+        Annotation(line.index(word), line.index(word) + len(word), terms[word]) for word in terms
+    ]
+    return annotate(vocabulary, ids, token_spans(line, vocabulary.tokens(ids)), uses, most=most)
+
+
+def spelt(vocabulary: Vocabulary, found: AnnotatedIds) -> str:
+    tokens = vocabulary.tokens(found.ids)
+    return "".join(f" {one} " if one in MARKERS else one for one in tokens).replace("\u2581", " ")
+
+
+def test_the_words_of_a_term_are_followed_by_its_translation(vocabulary: Vocabulary) -> None:
+    found = annotated(vocabulary, {"a cat": "Katze", "dogs": "Hund"})
+    expected = "Two <term> dogs <as> Hund </term> bark, and <term> a cat <as> Katze </term> sleeps."
+    assert spelt(vocabulary, found).split() == expected.split()
+    assert found.used == [0, 1]
+
+
+def test_without_its_annotations_a_line_has_the_ids_that_it_always_has(
+    vocabulary: Vocabulary,
+) -> None:
+    found = annotated(vocabulary, {"dogs": "Hund", "cat": "Katze"})
+    (plain,) = vocabulary.encode([LINE])
+    own = {}
+    inside = False
+    for id_, owner in zip(found.ids, found.owners, strict=True):
+        piece = vocabulary.tokens([id_])[0]
+        inside = piece == "<as>" or (inside and piece != "</term>")
+        if piece not in MARKERS and not inside:
+            own[owner] = id_
+    assert [own[at] for at in range(len(plain))] == plain
+    # An annotation belongs to the last token of its term.
+    tokens = vocabulary.tokens(plain)
+    owner = found.owners[vocabulary.tokens(found.ids).index("<as>")]
+    assert "".join(tokens[: owner + 1]).replace("\u2581", " ") == " Two dogs"
+
+
+def test_what_does_not_fit_is_left_out(vocabulary: Vocabulary) -> None:
+    (plain,) = vocabulary.encode([LINE])
+    (target,) = vocabulary.encode(["Hund"])
+    size = len(plain) + len(target) + len(MARKERS)
+    terms = {"dogs": "Hund", "cat": "Katze"}
+    assert annotated(vocabulary, terms, most=size).used == [0]
+    none = annotated(vocabulary, terms, most=size - 1)
+    assert (none.ids, none.used) == (plain, []) or none.used == [1]
+
+
+def test_terms_do_not_overlap_and_have_a_translation(vocabulary: Vocabulary) -> None:
+    assert annotated(vocabulary, {"a cat": "Katze", "cat": "Hund"}).used == [0]
+    assert annotated(vocabulary, {"cat": "", "dogs": " "}).used == []
+
+
+def test_a_term_of_which_a_part_is_elsewhere_is_left_out(vocabulary: Vocabulary) -> None:
+    (ids,) = vocabulary.encode([LINE])
+    spans = token_spans(LINE, vocabulary.tokens(ids))
+    start = LINE.index("dogs")
+    cut = next(at for at, span in enumerate(spans) if span[0] >= start + 5)
+    uses = [Annotation(start, start + len("dogs bark"), "Hund")]
+    for part in (slice(0, cut), slice(cut, None)):
+        assert annotate(vocabulary, ids[part], spans[part], uses).used == []
+    assert annotate(vocabulary, ids, spans, uses).used == [0]
+
+
+def test_characters_that_the_vocabulary_lacks_are_written_as_bytes_or_left_out(
+    vocabulary: Vocabulary,
+) -> None:
+    assert "<0x" in spelt(vocabulary, annotated(vocabulary, {"cat": "Ж"}))
+    assert vocabulary.covers_all_text
+
+
+def test_text_that_looks_like_a_marker_is_text(vocabulary: Vocabulary) -> None:
+    (ids,) = vocabulary.encode(["<term> dogs <as> Hund </term>"])
+    assert not {*vocabulary.control_ids(MARKERS)} & {*ids}
+
+
+def test_a_vocabulary_without_markers_is_refused() -> None:
+    plain = learn_vocabulary([LINE] * 5, vocab_size=300)
+    with pytest.raises(DataError, match="no control piece '<term>'"):
+        annotated(plain, {"cat": "Katze"})
