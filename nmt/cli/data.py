@@ -127,6 +127,15 @@ def _show_corpora(folder: DataFolder) -> None:
     console.print_table(
         ["train", "lines", "kept", "weight", "tag", *rules], rows, title="Training text"
     )
+    if folder.info.reads_terms:
+        _show_terms(folder)
+
+
+def _show_terms(folder: DataFolder) -> None:
+    train = folder.info.train
+    row = [str(folder.info.settings["terms"]), f"{train.terms:,}", f"{train.annotated:,}"]
+    print()
+    console.print_table(["terms", "annotations", "pairs with some"], [row], title="Terms")
 
 
 def _show_windows(folder: DataFolder) -> None:

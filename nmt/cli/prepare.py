@@ -100,5 +100,8 @@ def _tell(folder: DataFolder, out: str) -> None:
             f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
             f"{split.tgt.tokens:,} {tgt} tokens"
         )
+    if info.reads_terms:
+        train = info.train
+        console.notice(f"train: {train.terms:,} terms annotated in {train.annotated:,} pairs")
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")

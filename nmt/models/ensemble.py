@@ -93,13 +93,14 @@ def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:
     """Refuse models that cannot form an ensemble.
 
     Raises:
-        UsageError: if languages or vocabularies differ from the first one's.
+        UsageError: if languages or vocabularies differ from the first one's, or only one was
+            trained to read terms.
     """
     for path, card in zip(paths[1:], cards[1:], strict=True):
         differences = [
             difference
             for difference in cards[0].differences(card)
-            if "vocabulary" in difference or "lang" in difference
+            if any(word in difference for word in ("vocabulary", "lang", "terms"))
         ]
         if differences:
             raise UsageError(

@@ -32,6 +32,7 @@ KIND = "a model file"
 FORMAT_VERSION = 2
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
+_READS_TERMS = "reads_terms"  # only in files of models that do
 # Types of the values in the header. They are checked, because the file may be from a stranger.
 _MOSES = {"normalize": bool, "tokenize": bool}
 _OPTIONAL = ("languages", "alignment_head")
@@ -45,6 +46,7 @@ _HEADER = {
     "data": str,
     "update": int,
     "valid": dict,
+    _READS_TERMS: bool,
 }
 
 
@@ -65,6 +67,7 @@ class ModelCard:
     languages: LanguageTokens | None = None  # of a model of several languages
     window: int = 1  # the most lines of a document that it was trained to read together
     alignment_head: AttentionHead | None = None  # trained to show alignments, if one is
+    reads_terms: bool = False  # whether training sources had annotations of terms
 
     def for_pair(self, src_lang: str | None = None, tgt_lang: str | None = None) -> ModelCard:
         """Return the card for a pair of languages, whose tokens begin lines; None: the card's own.
@@ -101,7 +104,7 @@ class ModelCard:
     def differences(self, other: ModelCard) -> list[str]:
         """Return the differences that prevent averaging the two models."""
         found = []
-        names = ["architecture", "window"]
+        names = ["architecture", "window", "reads_terms"]
         if self.languages != other.languages:
             found.append("other languages")
         elif self.languages is None:  # else both translate any pair of theirs
@@ -130,10 +133,13 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     header: dict[str, object] = {
         spec.name: getattr(card, spec.name)
         for spec in dataclasses.fields(card)
-        if spec.name not in ("config", "src_vocabulary", "tgt_vocabulary", "window", *_OPTIONAL)
+        if spec.name
+        not in ("config", "src_vocabulary", "tgt_vocabulary", "window", "reads_terms", *_OPTIONAL)
     }
     if card.window > 1:
         header["window"] = card.window
+    if card.reads_terms:
+        header[_READS_TERMS] = True
     for name in _OPTIONAL:
         if (content := getattr(card, name)) is not None:
             header[name] = dataclasses.asdict(content)
@@ -176,6 +182,7 @@ def _read_card(file: TensorFile) -> ModelCard:
         file.path, "alignment_head", AttentionHead, header.pop("alignment_head", None)
     )
     window = _read_window(file.path, header.pop("window", 1))
+    header.setdefault(_READS_TERMS, False)
     wrong = [
         name
         for name in header.keys() | _HEADER.keys()
@@ -218,6 +225,11 @@ def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> N
     own = str(header.get("src_lang", "")), str(header.get("tgt_lang", ""))
     languages = header.get("languages")
     _choose(_read_optional(path, "languages", LanguageTokens, languages), own, (src_lang, tgt_lang))
+
+
+def reads_terms(path: Path) -> bool:
+    """Whether a model was trained to read annotations of terms, by its file's header."""
+    return _open(path).header.get(_READS_TERMS) is True
 
 
 def check_context(path: Path, context: int) -> None:

@@ -55,6 +55,8 @@ class DocumentOptions:
                 "--keep-text does not go with --documents: changing single lines in training "
                 "would undo the windows"
             )
+        if options.terms is not None:
+            raise UsageError("--terms does not go with --documents; leave one of them out")
         for option, words in (("--tag", options.tags.values()), ("--symbol", options.symbol)):
             if SEPARATOR in words:
                 raise UsageError(

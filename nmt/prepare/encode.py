@@ -13,10 +13,12 @@ import numpy as np
 from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
+from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
+from nmt.prepare.terms import Annotator
 from nmt.prepare.text import Block, decode_block, decode_provenance
 from nmt.prepare.windows import Side, Windows, draw_context
 
@@ -60,6 +62,8 @@ class BlockEncoder:
     """The most lines of a pair, in documents."""
     seed: int = 0
     """Of the draw of windows."""
+    annotator: Annotator | None = None
+    """Of --terms."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
@@ -69,9 +73,8 @@ class BlockEncoder:
         kept = np.flatnonzero(verdicts == KEPT)
         src_lines, tgt_lines = ([side.lines[at] for at in kept] for side in (src, tgt))
         judged = time.process_time()
-        src_rows, tgt_rows = self.encode(
-            [tagged(line, self.tags[block.corpus]) for line in src_lines], tgt_lines, block.langs
-        )
+        tagged_lines = [tagged(line, self.tags[block.corpus]) for line in src_lines]
+        src_rows, tgt_rows = self.encode(tagged_lines, tgt_lines, block.langs)
         encoded = time.process_time()
         by_length = self.cleaner.judge_tokens(src_rows.lengths, tgt_rows.lengths)
         verdicts[kept] = by_length
@@ -79,6 +82,16 @@ class BlockEncoder:
         src_lines, tgt_lines = (list(compress(side, chosen)) for side in (src_lines, tgt_lines))
         rows = src_rows.select(chosen), tgt_rows.select(chosen)
         shortened: Mapping[str, int] = {}
+        if self.annotator is not None:
+            src_rows = self.annotator(
+                self._vocabularies_of(block.langs)[0],
+                list(zip(compress(tagged_lines, chosen), tgt_lines, strict=True)),
+                rows[0],
+                corpus=block.corpus,
+                numbers=np.array([block.line_number(at) for at in kept[chosen].tolist()], np.int64),
+                most=self.cleaner.cleaning.max_length,
+            )
+            rows = src_rows, rows[1]
         beside = {}
         if self.keep_text:
             beside[TEXT_SUFFIX] = TokenRows.of_text(src_lines), TokenRows.of_text(tgt_lines)
@@ -138,6 +151,11 @@ class BlockEncoder:
     def separator(self) -> int | None:
         """The token between the lines of a window; None if pairs are single lines."""
         return self._vocabularies[0].separator if self.window > 1 else None
+
+    @property
+    def marker(self) -> int | None:
+        """The id that begins an annotation of a source, if there may be some."""
+        return None if self.annotator is None else self._vocabularies[0].control_ids(MARKERS)[0]
 
     @property
     def token_bytes(self) -> int:

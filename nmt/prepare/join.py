@@ -26,6 +26,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
+from nmt.data.term_annotation import MARKERS
 from nmt.errors import DataError, UsageError
 from nmt.files import link_or_copy, resolved, write_text
 from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs
@@ -158,6 +159,12 @@ class _Joiner:
         return self.folders[0].info
 
     @property
+    def _marker(self) -> int | None:
+        """The id that begins an annotation of a source, if there are some."""
+        reads = self.info.reads_terms
+        return self.folders[0].src_vocabulary.control_ids(MARKERS)[0] if reads else None
+
+    @property
     def pairs(self) -> int:
         return sum(folder.info.train.pairs for folder in self.folders)
 
@@ -267,7 +274,7 @@ class _Joiner:
                 if len(rows):
                     path = self.path / f"train-{len(shards):05d}.bin"
                     shard.copy(path, rows, corpus=place.corpus)
-                    shards.append(shard_record(path))
+                    shards.append(shard_record(path, self._marker))
                     for file in place.beside:
                         copy = path.with_suffix(Path(file.name).suffix)
                         kept = Shard.open(place.folder.path / file.name)

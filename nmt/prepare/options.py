@@ -12,6 +12,7 @@ from pathlib import Path
 from nmt.cpu import RAY, cores, most_workers
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
+from nmt.data.term_annotation import MARKERS
 from nmt.errors import UsageError, did_you_mean
 from nmt.values import check, option_name, value
 
@@ -23,6 +24,9 @@ _TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
+
+AUTO_TERMS = "auto"
+"""Stands for terms that are found in the text."""
 
 STDIN = "-"
 """Stands for TSV on stdin instead of a file's name."""
@@ -199,7 +203,18 @@ class PrepareOptions:
         "to upper case. It takes the size of the text and 12 bytes a pair.",
         panel=_TEXT,
     )
-    seed: int = value(1, "Seed of random pairs, for the vocabulary and --valid-lines.", minimum=0)
+    terms: str | None = value(
+        None,
+        "Write into some source lines how their words are translated, so that the model learns to "
+        "obey `nmt translate --terms`. auto finds words and the lemmas of their translations in "
+        "the text; or give a file of terms, with SOURCE<TAB>TARGET on each line.",
+        metavar="auto|FILE",
+        shown="none",
+        panel=_TEXT,
+    )
+    seed: int = value(
+        1, "Seed of what is drawn: the vocabulary's pairs, --valid-lines, --terms.", minimum=0
+    )
     workers: str | None = value(
         None,
         "Number of processes, or ray for a cluster that RAY_ADDRESS names. The result does not "
@@ -263,6 +278,8 @@ class PrepareOptions:
             if not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
         ]
         problems += self._problems_of_words()
+        if self.terms is not None and (self.pair or self.keep_text):
+            problems.append("--terms goes with neither --pair nor --keep-text; leave it out")
         if len(self.vocab) > 2:
             times = len(self.vocab)
             problems.append(
@@ -329,6 +346,7 @@ class PrepareOptions:
     def _problems_of_words(self) -> Iterator[str]:
         """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
         of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
+        of_terms = MARKERS if self.terms is not None else ()
         given = [("--tag", text, _parts(text)[1]) for text in self.tag]
         given += [("--symbol", symbol, symbol) for symbol in self.symbol]
         for option, text, word in given:
@@ -336,7 +354,7 @@ class PrepareOptions:
                 yield f"{option} {text}: must be one word"
             elif word in of_pairs:
                 yield f"{option} {text}: {word} is a language token of --pair; choose another word"
-            elif _SPECIAL_PIECE.fullmatch(word):
+            elif _SPECIAL_PIECE.fullmatch(word) or word in of_terms:
                 yield f"{option} {text}: every vocabulary has {word} already; choose another word"
             elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
                 yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"

@@ -27,11 +27,11 @@ from nmt.data import manifest
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
-from nmt.data.manifest import DatasetInfo, FileRecord, VocabularyRecord
+from nmt.data.manifest import DatasetInfo, FileRecord
 from nmt.data.moses import Moses, moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
-from nmt.files import atomic_writer, resolved, write_text
+from nmt.files import resolved, write_text
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.documents import DocumentOptions
@@ -51,6 +51,8 @@ from nmt.prepare.rejects import (
     warn_of_many,
 )
 from nmt.prepare.resume import (
+    LEXICON_NAME,
+    PROGRESS_FOLDER,
     Progress,
     building_folder,
     check_same,
@@ -65,12 +67,14 @@ from nmt.prepare.resume import (
 from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_blocks
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
+from nmt.prepare.terms import Annotator, learn_lexicon
 from nmt.prepare.text import Block, Rows, decode_block
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
     learn_vocabularies,
     with_new_pieces,
+    write_vocabularies,
 )
 from nmt.ray_workers import connect
 from nmt.workers import map_in_order
@@ -175,6 +179,7 @@ class _Inputs:
     sources: Sources
     identifier: LanguageIdentifier | None
     """Of --langid."""
+    annotator: Annotator | None  # of --terms
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text."""
 
@@ -214,6 +219,7 @@ class _Inputs:
             listed = " ".join(map(str, options.vocab))
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
+        annotator = Annotator.of(options)
         sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
@@ -222,7 +228,9 @@ class _Inputs:
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
         given = with_new_pieces(given, options, languages, documents=documents.documents)
-        return cls(options, cleaning, tuple(given), languages, documents, sources, identifier)
+        return cls(
+            options, cleaning, tuple(given), languages, documents, sources, identifier, annotator
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -241,6 +249,8 @@ class _Inputs:
             used[manifest.WINDOW] = self.documents.window
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
+        if self.annotator is not None:
+            used[manifest.TERMS] = self.annotator.fingerprint
         return used
 
     @property
@@ -361,6 +371,7 @@ class _Inputs:
             keep_text=self.options.keep_text,
             window=self.window,
             seed=self.options.seed,
+            annotator=self.annotator,
         )
 
 
@@ -406,12 +417,19 @@ class _Builder:
         )
         progress = Progress(
             key=key,
-            vocabulary=self._write_vocabularies(vocabularies, given=bool(given)),
+            vocabulary=write_vocabularies(self.folder, vocabularies, given=bool(given)),
             shards=(),
             hashes=(),
             rejects=tuple(CorpusRejects.of(text) for text in inputs.sources.train),
             corpus=0,
             line=1,
+            lexicon=learn_lexicon(
+                self.folder / PROGRESS_FOLDER / LEXICON_NAME,
+                inputs.annotator,
+                inputs.sources.train,
+                self.cleaner,
+                inputs.options,
+            ),
         )
         write_progress(self.folder, progress)
         return progress
@@ -420,6 +438,9 @@ class _Builder:
         """Write everything that is missing."""
         models = [(self.folder / file.name).read_bytes() for file in progress.vocabulary.files]
         encoder = self.inputs.encoder(models, self.cleaner)
+        if encoder.annotator is not None and progress.lexicon:
+            lexicon = self.folder / PROGRESS_FOLDER / LEXICON_NAME
+            encoder = replace(encoder, annotator=encoder.annotator.with_lexicon(lexicon))
         split = TrainSplit(
             self.folder,
             self.inputs.sources.train,
@@ -452,19 +473,6 @@ class _Builder:
             rejects_text=self._write(manifest.REJECTS_TEXT_NAME, report_text(split.rejects)),
         )
         write_text(self.folder / manifest.FILE_NAME, manifest.to_json(info))
-
-    def _write_vocabularies(
-        self, vocabularies: Sequence[Vocabulary], *, given: bool
-    ) -> VocabularyRecord:
-        names = ("vocab.model",) if len(vocabularies) == 1 else ("src.model", "tgt.model")
-        for name, vocabulary in zip(names, vocabularies, strict=True):
-            with atomic_writer(self.folder / name) as file:
-                file.write(vocabulary.model)
-        return VocabularyRecord(
-            files=tuple(record_file(self.folder / name) for name in names),
-            sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
-            given=given,
-        )
 
     def _write(self, name: str, content: str) -> FileRecord:
         write_text(self.folder / name, content)

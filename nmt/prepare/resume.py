@@ -55,7 +55,7 @@ from nmt.prepare.sources import Sources, SourceText
 
 PROGRESS_FOLDER = "progress"
 """Marks our unfinished folders, so that no other folder of that name is touched."""
-_PROGRESS_NAME = "progress.json"
+_PROGRESS_NAME, LEXICON_NAME = "progress.json", "lexicon.json"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
@@ -317,6 +317,8 @@ class Progress:
     """The next line in it."""
     beside: tuple[FileRecord, ...] = ()
     """The shards of text and of provenance, if they are kept."""
+    lexicon: tuple[FileRecord, ...] = ()
+    """The lexicon of --terms auto, if it is asked for."""
 
 
 def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[Vocabulary]) -> str:
@@ -345,7 +347,10 @@ def read_progress(folder: Path) -> Progress | None:
             **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
             **{folder / shard.name: shard.sha256 for shard in progress.shards},
             **{folder / file.name: file.sha256 for file in progress.beside},
-            **{folder / PROGRESS_FOLDER / file.name: file.sha256 for file in progress.hashes},
+            **{
+                folder / PROGRESS_FOLDER / file.name: file.sha256
+                for file in (*progress.hashes, *progress.lexicon)
+            },
         }
         if any(sha256_file(path) != sha256 for path, sha256 in checksums.items()):
             return None

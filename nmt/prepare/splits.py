@@ -37,15 +37,21 @@ from nmt.prepare.text import Block, Mask, TextSide, decode_block
 from nmt.workers import map_in_order
 
 
-def write_shard(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
-    """Write the pairs of a builder, all from one corpus, as a shard."""
+def write_shard(
+    path: Path, builder: ShardBuilder, *, corpus: int = 0, marker: int | None = None
+) -> ShardRecord:
+    """Write the pairs of a builder, all from one corpus, as a shard; see `shard_record`."""
     builder.write(path, corpus=corpus)
-    return shard_record(path)
+    return shard_record(path, marker)
 
 
-def shard_record(path: Path) -> ShardRecord:
-    """Return the record of a shard that is written."""
+def shard_record(path: Path, marker: int | None) -> ShardRecord:
+    """Return the record of a shard that is written.
+
+    marker: the id that begins an annotation of a source, if there may be some.
+    """
     shard, file = Shard.open(path), record_file(path)
+    terms, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
     return ShardRecord(
         name=file.name,
         size=file.size,
@@ -54,6 +60,8 @@ def shard_record(path: Path) -> ShardRecord:
         pairs=len(shard),
         src_tokens=shard.src_tokens,
         tgt_tokens=shard.tgt_tokens,
+        terms=terms,
+        annotated=annotated,
     )
 
 
@@ -349,7 +357,7 @@ class TrainSplit:
             for rule, hashes in self._new_hashes.items()
         ]
         path = self._folder / f"train-{number:05d}.bin"
-        shard = write_shard(path, self._builder, corpus=corpus)
+        shard = write_shard(path, self._builder, corpus=corpus, marker=self._encoder.marker)
         beside = write_beside(path, self._beside, corpus=corpus)
         self._builder, self._beside = self._new_builders()
         for hashes in self._new_hashes.values():

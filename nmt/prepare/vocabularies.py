@@ -7,24 +7,32 @@ Languages are checked first, then given vocabularies get the tags and language t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from nmt import console
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
+from nmt.data.manifest import VocabularyRecord
 from nmt.data.moses import Moses
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.separator import SEPARATOR
+from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import TAG, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
+from nmt.files import atomic_writer
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import CODES, KEPT, Cleaner
 from nmt.prepare.options import PrepareOptions
+from nmt.prepare.readers.reader import record_file
 from nmt.prepare.rejects import nothing_left
 from nmt.prepare.sampling import SampleCleaner, sample_blocks
 from nmt.prepare.sources import SourceText
 from nmt.workers import map_in_order
+
+_INSTEAD = {SEPARATOR: "choose another --vocab"} | dict.fromkeys(MARKERS, "leave out --terms")
+"""What to do if the vocabulary has a piece already that should become a control piece."""
 
 
 def check_languages(languages: LanguageTokens, options: PrepareOptions) -> None:
@@ -65,20 +73,23 @@ def with_new_pieces(
         for tag in sorted(set(options.tags.values()))
         if given and not given[0].has_symbol(tag)
     ]
+    if options.terms is not None and given:
+        added += [
+            Piece(piece, kind=Kind.CONTROL) for piece in MARKERS if not given[0].has_control(piece)
+        ]
     if languages is not None and given:
         added += [
             Piece(piece, kind=Kind.CONTROL)
             for lang, piece in languages.pieces.items()
-            if lang == options.new_language
-            or (options.pair and not given[0].has_language_token(piece))
+            if lang == options.new_language or (options.pair and not given[0].has_control(piece))
         ]
     if documents and given and given[0].separator is None:
         added.append(Piece(SEPARATOR, kind=Kind.CONTROL))
     for piece in added:
         if any(vocabulary.has_piece(piece.text) for vocabulary in given):
             raise UsageError(
-                f"{piece.text} is a piece of the vocabulary already, and text may have it; choose "
-                + ("another --vocab" if piece.text == SEPARATOR else "another tag")
+                f"{piece.text} is a piece of the vocabulary already, and text may have it; "
+                + _INSTEAD.get(piece.text, "choose another tag")
             )
     if not added:
         return list(given)
@@ -137,6 +148,7 @@ def learn_vocabularies(
                 controls=(
                     *(languages.pieces.values() if languages else ()),
                     *([SEPARATOR] if documents else ()),
+                    *(MARKERS if options.terms is not None else ()),
                 ),
                 character_coverage=options.character_coverage,
             )
@@ -166,3 +178,18 @@ def _sample(
         yield from sample.pairs
     if not counts[KEPT]:
         raise nothing_left({rule: int(counts[code]) for rule, code in CODES.items()})
+
+
+def write_vocabularies(
+    folder: Path, vocabularies: Sequence[Vocabulary], *, given: bool
+) -> VocabularyRecord:
+    """Write one vocabulary for both languages, or that of the source and of the target."""
+    names = ("vocab.model",) if len(vocabularies) == 1 else ("src.model", "tgt.model")
+    for name, vocabulary in zip(names, vocabularies, strict=True):
+        with atomic_writer(folder / name) as file:
+            file.write(vocabulary.model)
+    return VocabularyRecord(
+        files=tuple(record_file(folder / name) for name in names),
+        sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
+        given=given,
+    )

@@ -233,6 +233,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         languages=data.info.languages,
         window=data.info.window,
         alignment_head=guided_head(recipe.training),
+        reads_terms=data.info.reads_terms,
     )
 
 

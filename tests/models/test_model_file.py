@@ -141,7 +141,8 @@ NAME = "weights/encoder.0.attention.output"  # (16, 16)
 HEADER = [
     spec.name
     for spec in dataclasses.fields(ModelCard)
-    if "vocabulary" not in spec.name and spec.name not in ("languages", "window", "alignment_head")
+    if "vocabulary" not in spec.name
+    and spec.name not in ("languages", "window", "alignment_head", "reads_terms")
 ]
 GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, num_heads=1)
 
@@ -188,6 +189,7 @@ GIANT = TransformerConfig(num_encoder_layers=1, d_model=900_000, d_ff=900_000, n
                 ("alignment_head", {"from_top": 1, "head": 2}),  # of 2 heads
                 ("alignment_head", {"from_top": -1, "head": 0}),
                 ("alignment_head", {"from_top": 1, "head": "0"}),
+                ("reads_terms", 1),
                 ("surplus", 1),
             )
         ),

@@ -16,12 +16,13 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from toy_training import Toy, assert_same_state, flat, metrics, newest_state, nmt, recipe, weights
 
+from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.models.base import TranslationModel
 from nmt.models.model_file import ModelCard, ModelReader, write_model
 from nmt.models.registry import parameters_by_names
-from nmt.training.first_weights import freeze, warm_start
+from nmt.training.first_weights import card_of, freeze, warm_start
 from nmt.values import Value
 
 LEARNT: dict[str, Value] = {"d_model": 64, "d_ff": 128}
@@ -361,3 +362,10 @@ def test_the_logged_norm_is_of_what_is_trained(toy: Toy) -> None:
     )
     assert part["loss"] == whole["loss"]
     assert 0 < part["grad_norm"] < 0.99 * whole["grad_norm"]
+
+
+def test_the_card_says_whether_sources_had_terms(data: Path) -> None:
+    folder = DataFolder.open(data)
+    assert not card_of(recipe(), folder).reads_terms
+    info = replace(folder.info, settings={**folder.info.settings, "terms": "auto, simplemma 2.0.0"})
+    assert card_of(recipe(), replace(folder, info=info)).reads_terms

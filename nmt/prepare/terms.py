@@ -1,0 +1,186 @@
+"""`--terms`: training lines say how some of their words are translated (see `term_annotation`).
+
+- `auto`: words that translate each other by a lexicon, learnt from a sample of the text. The
+  annotation is the lemma of the target word.
+- a file: its terms, if the target line has one of their translations.
+
+`auto` annotates each word with a chance that is drawn for the line, from 0 to 1. So some lines have
+many annotations and others few or none, from which the model learns to translate without terms. Of
+a file, every term is annotated, but only in half of the lines. What is drawn depends only on the
+seed, the corpus and the number of the line.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from nmt import console
+from nmt.data.draws import Draws
+from nmt.data.epochs import Indices
+from nmt.data.lemmas import LineForms, has_lemmas, lemmas_version
+from nmt.data.manifest import FileRecord
+from nmt.data.shards import TokenRows
+from nmt.data.term_annotation import Annotation, annotate
+from nmt.data.terms import Terms, has_target
+from nmt.data.token_spans import token_spans
+from nmt.data.vocabulary import Vocabulary
+from nmt.data.word_lexicon import WordLexicon, learn_words
+from nmt.errors import DataError
+from nmt.files import sha256_file, write_text
+from nmt.prepare.judge import Cleaner
+from nmt.prepare.options import AUTO_TERMS, PrepareOptions
+from nmt.prepare.readers.reader import record_file
+from nmt.prepare.sampling import SampleCleaner, sample_blocks
+from nmt.prepare.sources import SourceText
+from nmt.workers import map_in_order
+
+_LINES_OF_FILE = 0.5
+"""Share of the lines in which the terms of a file are annotated."""
+_LEARNT_FROM = 50_000
+"""Pairs that the lexicon is learnt from: of long sentences, half a minute and 1 GB."""
+_LINE, _SHARE, _WORDS = range(3)
+"""What the random numbers of a line are for."""
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """Annotates training lines, in the workers."""
+
+    langs: tuple[str, str]
+    seed: int
+    fingerprint: str
+    """What identifies the terms in `dataset.json`."""
+    terms: Terms | None
+    """Of a file; None: `auto`."""
+    lexicon: WordLexicon | None = None
+    """Of `auto`, once it is learnt."""
+
+    @classmethod
+    def of(cls, options: PrepareOptions) -> Annotator | None:
+        """Return the annotator that the options ask for; None without --terms.
+
+        Raises:
+            UsageError: if simplemma is missing.
+            DataError: if the file is missing, or not a file of terms.
+        """
+        if options.terms is None:
+            return None
+        for lang in options.langs:
+            if not has_lemmas(lang):
+                console.notice(
+                    f"{lang}: simplemma does not know this language, so --terms takes its words "
+                    "as they are"
+                )
+        if options.terms == AUTO_TERMS:
+            return cls(options.langs, options.seed, f"auto, {lemmas_version()}", None)
+        path = Path(options.terms)
+        if not path.is_file():
+            raise DataError(f"--terms {path}: no such file; give a file of terms, or auto")
+        terms = Terms.read(path)
+        fingerprint = f"{path.name} {sha256_file(path)}, {lemmas_version()}"
+        return cls(options.langs, options.seed, fingerprint, terms)
+
+    def with_lexicon(self, path: Path) -> Annotator:
+        """Return the annotator with the lexicon that `learn_lexicon` has written."""
+        return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
+
+    def __call__(
+        self,
+        vocabulary: Vocabulary,
+        lines: Sequence[tuple[str, str]],
+        rows: TokenRows,
+        *,
+        corpus: int,
+        numbers: Indices,
+        most: int,
+    ) -> TokenRows:
+        """Return the sources of some pairs with annotations.
+
+        Args:
+            vocabulary: of the source.
+            lines: of source and target.
+            rows: the ids of the sources.
+            corpus: that the lines come from.
+            numbers: of the lines in it.
+            most: how many ids a source may have. An annotation that does not fit is left out.
+        """
+        draws = Draws(numbers, self.seed, corpus)
+        shares, seeds = draws.uniform(_SHARE), draws.whole(_WORDS)
+        is_chosen = (self.lexicon is not None) | (draws.uniform(_LINE) < _LINES_OF_FILE)
+        places, found = [], []
+        for row, ids in enumerate(_lists(rows)):
+            if not is_chosen[row]:
+                continue
+            src, tgt = lines[row]
+            first, text = vocabulary.split_tag(src)
+            uses = self._uses(text, tgt)
+            if self.lexicon is not None:
+                draw = random.Random(int(seeds[row]))
+                uses = [use for use in uses if draw.random() < shares[row]]
+            if uses:
+                own = ids[len(first) :]
+                spans = token_spans(text, vocabulary.tokens(own))
+                made = annotate(vocabulary, own, spans, uses, most=most - len(first))
+                places.append(row)
+                found.append([*first, *made.ids])
+        # The annotated rows stand after the others, and take the places of theirs.
+        order = np.arange(len(rows))
+        order[places] = len(rows) + np.arange(len(places))
+        annotated = TokenRows.of(found, token_bytes=rows.ids.itemsize)
+        return TokenRows.join([rows, annotated]).take(order)
+
+    def _uses(self, src: str, tgt: str) -> list[Annotation]:
+        """Return all terms of a pair of lines."""
+        if self.lexicon is not None:
+            return [Annotation(*link.src, link.lemma) for link in self.lexicon.links(src, tgt)]
+        if self.terms is None or not (found := self.terms.find(src)):
+            return []
+        line, uses = LineForms.of(tgt, self.langs[1]), []
+        for one in found:
+            there = (
+                target for target in one.term.targets if has_target(tgt, target) or line.has(target)
+            )
+            if target := next(there, ""):
+                uses.append(Annotation(one.start, one.end, target))
+        return uses
+
+
+def learn_lexicon(
+    path: Path,
+    annotator: Annotator | None,
+    train: Sequence[SourceText],
+    cleaner: Cleaner,
+    options: PrepareOptions,
+) -> tuple[FileRecord, ...]:
+    """Write the lexicon of `auto`, learnt from clean pairs that are drawn by their weights.
+
+    Returns:
+        The record of its file; empty if no lexicon is needed.
+    """
+    if annotator is None or annotator.terms is not None:
+        return ()
+    from nmt.data.lexicon import LEXICON_STEPS  # which loads torch
+
+    blocks = sample_blocks(
+        train, size=_LEARNT_FROM, seed=options.seed, weights=[text.weight for text in train]
+    )
+    clean = SampleCleaner(cleaner, moses=(None, None))
+    found = map_in_order(clean, blocks, workers=options.processes)
+    pairs = [pair for _, sample in found for pair in sample.pairs]
+    with console.Progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
+        lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
+    console.notice(
+        f"--terms auto: {lexicon.entries:,} pairs of words learnt from {len(pairs):,} pairs"
+    )
+    write_text(path, lexicon.write())
+    return (record_file(path),)
+
+
+def _lists(rows: TokenRows) -> list[list[int]]:
+    ids, ends = rows.ids.tolist(), np.cumsum(rows.lengths).tolist()
+    return [ids[end - size : end] for end, size in zip(ends, rows.lengths.tolist(), strict=True)]

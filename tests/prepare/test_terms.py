@@ -1,0 +1,282 @@
+"""`--terms`: training lines say how some of their words are translated."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prepare_job import Job, content, write
+
+from nmt.data import word_lexicon
+from nmt.data.folder import DataFolder
+from nmt.data.term_annotation import MARKERS
+from nmt.errors import DataError, UsageError
+from nmt.prepare import prepare as stage
+from nmt.prepare.join import join
+from nmt.prepare.readers import reader
+from nmt.prepare.splits import TrainSplit
+
+pytest.importorskip("simplemma", reason="the extra terms is not installed")
+
+ANIMALS = [("dog", "dogs", "Hund", "Hunde"), ("cat", "cats", "Katze", "Katzen")]
+ANIMALS += [("mouse", "mice", "Maus", "Mäuse"), ("horse", "horses", "Pferd", "Pferde")]
+
+
+def animals(count: int) -> list[tuple[str, str]]:
+    """Different pairs: "the dogs number 7 sleep" and "die Hunde Nummer 7 schlafen"."""
+    pairs = []
+    for n in range(count):
+        one, many, eins, viele = ANIMALS[n % len(ANIMALS)]
+        if n % 3:
+            pairs.append((f"the {many} number {n} sleep", f"die {viele} Nummer {n} schlafen"))
+        else:
+            pairs.append((f"the {one} number {n} sleeps", f"das {eins} Nummer {n} schläft"))
+    return pairs
+
+
+@pytest.fixture(autouse=True)
+def few_frequent_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what is in most lines: "the number sleep" and "die Nummer schlafen"."""
+    monkeypatch.setattr(word_lexicon, "_FREQUENT", 3)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    train = animals(120)
+    return Job.of(
+        tmp_path / "data",
+        train=(write(tmp_path, "train", train),),
+        valid=write(tmp_path, "valid", [("a dog", "ein Hund"), ("cats eat", "Katzen fressen")]),
+        vocab_size=330,
+        terms="auto",
+        keep=("overlap", "too_short"),
+    )
+
+
+def terms_file(folder: Path, text: str) -> str:
+    path = folder / "terms.tsv"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def sources(folder: DataFolder) -> list[str]:
+    """The training sources, with their annotations."""
+    vocabulary = folder.src_vocabulary
+    found = []
+    for number in range(len(folder.train)):
+        tokens = vocabulary.tokens(folder.train.src(number).tolist())
+        spelt = "".join(f" {one} " if one in MARKERS else one for one in tokens)
+        found.append(" ".join(spelt.replace("\u2581", " ").split()))
+    return found
+
+
+def noted(line: str) -> list[tuple[str, str]]:
+    """The terms of a line and their translations."""
+    parts = [part.split("</term>")[0] for part in line.split("<term>")[1:]]
+    return [(src.strip(), tgt.strip()) for src, tgt in (part.split("<as>") for part in parts)]
+
+
+def test_words_that_translate_each_other_are_annotated_with_the_lemma(job: Job) -> None:
+    folder = job.prepare()
+    found = [noted(line) for line in sources(folder)]
+    pairs = {pair for line in found for pair in line}
+    expected = {(word, eins) for one, many, eins, _ in ANIMALS for word in (one, many)}
+    assert pairs == expected
+    # The chance of a word is drawn for its line, and is one half on average.
+    annotated = [line for line in found if line]
+    assert 0.35 * len(found) < len(annotated) < 0.65 * len(found)
+    train = folder.info.train
+    assert (train.terms, train.annotated) == (sum(map(len, found)), len(annotated))
+    assert folder.info.reads_terms
+    assert folder.info.settings["terms"].startswith("auto, simplemma ")
+
+
+def test_without_annotations_the_lines_are_those_of_a_folder_without(
+    job: Job, tmp_path: Path
+) -> None:
+    with_terms = job.prepare()
+    plain_job = job.but(
+        out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=32_000
+    )
+    plain = plain_job.prepare()
+    assert not plain.info.reads_terms
+    assert plain.info.train.terms == 0
+    markers = with_terms.src_vocabulary.control_ids(MARKERS)
+    for number in range(len(plain.train)):
+        ids = with_terms.train.src(number).tolist()
+        while markers[1] in ids:
+            start, end = ids.index(markers[1]), ids.index(markers[2])
+            ids = ids[:start] + ids[end + 1 :]
+        assert [one for one in ids if one != markers[0]] == plain.train.src(number).tolist()
+        assert with_terms.train.tgt(number).tolist() == plain.train.tgt(number).tolist()
+    for name in ("valid.bin", "valid.en", "valid.de"):
+        assert (job.out / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_bytes_are_the_same_for_any_number_of_workers(job: Job, tmp_path: Path) -> None:
+    terms = terms_file(tmp_path, "dogs\tHund\ncat\tKatze\n")
+    for source in ("auto", terms):
+        shutil.rmtree(job.out, ignore_errors=True)
+        job.but(terms=source).prepare()
+        other = tmp_path / f"three-{Path(source).name}"
+        job.but(out=other, terms=source, workers=3).prepare()
+        assert content(job.out) == content(other)
+
+
+def test_what_is_annotated_does_not_depend_on_how_the_text_is_read(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.prepare()
+    monkeypatch.setattr(reader, "BLOCK_LINES", 7)
+    job.but(out=tmp_path / "other").prepare()
+    assert content(job.out) == content(tmp_path / "other")
+
+
+def test_another_seed_annotates_other_lines(job: Job, tmp_path: Path) -> None:
+    one = sources(job.prepare())
+    other = sources(job.but(out=tmp_path / "other", seed=2).prepare())
+    assert [bool(noted(line)) for line in one] != [bool(noted(line)) for line in other]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_stopped_run_goes_on_with_the_same_lexicon_and_bytes(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job.but(shard_pairs=20)
+    whole = job.but(out=tmp_path / "whole")
+    whole.prepare()
+    flush, calls = TrainSplit._flush, []
+
+    def stop(self: TrainSplit, *args: int, **more: int) -> None:
+        flush(self, *args, **more)
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Exception, match="stopped"):
+        patch.setattr(TrainSplit, "_flush", stop)
+        job.prepare()
+    with monkeypatch.context() as patch:  # it is not learnt again
+        patch.setattr(stage, "learn_lexicon", None)
+        job.prepare()
+    assert content(job.out) == content(whole.out)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        # As it is, by its lemma, or in a form that is listed.
+        ("dog\tHund\n", {("dog", "Hund")}),
+        ("dogs\tHund\n", {("dogs", "Hund")}),
+        ("mice\tNager\tMäuse\n", {("mice", "Mäuse")}),
+        # Other translations are not annotated; of several, the one that is there is.
+        ("dog\tKöter\n", set()),
+        ("dog\tKöter\ndog\tHund\n", {("dog", "Hund")}),
+        # Several words.
+        ("dogs number\tHund Nummer\n", {("dogs number", "Hund Nummer")}),
+    ],
+)
+def test_terms_of_a_file_are_annotated_if_the_target_has_them(
+    job: Job, tmp_path: Path, terms: str, expected: set[tuple[str, str]]
+) -> None:
+    folder = job.but(terms=terms_file(tmp_path, terms)).prepare()
+    found = [noted(line) for line in sources(folder)]
+    assert {pair for line in found for pair in line} == expected
+    assert folder.info.settings["terms"].startswith("terms.tsv ")
+
+
+def test_half_of_the_lines_with_terms_of_a_file_have_all_of_them(job: Job, tmp_path: Path) -> None:
+    terms = "".join(f"{many}\t{eins}\n" for _, many, eins, _ in ANIMALS) + "number\tNummer\n"
+    found = [
+        len(noted(line)) for line in sources(job.but(terms=terms_file(tmp_path, terms)).prepare())
+    ]
+    counts = np.bincount(found, minlength=3).tolist()
+    assert 40 <= counts[0] <= 80  # of 120
+    assert counts[1] and counts[2]
+    assert len(counts) == 3
+
+
+def test_a_tag_comes_before_the_line_and_is_no_part_of_its_terms(job: Job) -> None:
+    (train,) = job.options.train
+    folder = job.but(tag=(f"{train}=<BT>",), vocab_size=340).prepare()
+    lines = sources(folder)
+    assert all(line.startswith("<BT> ") for line in lines)
+    assert {("dogs", "Hund")} <= {pair for line in lines for pair in noted(line)}
+
+
+def test_a_given_vocabulary_gets_the_markers(job: Job, tmp_path: Path) -> None:
+    plain = job.but(out=tmp_path / "plain", terms=None).prepare()
+    folder = job.but(vocab=(plain.path / "vocab.model",), vocab_size=32_000).prepare()
+    assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 3
+    assert folder.info.train.terms
+    again = job.but(
+        out=tmp_path / "again", vocab=(folder.path / "vocab.model",), vocab_size=32_000
+    ).prepare()
+    assert len(again.src_vocabulary) == len(folder.src_vocabulary)
+
+
+def test_an_annotation_never_makes_a_line_longer_than_the_limit(job: Job, tmp_path: Path) -> None:
+    longest = job.but(out=tmp_path / "plain", terms=None).prepare().info.train.src.longest
+    folder = job.but(max_length=longest + 5).prepare()
+    assert folder.info.train.pairs == 120
+    assert folder.info.train.src.longest <= longest + 5
+
+
+def test_joined_folders_count_their_noted(job: Job, tmp_path: Path) -> None:
+    one = job.prepare()
+    options = {"vocab": (job.out / "vocab.model",), "vocab_size": 32_000}
+    more = write(tmp_path, "more", animals(200)[120:])
+    parts = [
+        job.but(out=tmp_path / name, train=(train,), **options).prepare()
+        for name, train in (("first", job.options.train[0]), ("second", more))
+    ]
+    joined = join(tmp_path / "joined", [part.path for part in parts], memory=1)
+    assert joined.info.train.terms == sum(part.info.train.terms for part in parts)
+    assert joined.info.train.annotated > one.info.train.annotated
+
+
+def test_languages_without_lemmas_are_told_of(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix, lang in (("en", "tlh"), ("de", "xx")):
+        for name in ("train", "valid"):
+            (tmp_path / f"{name}.{suffix}").rename(tmp_path / f"{name}.{lang}")
+    folder = job.but(src_lang="tlh", tgt_lang="xx").prepare()
+    assert "tlh: simplemma does not know this language" in capsys.readouterr().err
+    pairs = {pair for line in sources(folder) for pair in noted(line)}
+    assert ("dogs", "Hunde") in pairs
+    assert ("dogs", "Hund") not in pairs
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (None, "nowhere.tsv: no such file; give a file of terms, or auto"),
+        ("dog Hund\n", "terms.tsv: line 1 has no tab"),
+        ("dog\tHund\n\tKatze\n", "terms.tsv: line 2 has an empty source term"),
+    ],
+)
+def test_a_file_that_is_none_of_terms_is_refused(
+    job: Job, tmp_path: Path, terms: str | None, message: str
+) -> None:
+    path = str(tmp_path / "nowhere.tsv") if terms is None else terms_file(tmp_path, terms)
+    with pytest.raises(DataError, match=message):
+        job.but(terms=path).prepare()
+    assert not job.out.exists()
+
+
+def test_what_does_not_go_with_terms_is_refused(job: Job) -> None:
+    with pytest.raises(UsageError, match="--terms goes with neither --pair nor --keep-text"):
+        job.but(keep_text=True)
+    with pytest.raises(UsageError, match="every vocabulary has <term> already"):
+        job.but(symbol=("<term>",))
+
+
+def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -> None:
+    job.prepare()
+    job.prepare()  # the same again
+    with pytest.raises(UsageError, match="terms was auto, simplemma"):
+        job.but(terms=terms_file(tmp_path, "dog\tHund\n")).prepare()
