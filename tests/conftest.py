@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from benchmarks import corpora
 from toy_training import Toy, prepare_toy, python_command, run_command, train
 
 from nmt import console
+from nmt.data.pieces import Kind, Piece, PieceModel
+from nmt.data.term_annotation import MARKERS
 from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
@@ -93,6 +96,16 @@ def model_file(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def other_model(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one, of other weights."""
     return _random_model(tmp_path_factory.mktemp("model") / "other.safetensors", card, seed=6)
+
+
+@pytest.fixture(scope="session")
+def term_reader(card: ModelCard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one, which says that it was trained to read terms in its sources."""
+    added = [Piece(piece, kind=Kind.CONTROL) for piece in MARKERS]
+    model = PieceModel.read(card.src_vocabulary.model).with_pieces(added)
+    vocabulary = Vocabulary(model.write())
+    card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, reads_terms=True)
+    return _random_model(tmp_path_factory.mktemp("model") / "reader.safetensors", card, seed=7)
 
 
 def _random_model(path: Path, card: ModelCard, *, seed: int) -> Path:

@@ -44,6 +44,10 @@ class Source:
     is_cut: bool = field(default=False, compare=False)  # whether it is part of a long sentence
     added: int = field(default=0, compare=False)  # first tokens that the line itself does not have
     terms: tuple[Term, ...] = field(default=(), compare=False)  # of its text
+    # If it has annotations of terms: its ids without them, and of each id the one that it is or
+    # belongs to. See `nmt.data.term_annotation`.
+    plain: Ids = field(default=(), compare=False)
+    owners: Ids = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from nmt.data.terms import Terms
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CARD, Export
@@ -267,6 +268,8 @@ def load(
         languages=(card.src_lang, card.tgt_lang),
         max_src_tokens=card.max_src_tokens,
         split=setup.split,
+        terms=None if setup.terms is None else Terms.read(setup.terms),
+        reads_terms=card.reads_terms,
     )
 
 

@@ -63,7 +63,8 @@ class TranslateOptions:
     terms: Path | None = value(
         None,
         "Translate terms as a file says, which has `SOURCE<TAB>TARGET` on each line. Further "
-        "columns are other forms of the target.",
+        "columns are other forms of the target. Search forces one of them. But a model of `nmt "
+        "prepare --terms` reads the first one, and inflects it.",
         metavar="FILE",
         shown="none",
         panel="Search",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from nmt.data.lemmas import LineForms
 from nmt.data.terms import Term, has_target
 from nmt.errors import DataError
 from nmt.translate.alignment import Alignment, pharaoh
@@ -30,9 +31,14 @@ class TermUse:
     is_placed: bool  # any of the targets
 
     @classmethod
-    def of(cls, term: Term, text: str) -> TermUse:
-        """Look for a term in the translation of its line."""
+    def of(cls, term: Term, text: str, lang: str | None = None) -> TermUse:
+        """Look for a term in the translation of its line.
+
+        lang: of the translation, if any form of a target will do.
+        """
         is_placed = any(has_target(text, target) for target in term.targets)
+        if not is_placed and lang is not None:
+            is_placed = any(map(LineForms.of(text, lang).has, term.targets))
         return cls(term.source, term.targets[0], is_placed)
 
 

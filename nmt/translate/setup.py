@@ -11,7 +11,13 @@ from typing import Any
 from nmt.errors import DataError, UsageError
 from nmt.files import sha256_file
 from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
-from nmt.models.model_file import check_context, check_languages, find_model, model_checksum
+from nmt.models.model_file import (
+    check_context,
+    check_languages,
+    find_model,
+    model_checksum,
+    reads_terms,
+)
 from nmt.search.options import SearchOptions
 
 
@@ -41,7 +47,7 @@ class Setup:
             self.refuse_export("has the precision it was exported with; leave out --precision", "")
         if self.shortlist is not None:
             self.refuse_export("takes no shortlist")
-        if self.terms is not None:
+        if self.terms is not None and not self.reads_terms:
             self.refuse_export("takes no terms")
             if self.options.sampling is not None:
                 raise UsageError("--terms needs beam search; leave out --sample")
@@ -65,6 +71,12 @@ class Setup:
         for path in self._lists.values():
             if not path.is_file():
                 raise DataError(f"{path}: no such file")
+
+    @cached_property
+    def reads_terms(self) -> bool:
+        """Whether the models were trained to read terms, so that search need not force them."""
+        cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
+        return all(card.is_file() and reads_terms(card) for card in cards)
 
     @property
     def _lists(self) -> dict[str, Path]:

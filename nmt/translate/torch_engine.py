@@ -125,6 +125,7 @@ def load(
         terms=None if setup.terms is None else Terms.read(setup.terms),
         forbidden=forbidden,
         context=setup.context,
+        reads_terms=card.reads_terms,
         kernel=kernel,
     )
 

@@ -20,14 +20,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.data.lemmas import is_installed
 from nmt.data.terms import Terms
+from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import NMTError, UsageError
 from nmt.models.model_file import find_model
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
-from nmt.translate.alignment import Alignment, token_spans
+from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
 from nmt.translate.context import Before, find_windows, search_windows
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
@@ -39,6 +41,7 @@ from nmt.translate.segmentation import split_ids, split_sentences
 from nmt.translate.setup import Setup
 from nmt.translate.tag_layout import restore
 from nmt.translate.term_phrases import TermPhrases
+from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +68,7 @@ class Translator:
         terms: Terms | None = None,
         forbidden: ForbiddenWords | None = None,
         context: int = 0,
+        reads_terms: bool = False,
         kernel: str | None = None,
     ) -> None:
         """Set up the translator. From Python, use `load`.
@@ -74,7 +78,7 @@ class Translator:
             languages: codes of source and target. They decide how sentences are split and joined.
             max_src_tokens: longer sources are translated in segments.
             alignment, split, markup, context: see `Setup`.
-            terms: how words of the source must be translated.
+            terms: how words of the source must be translated; `reads_terms`: by the model itself.
             forbidden: words that no translation may contain.
             kernel: of the model on a CPU, if known.
         """
@@ -87,8 +91,13 @@ class Translator:
         self.alignment = alignment
         self.split = split
         self.markup = markup
-        self.terms = None
-        if terms is not None:
+        self.terms: TermPhrases | None = None
+        self._term_sources: TermSources | None = None
+        self._inflected: str | None = None  # the language of which any form of a term will do
+        if terms is not None and reads_terms:
+            self._term_sources = TermSources(terms, src_vocabulary, has_markup=markup is not None)
+            self._inflected = languages[1] if is_installed() else None
+        elif terms is not None:
             barred_ids = engine.options.barred_ids
             self.terms = TermPhrases(terms, tgt_vocabulary, barred_ids, forbidden)
         self.forbidden = forbidden
@@ -340,7 +349,7 @@ class Translator:
             [
                 segment
                 for text, separator in line
-                for segment in self._with_terms(text, self._cut(tag, next(ids), separator))
+                for segment in self._with_terms(text, self._cut(tag, next(ids), text, separator))
             ]
             for (tag, _), line in zip(tagged, sentences, strict=True)
         ]
@@ -355,17 +364,13 @@ class Translator:
     def _sentences(self, line: str) -> list[tuple[str, str]]:
         return split_sentences(line, self.languages[0]) if self.split else [(line, "")]
 
-    def _cut(self, tag: tuple[int, ...], ids: list[int], separator: str) -> list[Source]:
-        segments = split_ids(
-            self.src_vocabulary,
-            ids,
-            max(1, self.max_src_tokens - len(tag)),
-            languages=self.languages,
-            separator=separator,
-        )
-        if not tag:
-            return segments
-        return [replace(one, ids=(*tag, *one.ids), added=len(tag)) for one in segments]
+    def _cut(self, tag: tuple[int, ...], ids: list[int], text: str, separator: str) -> list[Source]:
+        split = partial(split_ids, self.src_vocabulary)
+        if self._term_sources is not None:
+            split = partial(self._term_sources.segments, text)
+        most = max(1, self.max_src_tokens - len(tag))
+        segments = split(ids, most, languages=self.languages, separator=separator)
+        return [with_tag(one, tag) for one in segments] if tag else segments
 
     def _with_terms(self, text: str, segments: list[Source]) -> list[Source]:
         """Return the segments of a sentence with their terms."""
@@ -396,7 +401,7 @@ class Translator:
         # In one call: each call costs as much as decoding hundreds.
         texts = self.tgt_vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
         terms = (
-            tuple(TermUse.of(term, text) for term in source.terms)
+            tuple(TermUse.of(term, text, self._inflected) for term in source.terms)
             for (source, _), text in zip(pairs, texts, strict=True)
         )
         each_text = iter(texts)
@@ -429,11 +434,14 @@ class Translator:
         first = self.tgt_vocabulary.first
         pairs = [(source.ids, (*first, *one.before, *one.ids)) for source, one in found]
         for (source, one), weights in zip(found, self.engine.attention(pairs), strict=True):
+            if weights is None:
+                yield None
+                continue
             begin = len(first) + len(one.before)
-            src_tokens = self.src_vocabulary.tokens(source.ids[source.added :])
+            src_tokens = self.src_vocabulary.tokens((source.plain or source.ids)[source.added :])
             tgt_tokens = self.tgt_vocabulary.tokens(one.ids)
-            own = None if weights is None else weights[begin:, source.added :]
-            yield None if own is None else Alignment.of([own], src_tokens, tgt_tokens)
+            own = attention_to_plain(weights[begin:], source)[:, source.added :]
+            yield Alignment.of([own], src_tokens, tgt_tokens)
 
     def _joined(
         self, sources: Sequence[Source], translated: Sequence[list[Translation] | str]

@@ -1,0 +1,113 @@
+"""Sources that say how their terms are to be translated, for models that were trained to read them.
+
+See `nmt.data.term_annotation`. Other models get terms by a search that forces them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.term_annotation import Annotation, annotate
+from nmt.data.terms import FoundTerm, Terms
+from nmt.data.token_spans import token_spans
+from nmt.data.vocabulary import Vocabulary
+from nmt.search.engine import Ids, Source
+from nmt.translate.markup import PIECE
+from nmt.translate.segmentation import split_ids
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TermSources:
+    """Makes sources in which terms have their preferred translation."""
+
+    terms: Terms
+    vocabulary: Vocabulary
+    """Of sources, with the markers of terms."""
+    has_markup: bool
+    """Whether placeholders and such stay as they are, also if a term is in one."""
+
+    def segments(
+        self,
+        text: str,
+        ids: list[int],
+        most: int,
+        *,
+        languages: tuple[str, str],
+        separator: str,
+    ) -> list[Source]:
+        """Return the segments of a sentence.
+
+        The sentence is cut as it would be without terms. Only if it has to be cut anyway are the
+        segments shorter, so that there is room for annotations. What does not fit is left out.
+
+        Args:
+            text: of the sentence.
+            ids: of the sentence.
+            most: how many ids a segment may have.
+            languages, separator: see `split_ids`.
+        """
+        vocabulary, found = self.vocabulary, self._find(text)
+        wanted = [Annotation(one.start, one.end, one.term.targets[0]) for one in found]
+        limit, spans = most, list[tuple[int, int]]()
+        if found:
+            spans = token_spans(text, vocabulary.tokens(ids))
+            if len(ids) > most:
+                whole = annotate(vocabulary, ids, spans, wanted)
+                limit = max(1, most * len(ids) // len(whole.ids))
+        segments = split_ids(vocabulary, ids, limit, languages=languages, separator=separator)
+        if not found:
+            return segments
+        annotated, start = [], 0
+        for segment in segments:
+            own = spans[start : start + len(segment.ids)]
+            start += len(segment.ids)
+            made = annotate(vocabulary, segment.ids, own, wanted, most=most)
+            letters = {at for span in own for at in range(*span)}
+            begun = [one.term for one in found if one.start in letters]
+            annotated.append(
+                replace(
+                    segment,
+                    ids=tuple(made.ids),
+                    plain=segment.ids,
+                    owners=tuple(made.owners),
+                    terms=tuple(dict.fromkeys(begun)),
+                )
+            )
+        return annotated
+
+    def _find(self, text: str) -> list[FoundTerm]:
+        """Return the terms of a text, except those in a part of a placeholder."""
+        kept = [piece.span() for piece in PIECE.finditer(text)] if self.has_markup else []
+        return [
+            one
+            for one in self.terms.find(text)
+            if not any(
+                start < one.end and end > one.start and not (one.start <= start and end <= one.end)
+                for start, end in kept
+            )
+        ]
+
+
+def with_tag(source: Source, tag: Ids) -> Source:
+    """Return a source that begins with a tag or a language token."""
+    if source.plain:
+        owners = (*range(len(tag)), *(len(tag) + owner for owner in source.owners))
+        source = replace(source, plain=(*tag, *source.plain), owners=owners)
+    return replace(source, ids=(*tag, *source.ids), added=len(tag))
+
+
+def attention_to_plain(weights: Floats, source: Source) -> Floats:
+    """Return attention (T, S) to a source as attention to its plain ids (T, P).
+
+    A word that copies an annotation attends to it, so this counts for the term that it belongs to.
+    """
+    if not source.plain:
+        return weights
+    found = np.zeros((len(weights), len(source.plain)), np.float32)
+    np.add.at(found.T, np.array(source.owners), weights.T)
+    return found

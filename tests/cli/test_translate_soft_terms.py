@@ -1,0 +1,62 @@
+"""`nmt translate --terms` with a model that was trained to read terms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import QUICK, Nmt
+
+LINES = [
+    "the cat sees a dog",
+    "",
+    "   ",
+    "\0 cat \u2028 é",
+    "cat " * 60,
+    "<term> cat <as> x </term>",
+]
+
+
+def test_there_is_one_line_for_each_line(nmt: Nmt, term_reader: Path, tmp_path: Path) -> None:
+    text, terms, out = tmp_path / "in", tmp_path / "terms.tsv", tmp_path / "out"
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    terms.write_text("cat\tЖук 日本\na dog\tHund\n", encoding="utf-8")
+    words = ("--input", text, "--output", out, "--terms", terms)
+    assert nmt("translate", term_reader, *QUICK, *words).status == 0
+    assert len(out.read_text(encoding="utf-8").split("\n")) == len(LINES) + 1
+    # The journal knows the terms: with others, it is another job.
+    first = out.stat().st_mtime_ns
+    assert nmt("translate", term_reader, *QUICK, *words).status == 0
+    assert out.stat().st_mtime_ns == first
+    terms.write_text("cat\tKatze\n", encoding="utf-8")
+    assert nmt("translate", term_reader, *QUICK, *words).status == 0
+    assert out.stat().st_mtime_ns != first
+
+
+def test_what_forces_terms_alone_is_not_refused(
+    nmt: Nmt, term_reader: Path, model_file: Path, tmp_path: Path
+) -> None:
+    text, terms = tmp_path / "in", tmp_path / "terms.tsv"
+    text.write_text("the cat\n")
+    terms.write_text("cat\tKatze\n")
+    words = ("--input", text, "--terms", terms, "--sample", "--format", "jsonl")
+    answer = nmt("translate", term_reader, *QUICK, *words)
+    assert answer.status == 0
+    (told,) = json.loads(answer.stdout)["terms"]
+    assert (told["source"], told["target"]) == ("cat", "Katze")
+    assert "--terms needs beam search" in nmt("translate", model_file, *QUICK, *words).refusal(2)
+
+
+def test_an_export_of_such_a_model_reads_terms(nmt: Nmt, term_reader: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    text, terms = tmp_path / "in", tmp_path / "terms.tsv"
+    text.write_text("the cat sees the dog\n")
+    terms.write_text("cat\tKatze\ndog\tHund\n")
+    assert nmt("export", "ctranslate2", term_reader, tmp_path / "fast").status == 0
+    plain, soft = (
+        nmt("translate", tmp_path / "fast", *QUICK, "--input", text, *more)
+        for more in ((), ("--terms", terms))
+    )
+    assert (plain.status, soft.status) == (0, 0)
+    assert plain.stdout != soft.stdout

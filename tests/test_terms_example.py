@@ -1,0 +1,49 @@
+"""The recipe of examples/terms: which terms a test set has, and which of them translations have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from term_use import find, shares
+
+from nmt.data import word_lexicon
+from nmt.data.terms import Term, Terms
+
+pytest.importorskip("simplemma", reason="the extra terms is not installed")
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:
+    for lang, side in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        (folder / f"{name}.{lang}").write_text("".join(f"{line}\n" for line in side), "utf-8")
+    return str(folder / name)
+
+
+def test_terms_are_words_that_the_references_translate_in_one_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_lexicon, "_FREQUENT", 0)
+    pairs = [("dog", "Hund"), ("Dogs", "Hunde"), ("dogs", "Hunden")] * 2
+    pairs += [("house", "Haus"), ("house", "Heim")] * 2
+    test = [("Dogs bark", "Hunde bellen"), ("dogs", "Hunden"), ("a house", "ein Haus")]
+    test += [("my house", "mein Heim")]
+    find(write(tmp_path, "train", pairs), write(tmp_path, "test", test), tmp_path)
+    assert (tmp_path / "terms.tsv").read_text("utf-8") == "dogs\tHund\n"
+    assert (tmp_path / "forms.tsv").read_text("utf-8") == "dogs\tHund\tHunde\tHunden\n"
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "expected"),
+    [
+        ("Zwei Hunde bellen", "0.0 % | 100.0 % | 100.0 %"),
+        ("Hund bellt", "100.0 % | 100.0 % | 0.0 %"),
+        ("Zwei Katzen", "0.0 % | 0.0 % | 0.0 %"),
+    ],
+)
+def test_terms_count_as_given_in_any_form_and_in_the_right_one(
+    hypothesis: str, expected: str
+) -> None:
+    terms = Terms([Term("dogs", ("Hund",)), Term("cats", ("Katze",))])
+    # The second line's reference has no such word, so its term does not count.
+    src, references = ["dogs bark", "cats sleep"], ["Hunde bellen", "sie schlafen"]
+    assert shares(src, references, [hypothesis, "Katze"], terms) == expected

@@ -1,0 +1,195 @@
+"""Terms for a model that reads them: annotated sources, and what they leave as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.data.term_annotation import MARKERS
+from nmt.data.terms import Term, Terms
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import UsageError
+from nmt.models.model_file import read_card, write_model
+from nmt.search.engine import Source
+from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.output import TermUse
+from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
+from nmt.translate.translator import Translator
+
+LIMIT = 20  # source tokens of a segment, as the model file says
+LINES = ["the cat sees the dog.", "", "a red bird", "{cat} and cat", "the dog sees the old house"]
+LONG = "the old cat sees the dog, and then the small bird finds the river, and then the cat"
+
+
+@pytest.fixture(scope="module")
+def reading(term_reader: Path) -> Vocabulary:
+    """The vocabulary with the markers of terms."""
+    return read_card(term_reader).src_vocabulary
+
+
+@pytest.fixture
+def terms_file(tmp_path: Path) -> Path:
+    path = tmp_path / "terms.tsv"
+    path.write_text("cat\tKatze\ndog\tHund\tHunde\nred bird\tRotkehlchen\n", encoding="utf-8")
+    return path
+
+
+def sources(
+    vocabulary: Vocabulary, text: str, *, most: int = LIMIT, has_markup: bool = False
+) -> list[Source]:
+    terms = Terms([Term("cat", ("Katze", "Katzen")), Term("dog", ("Hund",))])
+    (ids,) = vocabulary.encode([text])
+    made = TermSources(terms, vocabulary, has_markup)
+    return made.segments(text, ids, most, languages=("en", "de"), separator="")
+
+
+def spelt(vocabulary: Vocabulary, source: Source) -> str:
+    """The text of a source, with its markers."""
+    markers = dict(zip(vocabulary.control_ids(MARKERS), MARKERS, strict=True))
+    parts: list[str] = []
+    for is_marker, group in groupby(source.ids, key=lambda id_: id_ in markers):
+        ids = list(group)
+        parts += map(markers.__getitem__, ids) if is_marker else vocabulary.decode([ids])
+    return " ".join(" ".join(parts).split())
+
+
+def test_each_term_gets_its_preferred_translation(reading: Vocabulary) -> None:
+    (source,) = sources(reading, "a Cat and two dog", most=100)
+    expected = "a <term> Cat <as> Katze </term> and two <term> dog <as> Hund </term>"
+    assert spelt(reading, source) == expected
+    assert list(source.plain) == reading.encode(["a Cat and two dog"])[0]
+
+
+def test_a_line_without_terms_is_as_ever(reading: Vocabulary) -> None:
+    (source,) = sources(reading, "a red bird")
+    assert source == Source(tuple(reading.encode(["a red bird"])[0]))
+    assert (source.plain, source.owners) == ((), ())
+
+
+def test_placeholders_stay_as_they_are(reading: Vocabulary) -> None:
+    (marked,) = sources(reading, "{cat} sees %(dog)s and www.cat.de", most=100, has_markup=True)
+    assert not marked.plain
+    (plain,) = sources(reading, "{cat} sees", most=100)
+    assert spelt(reading, plain) == "{ <term> cat <as> Katze </term> } sees"
+
+
+def test_long_lines_are_cut_with_room_for_their_terms(reading: Vocabulary) -> None:
+    segments = sources(reading, LONG)
+    assert len(segments) > 1
+    assert all(len(segment.ids) <= LIMIT for segment in segments)
+    plain = [id_ for segment in segments for id_ in segment.plain or segment.ids]
+    assert plain == reading.encode([LONG])[0]
+    assert sum(spelt(reading, segment).count("<as>") for segment in segments) >= 2
+
+
+def test_a_line_that_only_its_terms_make_too_long_is_not_cut(reading: Vocabulary) -> None:
+    text = "cat cat cat cat cat cat"
+    (ids,) = reading.encode([text])
+    (source,) = sources(reading, text, most=len(ids) + 10)
+    assert len(source.ids) <= len(ids) + 10
+    assert source.plain == tuple(ids)
+    assert 1 <= spelt(reading, source).count("<as>") < 6
+
+
+def test_attention_to_an_annotation_counts_for_its_term(reading: Vocabulary) -> None:
+    (source,) = sources(reading, "a cat", most=100)
+    tokens = reading.tokens(source.ids)
+    weights = np.arange(2 * len(tokens), dtype=np.float32).reshape(2, -1)
+    found = attention_to_plain(weights, source)
+    assert found.shape == (2, len(source.plain))
+    place = tokens.index("<term>")
+    assert found[:, :place].tolist() == weights[:, :place].tolist()
+    assert found[:, place:].sum(axis=1).tolist() == weights[:, place:].sum(axis=1).tolist()
+    # The marker before the term counts for its first token, the annotation for its last one.
+    after = tokens.index("<as>")
+    assert (
+        found[:, -1].tolist()
+        == (
+            weights[:, after - 1 :].sum(axis=1)
+            + (weights[:, place] if len(source.plain) == 2 else 0)
+        ).tolist()
+    )
+    plain = Source(source.plain)
+    assert attention_to_plain(weights, plain) is weights
+
+
+def test_a_language_token_comes_first(reading: Vocabulary) -> None:
+    (source,) = sources(reading, "a cat", most=100)
+    tagged = with_tag(source, (7, 8))
+    assert tagged.ids == (7, 8, *source.ids)
+    assert tagged.plain == (7, 8, *source.plain)
+    assert tagged.owners == (0, 1, *(2 + owner for owner in source.owners))
+    assert tagged.added == 2
+    assert with_tag(Source((5,)), (7,)) == Source((7, 5))
+
+
+def test_a_model_that_reads_terms_gets_them_in_its_sources(
+    term_reader: Path, terms_file: Path
+) -> None:
+    options = SearchOptions(beam_size=2, max_extra_tokens=3)
+    plain = Translator.load(term_reader, options, alignment=True)
+    soft = Translator.load(term_reader, options, alignment=True, terms=terms_file)
+    without, found = plain.translate([*LINES, LONG]), soft.translate([*LINES, LONG])
+    assert len(found) == len(LINES) + 1
+    assert found[1].text == ""
+    assert [one.text for one in found] != [one.text for one in without]
+    for one, other in zip(found[:5], without[:5], strict=True):  # alignments are to the line
+        if one.alignment is not None and other.alignment is not None:
+            assert one.alignment.src_tokens == other.alignment.src_tokens
+            assert max(one.alignment.positions) < len(one.alignment.src_tokens)
+
+
+def test_it_also_samples_and_keeps_tags(term_reader: Path, terms_file: Path) -> None:
+    options = SearchOptions(sampling=Sampling(), max_extra_tokens=3)
+    sampled = Translator.load(term_reader, options, terms=terms_file).translate(LINES)
+    assert [bool(one.text) for one in sampled] == [bool(line) for line in LINES]
+    marked = Translator.load(term_reader, SearchOptions(), terms=terms_file, markup="html")
+    (found,) = marked.translate(["the <b>cat</b> sees {dog}"])
+    assert "<b>" in found.text
+    assert "{dog}" in found.text
+
+
+def test_the_model_file_says_that_the_model_reads_terms(
+    term_reader: Path, model_file: Path, tmp_path: Path
+) -> None:
+    assert read_card(term_reader).reads_terms
+    assert not read_card(model_file).reads_terms
+    card = replace(read_card(term_reader), reads_terms=False)
+    weights = {name: weight.data for name, weight in card.build().named_parameters()}
+    write_model(tmp_path / "plain.safetensors", card, weights)
+    with pytest.raises(UsageError, match="reads_terms True and False"):
+        Translator.load([term_reader, tmp_path / "plain.safetensors"])
+
+
+@pytest.mark.parametrize(
+    ("text", "lang", "is_placed"),
+    [
+        ("Die Katze schläft", None, True),
+        ("Zwei Katzen schlafen", None, False),
+        ("Zwei Katzen schlafen", "de", True),
+        ("Zwei Katzen schlafen", "tlh", False),
+        ("Zwei Kater schlafen", "de", True),  # the other target
+        ("Zwei Hunde schlafen", "de", False),
+    ],
+)
+def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
+    text: str, lang: str | None, is_placed: bool
+) -> None:
+    pytest.importorskip("simplemma", reason="the extra terms is not installed")
+    use = TermUse.of(Term("cat", ("Katze", "Kater")), text, lang)
+    assert use == TermUse("cat", "Katze", is_placed)
+
+
+def test_each_segment_knows_its_terms_whether_they_fit_or_not(reading: Vocabulary) -> None:
+    segments = sources(reading, LONG)
+    found = [[term.source for term in segment.terms] for segment in segments]
+    assert found[0][:1] == ["cat"]
+    assert [one for own in found for one in own] == ["cat", "dog", "cat"]
+    text = "the cat sees the dog"
+    (source,) = sources(reading, text, most=len(reading.encode([text])[0]))
+    assert source.ids == source.plain
+    assert [term.source for term in source.terms] == ["cat", "dog"]
