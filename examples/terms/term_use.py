@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Terms of a test set, taken from its references, and how many of them translations have.
+
+    term_use.py find TRAIN TEST OUT         make OUT/terms.tsv, and OUT/forms.tsv with other forms
+    term_use.py results OUT TEST NAME...    print a table of OUT/NAME.de, .json and .log
+
+A term is a word of the test source and the lemma of the reference's word that translates it, by the
+lexicon that `nmt prepare --terms auto` learns, here from the training text only. A word that the
+references translate in several ways is not a term, and neither is one without a translation.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from nmt.data.corpus import read_pairs
+from nmt.data.lemmas import WORD, LineForms, lemma
+from nmt.data.terms import Terms, has_target
+from nmt.data.word_lexicon import learn_words
+
+LANGS = ("en", "de")
+COLUMNS = ["", "terms as given", "in any form", "in the reference's", "BLEU", "chrF", "lines/s"]
+
+
+def find(train: str, test: str, out: Path) -> None:
+    """Write the terms of a test set, and the same with the forms that the references have."""
+    lexicon = learn_words(list(zip(*read_pairs(train, *LANGS), strict=True)), LANGS)
+    lemmas, forms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for src, tgt in zip(*read_pairs(test, *LANGS), strict=True):
+        for link in lexicon.links(src, tgt):
+            word = src[slice(*link.src)].lower()
+            lemmas[word].add(link.lemma)
+            forms[word].add(tgt[slice(*link.tgt)])
+    found = {word: next(iter(own)) for word, own in sorted(lemmas.items()) if len(own) == 1}
+    rows = [f"{word}\t{lemma}\n" for word, lemma in found.items()]
+    (out / "terms.tsv").write_text("".join(rows), encoding="utf-8")
+    rows = ["\t".join([word, found[word], *sorted(forms[word] - {found[word]})]) for word in found]
+    (out / "forms.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    print(f"{len(found):,} terms of {len(lemmas):,} words that a reference translates")
+
+
+def shares(src: list[str], references: list[str], hypotheses: list[str], terms: Terms) -> str:
+    """Return which shares of the terms the translations have: as given, in any form, right.
+
+    A term counts in the lines whose reference has it. Right is the form that the reference has.
+    """
+    counts = [0, 0, 0, 0]
+    for line, reference, hypothesis in zip(src, references, hypotheses, strict=True):
+        wanted, found = (LineForms.of(text, LANGS[1]) for text in (reference, hypothesis))
+        for target in {one.term.targets[0] for one in terms.find(line)}:
+            if wanted.has(target):
+                words = WORD.findall(reference)
+                right = [word for word in words if lemma(word, LANGS[1]).lower() == target.lower()]
+                as_given = has_target(hypothesis, target)
+                is_right = any(has_target(hypothesis, word) for word in right)
+                has = as_given, as_given or found.has(target), is_right
+                counts = [count + one for count, one in zip(counts, (True, *has), strict=True)]
+    return " | ".join(f"{100 * count / counts[0]:.1f} %" for count in counts[1:])
+
+
+def results(out: Path, test: str, names: list[str]) -> None:
+    """Print a table with a row for each system."""
+    src, references = read_pairs(test, *LANGS)
+    terms = Terms.read(out / "terms.tsv")
+    print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
+    for name in names:
+        hypotheses = (out / f"{name}.de").read_text("utf-8").split("\n")[:-1]
+        scores = json.loads((out / f"{name}.json").read_text("utf-8"))
+        summary = json.loads((out / f"{name}.log").read_text("utf-8").splitlines()[-1])
+        speed = summary["lines_in"] / summary["seconds"]
+        row = [name, shares(src, references, hypotheses, terms)]
+        row += [f"{scores[metric]['score']:.2f}" for metric in ("bleu", "chrf")]
+        print(f"| {' | '.join([*row, f'{speed:.0f}'])} |")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "find":
+        find(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    else:
+        results(Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
