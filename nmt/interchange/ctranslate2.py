@@ -40,7 +40,7 @@ _EXPRESSED: dict[str, tuple[object, ...] | None] = {
     "first_position": None,
     "norm": ("layer", "rms"),
     "feed_forward": tuple(_ACTIVATIONS),
-    "positions": ("sinusoidal", "sinusoidal_halves", "learned"),
+    "positions": ("sinusoidal", "sinusoidal_halves", "learned", "rotary"),
 }
 """See `not_expressed`."""
 
@@ -111,13 +111,16 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     config = model.config
     if unknown := not_expressed(config, _EXPRESSED):
         raise UsageError(f"{path}: CTranslate2 does not support {unknown}")
-    spec = transformer_spec.TransformerSpec.from_config(
-        (len(model.encoder), len(model.decoder)),
-        config.num_heads,
-        pre_norm=config.pre_norm,
-        activation=common_spec.Activation[_ACTIVATIONS[config.feed_forward]],
-        ffn_glu=config.feed_forward == "swiglu",
-        rms_norm=config.norm == "rms",
+    layers = {
+        "pre_norm": config.pre_norm,
+        "activation": common_spec.Activation[_ACTIVATIONS[config.feed_forward]],
+        "ffn_glu": config.feed_forward == "swiglu",
+        "rms_norm": config.norm == "rms",
+        "rotary_dim": config.head_widths[0] if config.positions == "rotary" else None,
+    }
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(len(model.encoder), config.num_heads, **layers),
+        transformer_spec.TransformerDecoderSpec(len(model.decoder), config.num_heads, **layers),
     )
     _fill(spec, model, positions)
     spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
@@ -133,9 +136,10 @@ def _specification(path: Path, model: TranslationModel, card: ModelCard, positio
     return spec
 
 
-def _table(positions: Positions | None, length: int) -> Tensor:
-    """Return the vectors of the first positions of a side, (length, D)."""
-    assert positions is not None
+def _table(positions: Positions | None, length: int, width: int) -> Tensor:
+    """Return what a side adds at its first positions, (length, D): with rotary ones, zeros."""
+    if positions is None:
+        return torch.zeros(length, width)
     table: Tensor = positions(torch.arange(length), length)
     return table
 
@@ -148,7 +152,9 @@ def _fill(spec: Any, model: Transformer, positions: int) -> None:
     )
     for side, added, norm in sides:
         side.scale_embeddings = True
-        side.position_encodings.encodings = _array(_table(added, positions))
+        if hasattr(side, "position_encodings"):  # not in a decoder with rotary positions
+            table = _table(added, positions, model.config.d_model)
+            side.position_encodings.encodings = _array(table)
         if model.config.pre_norm:
             _fill_norm(side.layer_norm, norm)
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)

@@ -174,6 +174,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"feed_forward": "swiglu"},
     {"positions": "learned", "max_positions": 8},  # fewer than there are tokens
     {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "learned"},
+    {"positions": "rotary", "attention_bias": True},
+    {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "rotary"},
     {"attention_bias": True, "output_bias": True, "norm_epsilon": 1e-3},
     {"first_input": "zeros", "positions": "sinusoidal_halves", "feed_forward": "swish"},
     {"first_input": "eos", "feed_forward": "gelu"},
@@ -195,7 +197,6 @@ def test_a_variant_s_scores_are_the_model_s_own(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"positions": "rotary"}, "positions=rotary"),
         ({"positions": "relative"}, "positions=relative"),
         ({"attention_window": 9}, "attention_window=9"),
         ({"d_k": 4}, "d_k=4"),
