@@ -1,0 +1,118 @@
+"""The example distill: what a student learns, and the whole recipe with kills on the way."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import choose
+import pytest
+from example_runs import TINY, make, make_with_kills, needs_make, write_corpus
+from toy_training import prepare_toy, train, weights
+
+GERMAN = ["Ein Hund läuft über die Wiese.", "Zwei Männer sitzen auf einer Bank."]
+LISTS = """\
+0 ||| Ein Hund rennt. ||| -0.1
+0 ||| Ein Hund läuft über die Wiese ||| -0.2
+0 ||| Ein Hund läuft. ||| -0.3
+1 ||| Drei Frauen kochen Suppe. ||| -0.4
+1 ||| Das ||| das ||| -0.5
+"""
+
+
+def chosen(folder: Path, *, min_chrf: float, lists: str = LISTS) -> tuple[str, str]:
+    texts = {"lists": lists, "text.en": "A dog.\nTwo men.\n", "text.de": "\n".join(GERMAN) + "\n"}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    inputs = [folder / name for name in texts]
+    outs = (folder / "out.en", folder / "out.de")
+    choose.main(inputs[0], inputs[1], inputs[2], outs, min_chrf)
+    src, tgt = (out.read_text(encoding="utf-8") for out in outs)
+    return src, tgt
+
+
+def test_the_translation_nearest_to_the_reference_is_kept_not_the_likeliest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    src, tgt = chosen(tmp_path, min_chrf=0)
+    assert src == "A dog.\nTwo men.\n"
+    assert tgt == "Ein Hund läuft über die Wiese\nDrei Frauen kochen Suppe.\n"
+    assert "kept 2 of 2 lines; the best translation was the teacher's first in 1" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_line_whose_best_translation_is_far_from_the_reference_is_left_out(
+    tmp_path: Path,
+) -> None:
+    assert chosen(tmp_path, min_chrf=40) == ("A dog.\n", "Ein Hund läuft über die Wiese\n")
+
+
+def test_bars_within_a_text_belong_to_it(tmp_path: Path) -> None:
+    (tmp_path / "lists").write_text("3 ||| Das ||| das ||| -0.5\n", encoding="utf-8")
+    assert list(choose.n_best_lists(tmp_path / "lists")) == [(3, ["Das ||| das"])]
+
+
+def test_a_line_without_a_translation_is_left_out(tmp_path: Path) -> None:
+    lists = "0 |||  ||| -inf\n1 ||| Zwei Männer sitzen. ||| -0.4\n"
+    assert chosen(tmp_path, min_chrf=0, lists=lists) == ("Two men.\n", "Zwei Männer sitzen.\n")
+
+
+@needs_make
+def test_teachers_are_trained_by_the_recipe_of_multi30k_unless_they_are_given(
+    tmp_path: Path,
+) -> None:
+    done = make("distill", "--dry-run", f"WORK={tmp_path}", f"NMT_DATA={tmp_path}", "lists")
+    assert done.returncode == 0, done.stderr
+    trained = [line for line in done.stdout.splitlines() if "-m nmt train" in line]
+    assert [line.partition("--model ")[2].split()[:3] for line in trained] == [
+        ["transformer_low_resource", "--seed", seed] for seed in "12"
+    ]
+    given = make("distill", "-n", f"WORK={tmp_path}", f"NMT_DATA={tmp_path}", "TEACHERS=/", "lists")
+    assert given.returncode == 0, given.stderr
+    assert "nmt train" not in given.stdout
+
+
+@needs_make
+def test_a_teacher_or_text_that_is_missing_is_named(tmp_path: Path) -> None:
+    where = (f"WORK={tmp_path / 'work'}", f"NMT_DATA={tmp_path}")
+    done = make("distill", *where, f"TEACHERS={tmp_path / 'nobody'}", "lists")
+    assert (done.returncode, f"{tmp_path}/nobody" in done.stderr) == (2, True)
+    done = make("distill", *where, "TEACHERS=/", "lists")
+    assert (done.returncode, "train.en.gz is missing" in done.stderr) == (2, True)
+
+
+@needs_make
+@pytest.mark.slow
+def test_it_ends_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
+    for seed, (name, count) in enumerate(
+        {"train": 290, "val": 20, "test_2016_flickr": 20, "test_2017_flickr": 20}.items()
+    ):
+        write_corpus(tmp_path / "multi30k" / name, count, seed=seed + 5)
+    data = prepare_toy(tmp_path)
+    teachers = [train(data, tmp_path / f"teacher{seed}", seed=seed) for seed in (1, 2)]
+
+    def arguments(work: str) -> list[str]:
+        return [
+            *(f"WORK={tmp_path / work}", f"NMT_DATA={tmp_path}", "UPDATES=40", "MIN_CHRF=5"),
+            *(f"TEACHERS={teachers[0]} {teachers[1]}", f"TRAIN_OPTIONS={TINY}"),
+            "SYSTEMS=teacher ensemble student-int8 student-ctranslate2",
+        ]
+
+    started = time.monotonic()
+    done = make("distill", *arguments("whole"))
+    assert done.returncode == 0, done.stderr
+    limit = (time.monotonic() - started) / 6
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert len([row for row in rows if row and row[0].startswith("student-")]) == 2
+    assert make_with_kills("distill", [limit] * 5, *arguments("killed")) == 5
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for name in ("lists", "distilled.en", "distilled.de", "shortlist"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    for name in ("student/last.safetensors", "references/last.safetensors"):
+        found, wanted = weights(killed / name), weights(whole / name)
+        assert all(found[key].equal(wanted[key]) for key in wanted), name
+    for path in (whole / "out").iterdir():
+        assert (killed / "out" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert not list(killed.rglob("*.partial"))
