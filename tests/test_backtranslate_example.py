@@ -60,7 +60,8 @@ def test_it_ends_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
     tagged = [tag in data.train.src(index) for index in range(len(data.train))]
     corpora = [data.train.origin(index)[0] for index in range(len(data.train))]
     assert set(zip(corpora, tagged, strict=True)) == {(0, False), (1, True)}
-    assert len(data.src_vocabulary) == len(DataFolder.open(whole / "before-data").src_vocabulary) + 1
+    before = DataFolder.open(whole / "before-data")
+    assert len(data.src_vocabulary) == len(before.src_vocabulary) + 1
 
 
 @needs_make
