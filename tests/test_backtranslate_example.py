@@ -56,8 +56,10 @@ def test_it_ends_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
 
     # Only back-translations have the tag, and the vocabulary of all three models is one but for it.
     data = DataFolder.open(whole / "after-data")
-    tag = data.src_vocabulary.encode("<BT>")[0]
-    tagged = [tag in data.train.src(index) for index in range(len(data.train))]
+    tagged = [
+        "<BT>" in data.src_vocabulary.tokens(data.train.src(index).tolist())
+        for index in range(len(data.train))
+    ]
     corpora = [data.train.origin(index)[0] for index in range(len(data.train))]
     assert set(zip(corpora, tagged, strict=True)) == {(0, False), (1, True)}
     before = DataFolder.open(whole / "before-data")
