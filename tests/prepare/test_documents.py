@@ -13,9 +13,7 @@ import pytest
 from prepare_job import Job, content, pairs, write
 
 from nmt.data.folder import DataFolder
-from nmt.data.manifest import ShardRecord
 from nmt.data.separator import join_lines, split_lines
-from nmt.data.shards import ShardBuilder
 from nmt.errors import DataError, UsageError
 from nmt.prepare.join import join
 from nmt.prepare.splits import write_shard
@@ -260,11 +258,11 @@ def test_a_killed_run_goes_on_with_the_same_windows(
     whole = job.prepare()
     flushed = list[Path]()
 
-    def die(path: Path, builder: ShardBuilder, *, corpus: int = 0) -> ShardRecord:
+    def die(path: Path, *arguments: Any, **named: Any) -> Any:
         if len(flushed) == 3:
             raise OSError("killed")
         flushed.append(path)
-        return write_shard(path, builder, corpus=corpus)
+        return write_shard(path, *arguments, **named)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="killed"):
         patch.setattr("nmt.prepare.splits.write_shard", die)
