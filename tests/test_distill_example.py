@@ -20,13 +20,15 @@ LISTS = """\
 """
 
 
-def chosen(folder: Path, *, min_chrf: float, lists: str = LISTS) -> tuple[str, str]:
+def chosen(
+    folder: Path, *, keep: int = 1, min_chrf: float = 0, lists: str = LISTS
+) -> tuple[str, str]:
     texts = {"lists": lists, "text.en": "A dog.\nTwo men.\n", "text.de": "\n".join(GERMAN) + "\n"}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     inputs = [folder / name for name in texts]
     outs = (folder / "out.en", folder / "out.de")
-    choose.main(inputs[0], inputs[1], inputs[2], outs, min_chrf)
+    choose.main(inputs[0], inputs[1], inputs[2], outs, keep, min_chrf)
     src, tgt = (out.read_text(encoding="utf-8") for out in outs)
     return src, tgt
 
@@ -34,10 +36,10 @@ def chosen(folder: Path, *, min_chrf: float, lists: str = LISTS) -> tuple[str, s
 def test_the_translation_nearest_to_the_reference_is_kept_not_the_likeliest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    src, tgt = chosen(tmp_path, min_chrf=0)
+    src, tgt = chosen(tmp_path)
     assert src == "A dog.\nTwo men.\n"
     assert tgt == "Ein Hund läuft über die Wiese\nDrei Frauen kochen Suppe.\n"
-    assert "kept 2 of 2 lines; the best translation was the teacher's first in 1" in (
+    assert "2 pairs of 2 of 2 lines; the best translation was the teacher's first in 1" in (
         capsys.readouterr().out
     )
 
@@ -48,6 +50,13 @@ def test_a_line_whose_best_translation_is_far_from_the_reference_is_left_out(
     assert chosen(tmp_path, min_chrf=40) == ("A dog.\n", "Ein Hund läuft über die Wiese\n")
 
 
+def test_the_best_of_a_line_are_kept_in_their_order_and_each_must_be_near(tmp_path: Path) -> None:
+    assert chosen(tmp_path, keep=2, min_chrf=40) == (
+        "A dog.\nA dog.\n",
+        "Ein Hund läuft über die Wiese\nEin Hund läuft.\n",
+    )
+
+
 def test_bars_within_a_text_belong_to_it(tmp_path: Path) -> None:
     (tmp_path / "lists").write_text("3 ||| Das ||| das ||| -0.5\n", encoding="utf-8")
     assert list(choose.n_best_lists(tmp_path / "lists")) == [(3, ["Das ||| das"])]
@@ -55,7 +64,7 @@ def test_bars_within_a_text_belong_to_it(tmp_path: Path) -> None:
 
 def test_a_line_without_a_translation_is_left_out(tmp_path: Path) -> None:
     lists = "0 |||  ||| -inf\n1 ||| Zwei Männer sitzen. ||| -0.4\n"
-    assert chosen(tmp_path, min_chrf=0, lists=lists) == ("Two men.\n", "Zwei Männer sitzen.\n")
+    assert chosen(tmp_path, lists=lists) == ("Two men.\n", "Zwei Männer sitzen.\n")
 
 
 @needs_make

@@ -1,9 +1,10 @@
-"""Choose what a student learns: `choose.py LISTS TEXT.en TEXT.de OUT.en OUT.de [MIN_CHRF]`.
+"""Choose what a student learns: `choose.py LISTS TEXT.en TEXT.de OUT.en OUT.de [KEEP [MIN_CHRF]]`.
 
-Of each line's n-best list, the translation with the highest sentence BLEU against the reference
-(interpolated sequence-level distillation, Kim and Rush 2016, section 3.3). If even that has a chrF
-below MIN_CHRF, teacher and reference hardly agree, so one of them is wrong, mostly the teacher:
-the line is left out.
+Of each line's n-best list, the KEEP translations with the highest sentence BLEU against the
+reference. With one, this is interpolated sequence-level distillation (Kim and Rush 2016, section
+3.3); with more, the student also sees how else the teacher would say it. A translation whose chrF
+is below MIN_CHRF is left out: teacher and reference hardly agree, so one of them is wrong, mostly
+the teacher.
 """
 
 from __future__ import annotations
@@ -26,36 +27,47 @@ def n_best_lists(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, [text.rpartition(" ||| ")[0] for _, text in entry]
 
 
-def choose(texts: list[str], reference: str, min_chrf: float) -> str | None:
-    """Return the translation with the best sentence BLEU, or None if its chrF is too low."""
-    best = max(texts, key=lambda text: BLEU_OF_A_LINE.sentence_score(text, [reference]).score)
-    chrf = CHRF_OF_A_LINE.sentence_score(best, [reference]).score
-    return best if best and chrf >= min_chrf else None
+def choose(texts: list[str], reference: str, keep: int, min_chrf: float) -> list[str]:
+    """Return the translations with the best sentence BLEU, less those whose chrF is too low."""
+    ranked = sorted(
+        filter(None, texts),
+        key=lambda text: BLEU_OF_A_LINE.sentence_score(text, [reference]).score,
+        reverse=True,
+    )
+    return [
+        text
+        for text in ranked[:keep]
+        if CHRF_OF_A_LINE.sentence_score(text, [reference]).score >= min_chrf
+    ]
 
 
 def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-def main(lists: Path, src: Path, tgt: Path, outs: tuple[Path, Path], min_chrf: float) -> None:
+def main(
+    lists: Path, src: Path, tgt: Path, outs: tuple[Path, Path], keep: int = 1, min_chrf: float = 0
+) -> None:
     """Write the pairs, both files under their names only when they are complete."""
     sources, references = read_lines(src), read_lines(tgt)
-    chosen = [
-        (sources[number], best, rank)
-        for number, texts in n_best_lists(lists)
-        if (best := choose(texts, references[number], min_chrf)) is not None
-        for rank in [texts.index(best)]
-    ]
+    pairs: list[tuple[str, str]] = []
+    kept = first = 0
+    for number, texts in n_best_lists(lists):
+        chosen = choose(texts, references[number], keep, min_chrf)
+        pairs += [(sources[number], text) for text in chosen]
+        kept += bool(chosen)
+        first += chosen[:1] == texts[:1]
     for side, out in enumerate(outs):
         partial = out.with_name(f"{out.name}.partial")
-        partial.write_text("".join(f"{pair[side]}\n" for pair in chosen), encoding="utf-8")
+        partial.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
         partial.replace(out)
     print(
-        f"{out.parent}: kept {len(chosen):,} of {len(sources):,} lines; the best translation was "
-        f"the teacher's first in {sum(rank == 0 for *_, rank in chosen):,}"
+        f"{out.parent}: {len(pairs):,} pairs of {kept:,} of {len(sources):,} lines; the best "
+        f"translation was the teacher's first in {first:,}"
     )
 
 
 if __name__ == "__main__":
     lists, src, tgt, *outs = map(Path, sys.argv[1:6])
-    main(lists, src, tgt, (outs[0], outs[1]), float(*sys.argv[6:] or ["0"]))
+    numbers = sys.argv[6:]
+    main(lists, src, tgt, (outs[0], outs[1]), *map(int, numbers[:1]), *map(float, numbers[1:]))
