@@ -74,3 +74,14 @@ def test_rotary_positions_are_the_loop_reference(dtype: torch.dtype, tolerance: 
     for index in np.ndindex(7, 2, 3):
         expected = rotated_by_loops(x[index].double().numpy(), int(places[index[0]]))
         np.testing.assert_allclose(found[index].double().numpy(), expected, atol=tolerance)
+
+
+def test_compiled_rotations_do_without_complex_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    x, rotation = torch.randn(5, 2, 3, 6), rotations(5, 6)
+    expected = rotated(x, rotation)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        patch.delattr(torch, "view_as_complex")
+        found = rotated(x, rotation)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
