@@ -78,13 +78,14 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
         The shape and type of x.
     """
     cosine, sine = rotation[:, None, None].chunk(2, dim=-1)  # each (n, 1, 1, K / 2)
-    pairs = x.to(torch.promote_types(x.dtype, torch.float32)).view(*x.shape[:-1], -1, 2)
+    precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    pairs = precise.view(*x.shape[:-1], -1, 2)  # (n, parts, H, K / 2, 2)
     if x.is_cuda or torch.compiler.is_compiling():
         first, second = pairs.unbind(-1)  # each (n, parts, H, K / 2)
         turned = (first * cosine - second * sine, first * sine + second * cosine)
         return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
     # CPUs multiply complex numbers in one pass, ten times as fast. Compilers do not know them.
-    product = torch.view_as_complex(pairs) * torch.complex(cosine, sine)
+    product = torch.view_as_complex(pairs) * torch.complex(cosine, sine)  # (n, parts, H, K / 2)
     return torch.view_as_real(product).flatten(-2).to(x.dtype)
 
 
