@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn
 
@@ -361,10 +362,11 @@ class Job:
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         if counts.lines_without_term:
+            term = shorten(counts.first_missing_term, 80, placeholder="...")
             console.warning(
                 f"{name}: {counted(counts.lines_without_term, 'line lacks', 'lines lack')} a term, "
                 f"the first is line {counts.first_line_without_term:,}: "
-                f"{counts.first_missing_term}; --format jsonl shows all"
+                f"{term}; --format jsonl shows all"
             )
         if counts.failed_lines:
             console.warning(

@@ -69,8 +69,10 @@ class Setup:
         if self.context:
             self._check_for_context()
         for path in self._lists.values():
-            if not path.is_file():
+            if not path.exists():
                 raise DataError(f"{path}: no such file")
+            if not path.is_file():
+                raise DataError(f"{path}: not a regular file; it must be readable more than once")
 
     @cached_property
     def reads_terms(self) -> bool:

@@ -84,6 +84,25 @@ def _terms(line: str) -> list[dict[str, bool]]:
     return list(json.loads(line).get("terms", []))
 
 
+def test_a_warning_shortens_a_term_that_would_fill_the_screen(
+    translate_text: TranslateText, terms: Path
+) -> None:
+    terms.write_text(f"cat\t{'Katze ' * 200}\n", encoding="utf-8")
+    found = translate_text("the cat\n", "--terms", terms)
+    (warning,) = (line for line in found.stderr.split("\n") if "lacks a term" in line)
+    assert "cat -> Katze Katze" in warning
+    assert warning.count("Katze") < 20
+
+
+@pytest.mark.parametrize("option", ["--terms", "--forbid"])
+def test_a_folder_of_that_name_is_refused(
+    translate_text: TranslateText, tmp_path: Path, option: str
+) -> None:
+    found = translate_text("the cat\n", option, tmp_path)
+    assert (found.status, found.stdout) == (1, "")
+    assert f"{tmp_path}: not a regular file" in found.stderr
+
+
 def test_a_finished_file_is_translated_again_with_other_terms(
     translate_text: TranslateText, terms: Path, tmp_path: Path
 ) -> None:
