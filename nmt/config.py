@@ -109,10 +109,16 @@ class TrainingConfig:
     guided_alignment: float = value(
         0.0,
         "Weight of a second loss, which guides one head of attention to the source towards word "
-        "links learnt from the data; 0: none. Alignments and --markup are then read off that head; "
-        "0.05 is the value of Garg et al. (2019). For Transformers.",
+        "links; 0: none. Alignments and --markup are then read off that head; 0.05 is the value of "
+        "Garg et al. (2019). For Transformers.",
         minimum=0.0,
         below=100.0,
+    )
+    guided_links: str = value(
+        "learnt",
+        "Where the links of guided_alignment come from: learnt from the data by IBM Model 1, or "
+        "the column that nmt prepare --keep-column kept, such as the output of eflomal.",
+        choices=("learnt", "column"),
     )
     subword_dropout: float = value(
         0.0,

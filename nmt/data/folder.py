@@ -59,21 +59,30 @@ class PairDataset:
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
         src, tgt = (np.empty(len(indices), np.int32) for _ in range(2))
-        for shard, chosen, within in self._by_shard(indices):
-            src[chosen], tgt[chosen] = shard.lengths(within)
+        for at, chosen, within in self._by_shard(indices):
+            src[chosen], tgt[chosen] = self._shards[at].lengths(within)
         return src, tgt
 
     def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
         parts, places = [], []
-        for shard, chosen, within in self._by_shard(indices):
-            parts.append(shard.rows(within))
+        for at, chosen, within in self._by_shard(indices):
+            parts.append(self._shards[at].rows(within))
             places.append(chosen)
         if len(parts) == 1:
             return parts[0]
-        back = np.argsort(np.concatenate(places))
-        src, tgt = (TokenRows.join([part[side] for part in parts]).take(back) for side in (0, 1))
+        src, tgt = (_in_order([part[side] for part in parts], places) for side in (0, 1))
         return src, tgt
+
+    def provenances(self, indices: Indices) -> TokenRows:
+        """Return the kept column of some pairs as bytes; empty rows where there is none."""
+        parts, places = [], []
+        for at, chosen, within in self._by_shard(indices):
+            shard = self._provenance[at]
+            none = TokenRows(np.empty(0, np.uint8), np.zeros(len(within), np.int32))
+            parts.append(none if shard is None else shard.rows(within)[0])
+            places.append(chosen)
+        return _in_order(parts, places)
 
     def length_counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many sources and targets have 0, 1, 2 ... tokens."""
@@ -91,7 +100,7 @@ class PairDataset:
         found: list[int] = counts.tolist()
         return found
 
-    def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
+    def _by_shard(self, indices: Indices) -> Iterator[tuple[int, Indices, Indices]]:
         """Yield each shard with some of the pairs, which ones, and their indices in the shard."""
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         # An empty shard has the same start as the next one; searchsorted finds the last of them.
@@ -99,7 +108,7 @@ class PairDataset:
         for chosen in np.split(order, np.flatnonzero(np.diff(shard_of[order])) + 1):
             if len(chosen):
                 at = int(shard_of[chosen[0]])
-                yield self._shards[at], chosen, indices[chosen] - self._starts[at]
+                yield at, chosen, indices[chosen] - self._starts[at]
 
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
@@ -128,8 +137,8 @@ class PairDataset:
     def corpora(self, indices: Indices) -> list[int]:
         """Return the corpus of each of some pairs, numbered as in `origin`."""
         corpora = np.empty(len(indices), np.int64)
-        for shard, chosen, _ in self._by_shard(indices):
-            corpora[chosen] = shard.corpus
+        for at, chosen, _ in self._by_shard(indices):
+            corpora[chosen] = self._shards[at].corpus
         return [int(corpus) for corpus in corpora]
 
     def _locate(self, index: int) -> tuple[Shard, int]:
@@ -142,6 +151,11 @@ class PairDataset:
             raise IndexError(f"pair {index} of {self._length}")
         at = int(np.searchsorted(self._starts, index, side="right")) - 1
         return at, index - int(self._starts[at])
+
+
+def _in_order(parts: Sequence[TokenRows], places: Sequence[Indices]) -> TokenRows:
+    """Return the rows of all parts, each at its place."""
+    return TokenRows.join(parts).take(np.argsort(np.concatenate(places)))
 
 
 def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.batches import NO_LINK
+from nmt.data.epochs import Indices
 from nmt.data.folder import PairDataset
 from nmt.data.lexicon import Integers, learn_lexicon
 from nmt.data.shards import TokenRows
@@ -59,11 +60,12 @@ class Linker:
         keys, mine, yours = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
         return cls(keys, forward[mine], backward_probs[yours], tgt_vocab_size)
 
-    def __call__(self, src: TokenRows, tgt: TokenRows) -> Integers:
+    def __call__(self, src: TokenRows, tgt: TokenRows, _pairs: Indices) -> Integers:
         """Return the position of each target token's source token in its sentence, or `NO_LINK`.
 
         Args:
             src, tgt: the token ids of pairs, without bos and eos.
+            _pairs: which pairs these are, which the lexicon need not know.
 
         Returns:
             (target tokens,) of all pairs, one pair after the other.

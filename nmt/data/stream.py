@@ -20,6 +20,7 @@ from nmt.data.links import Linker
 from nmt.data.shards import Lengths, TokenRows
 from nmt.data.stages import Stages, stage_seed
 from nmt.data.subword_dropout import SubwordDropout
+from nmt.data.word_links import WordLinks
 from nmt.workers import prefetched
 
 _TRIED_UPDATES = 100  # for the fixed shape
@@ -110,7 +111,7 @@ def updates_from(
     seed: int,
     augmenter: Augmenter | None = None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None = None,
-    linker: Linker | None = None,
+    linker: Linker | WordLinks | None = None,
     stages: Stages | None = None,
     done: int = 0,
 ) -> Iterator[Update]:
@@ -165,7 +166,7 @@ def _updates_of_stage(
     seed: int,
     augmenter: Augmenter | None,
     dropouts: tuple[SubwordDropout, SubwordDropout] | None,
-    linker: Linker | None,
+    linker: Linker | WordLinks | None,
 ) -> Generator[Update]:
     """Yield the updates of a stage from a position on, endlessly."""
     plans = _plans_from(position, pairs, epochs, batch_tokens=batch_tokens)
@@ -179,11 +180,11 @@ def _updates_of_stage(
                 random = np.random.default_rng((seed, epoch, pool, index))
                 src, tgt = dropouts[0](src, random), dropouts[1](tgt, random)
             share = split_update(src.lengths, tgt.lengths, world_size=cut.world_size)[cut.rank]
-            own_src, own_tgt = src.take(share), tgt.take(share)
+            own, own_src, own_tgt = plan.update(index)[share], src.take(share), tgt.take(share)
             yield Update(
                 pairs=plan.update(index),
                 batches=[
-                    _batch(own_src.take(part), own_tgt.take(part), cut, linker)
+                    _batch(own[part], own_src.take(part), own_tgt.take(part), cut, linker)
                     for part in cut.parts(own_src.lengths, own_tgt.lengths)
                 ],
                 lengths=LengthSums.of(src.lengths, tgt.lengths),
@@ -197,8 +198,10 @@ def _updates_of_stage(
             )
 
 
-def _batch(src: TokenRows, tgt: TokenRows, cut: Cut, linker: Linker | None) -> Batch:
-    return collate(src, tgt, cut.shape, None if linker is None else linker(src, tgt))
+def _batch(
+    pairs: Indices, src: TokenRows, tgt: TokenRows, cut: Cut, linker: Linker | WordLinks | None
+) -> Batch:
+    return collate(src, tgt, cut.shape, None if linker is None else linker(src, tgt, pairs))
 
 
 def _plans_from(

@@ -19,11 +19,14 @@ from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
 from nmt.data.lexicon import LEXICON_STEPS
 from nmt.data.links import Linker
+from nmt.data.word_links import WordLinks
 from nmt.distributed import Ranks
 from nmt.model_config import AttentionHead
 from nmt.models.kernels.padded_layout import PaddedLayout
 
 GUIDED_HEAD = AttentionHead(from_top=0, head=0)
+COLUMN = "column"
+"""The value of `guided_links` for those of another aligner."""
 
 
 def guided_head(config: TrainingConfig) -> AttentionHead | None:
@@ -62,13 +65,28 @@ def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
     return total
 
 
-def learn_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Linker | None:
+def find_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Linker | WordLinks | None:
     """Return what links the tokens of pairs if a recipe needs it, the same on all ranks.
 
-    The first rank learns it, as it takes memory, and sends it to the others.
+    Raises:
+        DataError: if the kept column is no list of links, or does not fit the text.
     """
     if not config.guided_alignment:
         return None
+    return _read_links(data, ranks) if config.guided_links == COLUMN else _learn_links(data, ranks)
+
+
+def _read_links(data: DataFolder, ranks: Ranks) -> WordLinks:
+    links = WordLinks.of(data)
+    with ranks.together():
+        if ranks.is_first:
+            with console.Progress("reading links", total=len(data.train), unit="pairs") as bar:
+                links.check(bar.update)
+    return links
+
+
+def _learn_links(data: DataFolder, ranks: Ranks) -> Linker:
+    """Learn the lexicon on the first rank, as it takes memory, and send it to the others."""
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     parts: list[Tensor] = []
     with ranks.together():

@@ -41,7 +41,7 @@ def main() -> None:
     assert data.test is not None, f"{options.data} has no test set; prepare it with --test"
     src, tgt = data.test.rows(np.arange(len(data.test)))
     linker = Linker.learn(data.train, len(data.src_vocabulary), len(data.tgt_vocabulary))
-    links = linker(src, tgt)
+    links = linker(src, tgt, np.arange(len(src)))
     known = None if options.links is None else [pairs(line) for line in lines(options.links)]
     print(f"{np.mean(links != NO_LINK):.1%} of the target tokens have links by IBM Model 1")
     if known is not None:

@@ -23,7 +23,7 @@ Probs = dict[tuple[int, int], float]
 def linked(linker: Linker, pairs: list[Pair]) -> list[list[int]]:
     """The position of each target token's source, pair by pair."""
     src, tgt = (TokenRows.of(side, token_bytes=2) for side in zip(*pairs, strict=True))
-    parts = np.split(linker(src, tgt), np.cumsum(tgt.lengths)[:-1])
+    parts = np.split(linker(src, tgt, np.arange(len(src))), np.cumsum(tgt.lengths)[:-1])
     return [part.tolist() for part in parts]
 
 
