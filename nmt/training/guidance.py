@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nmt import console
 from nmt.config import TrainingConfig
+from nmt.console import counted
 from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
 from nmt.data.lexicon import LEXICON_STEPS
@@ -81,7 +82,12 @@ def _read_links(data: DataFolder, ranks: Ranks) -> WordLinks:
     with ranks.together():
         if ranks.is_first:
             with console.Progress("reading links", total=len(data.train), unit="pairs") as bar:
-                links.check(bar.update)
+                misfits = links.check(bar.update)
+            if misfits.pairs:
+                console.warning(
+                    f"{counted(misfits.pairs, 'pair has', 'pairs have')} no links, because theirs "
+                    f"do not fit; the first: {misfits.first}"
+                )
     return links
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prepare_job import Job, write
 
+from nmt.data import word_links
 from nmt.data.batches import NO_LINK
 from nmt.data.folder import DataFolder
 from nmt.data.subword_dropout import SubwordDropout
@@ -127,18 +128,41 @@ def test_many_pairs_of_several_corpora_are_linked_as_by_loops(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ("https://example.org/1-1", "is no list of links such as '0-0 1-2'"),
-        ("0-0 1", "is no list of links"),
-        ("0-0-1", "is no list of links"),
-        ("-1-0", "is no list of links"),
-        ("0-0 2-1", "the link 2-1 is beyond the 2 and 3 words of the pair"),
-        ("1-3", "the link 1-3 is beyond the 2 and 3 words"),
-        ("999999999-0", "is beyond"),
-    ],
+    "column",
+    ["https://example.org/1-1", "0-0 1", "0-0-1", "-1-0", "0:0", "0-0 2-1", "1-3", "999999999-0"],
 )
-def test_what_does_not_fit_is_named_by_its_line(tmp_path: Path, column: str, message: str) -> None:
-    folder = prepare(tmp_path, [LINES[0], ("birds sing", "es singen Vögel", column)])
-    with pytest.raises(DataError, match=f"links.tsv: line 2: .*{message}"):
-        WordLinks.of(folder).check(lambda _: None)
+def test_links_that_do_not_fit_are_named_and_left_out(tmp_path: Path, column: str) -> None:
+    misfit = ("cats sleep", "Katzen schlafen gern", column)
+    folder = prepare(tmp_path, [misfit, *LINES])
+    links = WordLinks.of(folder)
+    message = f"links.tsv: line 1: '{column}' is no list of links such as '0-0 1-2' between 2 and 3"
+    with pytest.raises(DataError, match=f"{message} words; in all, the links of 1 of 6 pairs"):
+        links.check(lambda _: None)
+    (_, _, unlinked), *others = linked(folder)
+    assert set(unlinked) == {NO_LINK}
+    assert [links for _, _, links in others] == [
+        by_loops(column, src, tgt)
+        for (_, _, column), (src, tgt, _) in zip(LINES, others, strict=True)
+    ]
+
+
+def test_few_that_do_not_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_links, "_CHUNK", 3)
+    lines = [(f"bird {n}", f"Vogel {n}", "0-0 1-1") for n in range(200)]
+    lines[7], lines[150] = (*lines[7][:2], "7-7"), (*lines[150][:2], "x")
+    done: list[int] = []
+    misfits = WordLinks.of(prepare(tmp_path, lines)).check(done.append)
+    assert (misfits.pairs, sum(done)) == (2, 200)
+    assert "line 8: '7-7' is no list of links" in misfits.first
+
+
+def test_a_no_break_space_is_between_words_as_for_eflomal(tmp_path: Path) -> None:
+    lines = [(f"page {n} : on", f"Seite\u00a0{n}\u00a0: an", "1-1 3-3") for n in range(10, 40)]
+    folder = prepare(tmp_path, lines)
+    assert WordLinks.of(folder).check(lambda _: None).pairs == 0
+    for src, tgt, links in linked(folder):
+        linked_pieces = [(src[link], tgt[at]) for at, link in enumerate(links) if link != NO_LINK]
+        text = ["".join(side).strip("\u2581\u00a0") for side in zip(*linked_pieces, strict=True)]
+        assert text[0].endswith("on")
+        assert text[1].endswith("an")
+        assert len(linked_pieces) > 2

@@ -216,6 +216,16 @@ def test_a_column_that_is_missing_unused_or_wrong_is_refused(
     assert len(done.stderr.strip().split("\n")) == 1
 
 
+def test_a_pair_whose_links_do_not_fit_is_named_and_the_run_goes_on(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_links(toy.folder / "text", lambda src: "7-7" if src == "one" else straight(src))
+    train(data, toy.folder / "run", **GUIDED, guided_links="column")
+    told = capsys.readouterr().err
+    assert "warning: 1 pair has no links, because theirs do not fit; the first: " in told
+    assert "train.tsv: line 1: '7-7' is no list of links such as '0-0 1-2' between 1 and 1" in told
+
+
 @pytest.mark.parametrize("what", ["documents", "terms"])
 def test_a_column_of_text_with_other_words_is_refused(toy: Toy, what: str) -> None:
     terms = toy.folder / "terms.tsv"
