@@ -23,6 +23,7 @@ EXAMPLES = (
     "nmt prepare data --src en --tgt de --train news --valid-lines 1000",
     "nmt prepare data --pair en-de=news --pair de-en=news --valid-lines 1000",
     "nmt prepare data --src en --tgt de --train talks --valid held --documents",
+    "nmt prepare data --src en --tgt de --train news --valid held --terms auto",
 )
 
 
