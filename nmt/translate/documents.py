@@ -64,7 +64,8 @@ def common_form(paths: Sequence[Path], markup: str | None) -> str | None:
     for path in paths:
         own = form_of(path)
         if own is not None and own != form:
-            found = f"{first} is text" if form is None else f"this is --markup {form}"
+            needed = "is text" if form is None else f"needs --markup {form}"
+            found = f"{first} {needed}" if markup is None else f"this is --markup {markup}"
             raise UsageError(f"{path}: needs --markup {own}, but {found}; translate them apart")
         if own is None and markup is None and form is not None:
             raise UsageError(

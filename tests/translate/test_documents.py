@@ -154,8 +154,8 @@ def test_the_names_of_documents_choose_the_form_and_must_agree() -> None:
     assert common_form([page], None) == "html"
     assert common_form([units, text], "xml") == "xml"
     for paths, markup, message in (
-        ([page, units], None, "b.xlf: needs --markup xml, but this is --markup html"),
-        ([units], "html", "b.xlf: needs --markup xml"),
+        ([page, units], None, "b.xlf: needs --markup xml, but a.html needs --markup html"),
+        ([units], "html", "b.xlf: needs --markup xml, but this is --markup html"),
         ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
         ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
     ):
