@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def test_it_ends_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
     assert set(zip(corpora, tagged, strict=True)) == {(0, False), (1, True)}
     before = DataFolder.open(whole / "before-data")
     assert len(data.src_vocabulary) == len(before.src_vocabulary) + 1
+
+
+@needs_make
+def test_german_text_of_your_own_is_taken_without_what_are_pairs_already(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "mono.de.gz", "wt", encoding="utf-8") as file:
+        file.write("eins\nzwei\ndrei\nvier\nvier\nf\u00fcnf\nsechs\n")
+    text = tmp_path / "work" / "backtranslated.de"
+    values = [f"WORK={text.parent}", f"MONOLINGUAL={tmp_path}/mono.de.gz", "SKIP=2", "LINES=3"]
+    done = make("backtranslate", *values, str(text))
+    assert done.returncode == 0, done.stderr
+    assert text.read_text(encoding="utf-8") == "drei\nvier\nf\u00fcnf\n"
 
 
 @needs_make
