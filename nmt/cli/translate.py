@@ -26,7 +26,6 @@ EXAMPLES = (
     "nmt translate run --terms terms.tsv --forbid words.txt < news.en",
     "nmt translate run --context 3 --input talk.en --output talk.de",
     "nmt translate run --sample --n-best 16 --temperature 0.5 --mbr < news.en",
-    "nmt translate run --beam-size 8 --n-best 8 --diverse 4 < news.en",
     "nmt translate run --input in --output out --lock lock --deadline 06:30",
 )
 

@@ -71,6 +71,8 @@ class Setup:
         for path in self._lists.values():
             if not path.exists():
                 raise DataError(f"{path}: no such file")
+            if path.is_dir():
+                raise DataError(f"{path}: is a folder; name a file")
             if not path.is_file():
                 raise DataError(f"{path}: not a regular file; it must be readable more than once")
 

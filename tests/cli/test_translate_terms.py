@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -95,12 +96,14 @@ def test_a_warning_shortens_a_term_that_would_fill_the_screen(
 
 
 @pytest.mark.parametrize("option", ["--terms", "--forbid"])
-def test_a_folder_of_that_name_is_refused(
+def test_a_folder_or_a_pipe_is_refused_as_such(
     translate_text: TranslateText, tmp_path: Path, option: str
 ) -> None:
-    found = translate_text("the cat\n", option, tmp_path)
-    assert (found.status, found.stdout) == (1, "")
-    assert f"{tmp_path}: not a regular file" in found.stderr
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "not a regular file")):
+        found = translate_text("the cat\n", option, path)
+        assert (found.status, found.stdout) == (1, "")
+        assert f"{path}: {message}" in found.stderr
 
 
 def test_a_finished_file_is_translated_again_with_other_terms(

@@ -67,7 +67,7 @@ def test_what_needs_no_torch_loads_none(nmt: Nmt, model_file: Path, tmp_path: Pa
         ((*translate, "--device", "gpu"), 2, "--device gpu: unknown"),
         ((*new, "1000"), 2, "must be at most"),
         ((*new, "99", "--device", "cpu"), 2, "must be at most"),
-        ((*translate, "--shortlist", run), 1, "run: no such file"),
+        ((*translate, "--shortlist", run), 1, "run: is a folder"),
         ((*translate, "--input", tmp_path / "none"), 1, "No such file"),
         (("train", run, *out, "--model", "transformer_tiny"), 1, "run is not a data"),
         (("train", run, *out, "--model", "bert"), 2, "unknown model 'bert'"),
