@@ -131,9 +131,9 @@ class SearchOptions:
     )
     no_guard: bool = value(
         False,
-        "Keep translations that repeat themselves or run to their length limit. Otherwise they are "
-        "searched again with --no-repeat-ngram 4 --repetition-penalty 1.2, and the better one is "
-        "kept.",
+        "Keep translations that repeat themselves, run to their length limit or are empty. "
+        "Otherwise they are searched again with --no-repeat-ngram 4 --repetition-penalty 1.2, or "
+        "with --min-tokens 1 if they are empty, and the better one is kept.",
         panel="Repetition",
     )
     n_best: int = 1  # hypotheses to return

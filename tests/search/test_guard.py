@@ -48,7 +48,8 @@ class Written(Engine):
         for number in order:
             if on_step is not None:
                 on_step()
-            ids = self.written[sources[number]][options.repetition_penalty > 1]
+            is_second = options.repetition_penalty > 1 or options.min_tokens > 0
+            ids = self.written[sources[number]][is_second]
             found = [] if ids is None else [Hypothesis(ids, -1.0, -1.0), Hypothesis(LOOP, -2, -2)]
             yield number, found
 
@@ -89,7 +90,7 @@ def test_what_is_suspicious_is_searched_again(
     ("source", "first", "options"),
     [
         (PLAIN, TEXT, OPTIONS),
-        (PLAIN, (), OPTIONS),
+        (PLAIN, (), replace(OPTIONS, max_tokens=0)),
         (LONG, (5,) * 20, OPTIONS),  # no more of a loop than the source
         (SHORT, LIMIT[:-1], OPTIONS),
         (SHORT, LIMIT, replace(OPTIONS, max_tokens=8)),  # the user's limit
@@ -113,6 +114,16 @@ def test_all_else_is_searched_once(
     found, again = search_guarded(engine, [source])
     assert ids_of(found) == ["the model's output is not a number" if first is None else first]
     assert not again
+
+
+def test_what_is_empty_is_searched_again_with_a_token_and_no_penalty() -> None:
+    engine = Written({PLAIN: ((), TEXT), SHORT: ((), LIMIT), LONG: (LOOP * 2, OTHER)})
+    found, again = search_guarded(engine, [PLAIN, SHORT, LONG])
+    assert ids_of(found) == [TEXT, LIMIT, OTHER]
+    assert again == {0, 1, 2}
+    assert engine.searches[1:] == [(0, 1.0, {PLAIN, SHORT}), (4, 1.2, {LONG})]
+    search_guarded(engine.with_options(replace(OPTIONS, no_guard=True)), [PLAIN])
+    assert len(engine.searches) == 4
 
 
 @pytest.mark.parametrize(
