@@ -24,7 +24,7 @@ from nmt.data.token_spans import WORD_START
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 
-_LINKS = re.compile(r"\s*(\d{1,9}-\d{1,9}(\s+|$))*")
+_LINKS = re.compile(r"\s*([0-9]{1,9}-[0-9]{1,9}(\s+|$))*")
 _CHUNK = 20_000  # pairs that are checked together
 _MOST_MISFITS = 0.01  # share of pairs
 

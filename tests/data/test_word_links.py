@@ -129,7 +129,17 @@ def test_many_pairs_of_several_corpora_are_linked_as_by_loops(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "column",
-    ["https://example.org/1-1", "0-0 1", "0-0-1", "-1-0", "0:0", "0-0 2-1", "1-3", "999999999-0"],
+    [
+        "https://example.org/1-1",
+        "0-0 1",
+        "0-0-1",
+        "-1-0",
+        "0:0",
+        "0-0 2-1",
+        "1-3",
+        "999999999-0",
+        "\u0660-\u0660",
+    ],
 )
 def test_links_that_do_not_fit_are_named_and_left_out(tmp_path: Path, column: str) -> None:
     misfit = ("cats sleep", "Katzen schlafen gern", column)
