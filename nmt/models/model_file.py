@@ -238,6 +238,8 @@ def check_context(path: Path, context: int) -> None:
     Raises:
         UsageError: if it was not.
     """
+    if type(context) is not int or context < 0:
+        raise UsageError(f"context {context!r}: must be a whole number, 0 or more")
     window = _read_window(path, _open(path).header.get("window", 1))
     if context and window == 1:
         raise UsageError(

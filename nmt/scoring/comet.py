@@ -78,6 +78,12 @@ def _run(
     outputs: Sequence[Sequence[str]],
 ) -> list[list[float]]:
     """Return the scores of each output's lines."""
+    try:
+        program = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--comet-command {command}: {error}; quote it as for a shell") from None
+    if not program:
+        raise UsageError("--comet-command is blank; give the path of comet-score")
     with tempfile.TemporaryDirectory(prefix="nmt-comet-") as folder:
         paths = [Path(folder) / f"output-{number}" for number in range(len(outputs))]
         src, ref = Path(folder) / "source", Path(folder) / "reference"
@@ -85,7 +91,7 @@ def _run(
             # To Python's text files, a carriage return ends a line, too.
             text = "".join(f"{line.replace(chr(13), ' ')}\n" for line in lines)
             path.write_text(text, encoding="utf-8")
-        words: list[str | Path] = [*shlex.split(command), "-s", src, "-t", *paths, "-r", ref]
+        words: list[str | Path] = [*program, "-s", src, "-t", *paths, "-r", ref]
         words += ["--model", model]
         try:
             done = subprocess.run(
@@ -102,7 +108,7 @@ def _run(
                 "comet-score, for example comet/bin/comet-score"
             ) from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1][:300]
         raise DataError(f"{command} failed with status {done.returncode}; it said: {said}")
     return [_scores(command, done.stdout, path.name, len(source)) for path in paths]
 
@@ -116,7 +122,9 @@ def _scores(command: str, printed: str, name: str, lines: int) -> list[float]:
                 found[int(match[2])] = float(match[3])
             except ValueError:
                 continue
-    if sorted(found) != list(range(lines)) or not all(map(math.isfinite, found.values())):
+    if not all(map(math.isfinite, found.values())):
+        raise DataError(f"{command} printed a score that is not a finite number")
+    if sorted(found) != list(range(lines)):
         raise DataError(
             f"{command} printed scores of {len(found):,} of {lines:,} lines; each is expected as "
             "`FILE<TAB>Segment N<TAB>score: X`, as comet-score prints it without --quiet"

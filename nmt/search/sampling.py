@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.device import to_device
 from nmt.search.engine import Hypothesis, Ids
-from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up, ranked
+from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.top_k import NextTokens, StepQuery, top_k
 
@@ -77,7 +77,7 @@ class Samples(ActiveHypotheses):
             if any(math.isnan(history[-1]) for _, history in samples):
                 yield number, []
             elif all(_is_finished(ids, history) for ids, history in samples):
-                yield number, ranked([self._hypothesis(*sample) for sample in samples])
+                yield number, [self._hypothesis(*sample) for sample in samples]
             else:
                 continue
             done[sentence] = True

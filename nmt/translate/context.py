@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from nmt.data.separator import join_lines, split_lines
 from nmt.data.vocabulary import Vocabulary
+from nmt.errors import UsageError
 from nmt.search.engine import Engine, Hypothesis, SearchResult, Source
 from nmt.search.guard import Faults
 
@@ -46,6 +47,26 @@ class Window:
     source: Source
     lines: int  # before the line
     line: Source  # by itself
+
+
+def contexts_of(
+    lines: Sequence[str], given: Sequence[Sequence[str]] | None, count: int
+) -> list[list[str]]:
+    """Return at most `count` lines before each line: those that are given, or those of `lines`.
+
+    Raises:
+        UsageError: if what is given is not a list of lines for each line, or `count` is 0.
+    """
+    if given is None:
+        before = Before(count)
+        return [list(before.take(line)) for line in lines]
+    if len(given) != len(lines):
+        raise UsageError(f"{len(lines)} lines but {len(given)} contexts; give one for each line")
+    if any(isinstance(one, str) for one in given):
+        raise UsageError("a context is a list of the lines before a line, not a string")
+    if any(given) and not count:
+        raise UsageError("contexts need a translator with context; load it with context=N")
+    return [list(one[max(0, len(one) - count) :]) for one in given]
 
 
 def find_windows(

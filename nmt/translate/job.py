@@ -371,7 +371,7 @@ class Job:
         if counts.failed_lines:
             console.warning(
                 f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
-                f"and are empty, the first is line {counts.first_failed_line:,}: "
+                f"and left empty, the first is line {counts.first_failed_line:,}: "
                 f"{counts.first_error}"
             )
 

@@ -31,7 +31,7 @@ from nmt.search.guard import search_guarded
 from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
-from nmt.translate.context import Before, find_windows, search_windows
+from nmt.translate.context import Before, contexts_of, find_windows, search_windows
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.joined_segments import best_sums, failed, join_parts
 from nmt.translate.markup import FORMS, Marked, parse
@@ -206,8 +206,8 @@ class Translator:
             lines: any text without line ends. Blank lines stay blank.
             prefixes: each translation begins with its prefix. Either one for each line, or none.
                 If a line is split into segments, the first one gets the prefix.
-            contexts: the lines before each line in its document. If None, they are taken from
-                `lines`, where a blank line ends a document.
+            contexts: the lines before each line in its document, of which the last count. If None,
+                they are taken from `lines`, where a blank line ends a document.
             on_progress: called with the number of lines or segments just done.
             on_step: called before each step of the decoder. If it raises, the search ends.
 
@@ -215,8 +215,8 @@ class Translator:
             The translation of each line, in order; with `error` set if there is none.
 
         Raises:
-            UsageError: if `lines` or `prefixes` is a string, their numbers differ, or there are
-                prefixes with context.
+            UsageError: if `lines` or `prefixes` is a string, numbers differ, there are prefixes
+                with context, or contexts without it.
         """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise UsageError("give a list of lines, not a string")
@@ -226,8 +226,7 @@ class Translator:
             )
         if self.context and any(prefixes):
             raise UsageError("prefixes do not go with context; leave one of them out")
-        if contexts is None:
-            contexts = list(map(Before(self.context).take, lines))
+        contexts = contexts_of(lines, contexts, self.context)
         contexts = [list(map(_only_text, context)) for context in contexts]
         if self.markup is None:
             return self._translate(lines, prefixes, contexts, on_progress, on_step)

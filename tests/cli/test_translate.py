@@ -209,7 +209,7 @@ def test_a_line_that_fails_is_left_empty_and_the_status_is_1(
     assert (answer.status, answer.stdout) == (1, "")
     lines = (tmp_path / "out").read_text().split("\n")
     assert [bool(line) for line in lines] == [True, False, False, True, False]
-    assert "in: 1 line could not be translated and are empty, the first is line 3" in answer.stderr
+    assert "in: 1 line could not be translated and left empty, the first is line 3" in answer.stderr
     counts = answer.summary
     assert (counts["lines_in"], counts["lines_out"], counts["failed"]) == (4, 4, 1)
 

@@ -72,7 +72,10 @@ def test_scores_are_the_program_s_in_percent_by_one_call(tmp_path: Path) -> None
         ("print('0.5')", "printed scores of 0 of 3 lines; each is expected as `FILE<TAB>Segment"),
         (STUB.replace("range(len(reference))", "range(2)"), "scores of 2 of 3 lines"),
         (STUB.replace("score: {{:.4f}}", "score: {{:.4f}}x", 1), "scores of 0 of 3 lines"),
-        (STUB.replace("scores[name][-1]))", 'float("nan")))'), "scores of 3 of 3 lines"),
+        (
+            STUB.replace("scores[name][-1]))", 'float("nan")))'),
+            "a score that is not a finite",
+        ),
     ],
 )
 def test_a_program_that_fails_is_named(tmp_path: Path, program: str, message: str) -> None:
@@ -85,3 +88,12 @@ def test_a_program_that_fails_is_named(tmp_path: Path, program: str, message: st
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: No such file or directory; give the path"):
         Comet(str(tmp_path / "nowhere"), "da", SOURCE, REFERENCE, OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("comet 'x", "No closing quotation"), ("  ", "is blank; give the path")],
+)
+def test_a_command_that_no_shell_would_take_is_refused(command: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Comet(command, "da", SOURCE, REFERENCE, OUTPUTS)

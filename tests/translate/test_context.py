@@ -120,6 +120,17 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     assert last == whole[6]
     (odd,) = translator.translate(["a \ud800"], contexts=[["the \udfff"]])
     assert odd.text.startswith("a \ufffd")
+    (cut,) = translator.translate(LINES[6:], contexts=[["unseen", *LINES[3:6]]])
+    assert cut == last
+    for contexts, message in (
+        ([], "1 lines but 0 contexts"),
+        (["the cat"], "a context is a list of the lines before a line"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            translator.translate(LINES[6:], contexts=contexts)
+    translator.context = 0
+    with pytest.raises(UsageError, match="contexts need a translator with context"):
+        translator.translate(LINES[6:], contexts=[LINES[3:6]])
 
 
 # ------------------------------------------------------------------------- what goes wrong
