@@ -51,8 +51,8 @@ class WordEdges:
         """Look at the pieces of a vocabulary. Bytes of longer characters count as letters."""
         import numpy as np  # here, so that the options of commands are read without it
 
-        begin = [_is_letter(token[:1]) or bool(_BYTE.fullmatch(token)) for token in tokens]
-        end = [_is_letter(token[-1:]) or bool(_BYTE.fullmatch(token)) for token in tokens]
+        begin = [is_letter(token[:1]) or bool(_BYTE.fullmatch(token)) for token in tokens]
+        end = [is_letter(token[-1:]) or bool(_BYTE.fullmatch(token)) for token in tokens]
         return cls(np.array(begin), np.array(end))
 
 
@@ -60,6 +60,6 @@ _BYTE = re.compile("<0x[89A-F].>")
 
 
 @cache
-def _is_letter(character: str) -> bool:
+def is_letter(character: str) -> bool:
     """Tell whether a character joins with letters next to it."""
     return len(unit_pattern().findall(f"a{character}a")) == 1 and character != ""

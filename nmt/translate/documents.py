@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
+from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
 from nmt.translate.markup import Token, elements, parse, tokenize
@@ -57,12 +58,15 @@ def common_form(paths: Sequence[Path], markup: str | None) -> str | None:
     """Return the form of markup of all inputs, given that of the option.
 
     Raises:
-        UsageError: if a document has another form than the option, or than the other inputs.
+        UsageError: if a document has another form than the option, or than the other inputs, or
+            is compressed.
     """
     first = paths[0]
     form = form_of(first) if markup is None else markup
     for path in paths:
         own = form_of(path)
+        if markup is None and path.suffix in SUFFIXES and form_of(path.with_suffix("")):
+            raise UsageError(f"{path}: is a compressed document; decompress it first")
         if own is not None and own != form:
             needed = "is text" if form is None else f"needs --markup {form}"
             found = f"{first} {needed}" if markup is None else f"this is --markup {markup}"

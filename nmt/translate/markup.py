@@ -112,18 +112,15 @@ class Marked:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is something to translate besides pieces that must stay as they are."""
+        """Whether there is a letter or digit besides pieces that must stay as they are."""
         letters = list(self.text)
-        waiting, has_pieces = [self.root], False
+        waiting = [self.root]
         while waiting:
             node = waiting.pop()
             waiting += node.children
             if node.kept:
-                has_pieces = True
                 letters[node.start : node.end] = " " * (node.end - node.start)
-        if has_pieces:
-            return any(map(str.isalnum, letters))
-        return bool(self.text.strip())
+        return any(map(str.isalnum, letters))
 
     def escape(self, text: str) -> str:
         """Write text as the line would."""

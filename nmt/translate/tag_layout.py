@@ -21,6 +21,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nmt.data.words import is_letter
 from nmt.translate.markup import PIECE, Marked, Node
 from nmt.translate.text_units import (
     Link,
@@ -31,6 +32,8 @@ from nmt.translate.text_units import (
     target_units,
 )
 
+_OPENING, _CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
+"""Signs that have no space behind them, and before them."""
 _MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
 
 
@@ -319,7 +322,7 @@ class _Writer:
         self.text = layout.translation
         self.out: list[str] = []
         self.cursor = 0  # in the translation
-        self.touches = False  # whether text without a space at its end was written last
+        self.last = " "  # the last character of text, or of a piece "x"; a space at the beginning
 
     def write(self) -> str:
         root = self.layout.marked.root
@@ -368,23 +371,28 @@ class _Writer:
         return end
 
     def _insert(self, piece: Node) -> None:
-        """Write a piece that nothing was translated to, with spaces if the source has them."""
+        """Write a piece that nothing was translated to, apart from the words beside it.
+
+        Beside other signs it has spaces if it has them in the source.
+        """
         source = self.layout.marked.text
-        if self.touches and source[piece.start - 1 : piece.start].strip() == "":
+        has_space = not source[piece.start - 1 : piece.start].strip()
+        if is_letter(self.last) or (has_space and self.last.strip() and self.last not in _OPENING):
             self.out.append(" ")
         self._add_piece(piece.opening, self.cursor)
         following = self.text[self.cursor : self.cursor + 1]
-        if following.strip() and source[piece.end : piece.end + 1].strip() == "":
+        has_space = not source[piece.end : piece.end + 1].strip()
+        if is_letter(following) or (has_space and following.strip() and following not in _CLOSING):
             self.out.append(" ")
-            self.touches = False
+            self.last = " "
 
     def _add_piece(self, raw: str, end: int) -> None:
         self.out.append(raw)
         self.cursor = max(self.cursor, end)
-        self.touches = True
+        self.last = "x"
 
     def _text_to(self, end: int) -> None:
         if end > self.cursor:
             self.out.append(self.layout.marked.escape(self.text[self.cursor : end]))
-            self.touches = not self.text[end - 1].isspace()
+            self.last = self.text[end - 1]
             self.cursor = end

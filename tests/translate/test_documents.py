@@ -157,6 +157,7 @@ def test_the_names_of_documents_choose_the_form_and_must_agree() -> None:
         ([page, units], None, "b.xlf: needs --markup xml, but a.html needs --markup html"),
         ([units], "html", "b.xlf: needs --markup xml, but this is --markup html"),
         ([text, page], None, "a.html: needs --markup html, but c.txt is text; translate them"),
+        ([Path("p.html.gz")], None, "p.html.gz: is a compressed document; decompress it first"),
         ([page, text], None, "c.txt: is text, but a.html is a document; translate them apart"),
     ):
         with pytest.raises(UsageError) as caught:

@@ -129,14 +129,14 @@ def test_ten_thousand_fragments_lose_nothing(form: str) -> None:
             assert tags == +given, line
         again = Counter(token.raw for token in tokenize(found, form) if token.kind != "text")
         assert again == tags, (line, found)
-        if marked.text.strip():
+        if marked.has_words:
             assert parse(found, form).text == text, (line, found)
         else:
             assert found == line
         if not is_broken:
             assert tree(found) == tree(line), (line, found)
             without = re.sub(r"""<!--.*?-->|<(?:[^<>"']|"[^"]*"|'[^']*')*>""", "", found)
-            assert html.unescape(without) == text or not marked.text.strip(), (line, found)
+            assert html.unescape(without) == text or not marked.has_words, (line, found)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,31 @@ def test_tags_go_where_their_words_go(
     line: str, translation: str, pairs: list[tuple[int, int]], expected: str
 ) -> None:
     assert aligned(parse(line, "html"), translation, pairs) == expected
+
+
+@pytest.mark.parametrize("line", ["-", "<td>&times;</td>", "<b>:</b> |", "$", "{name} - <br>"])
+def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
+    assert restore(parse(line, "html"), "Erfundene Worte.", []) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "expected"),
+    [
+        ("see here, {name}.", "siehe hier", "siehe hier {name}"),
+        ("{name}, sit down", "sitz", "{name} sitz"),
+        ("on his head {name} now", "auf dem Kopf.", "auf dem Kopf {name}."),
+        ("see ({name})", "siehe", "siehe {name}"),
+        ("find x{name}y", "finde", "finde {name}"),
+    ],
+)
+def test_a_piece_that_nothing_comes_from_never_touches_a_word(
+    line: str, translation: str, expected: str
+) -> None:
+    words = re.finditer(r"\w+", translation)
+    source = re.search(r"\w+", line.replace("{name}", "      "))
+    assert source is not None
+    links = [(*source.span(), *word.span()) for word in words]
+    assert restore(parse(line, "html"), translation, links) == expected
 
 
 def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
@@ -283,5 +308,5 @@ def test_any_text_keeps_its_tags(line: str, form: str, seed: int) -> None:
         has_pieces |= bool(node.kept)
         assert node.opening in found
         waiting += node.children
-    if not has_pieces and "<script" not in line and marked.text.strip():
+    if not has_pieces and "<script" not in line and marked.has_words:
         assert parse(found, form).text == text
