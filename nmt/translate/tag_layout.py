@@ -364,14 +364,15 @@ class _Writer:
         if not node.kept:
             self.out.append(node.opening)
             return end
-        if place.first < place.end or node.start == node.end:
+        source = self.layout.marked.text
+        if self.text[start:end] == source[node.start : node.end]:  # also if both are empty
             self._add_piece(node.opening, end)
         else:
-            self._insert(node)
+            self._insert(node, end)
         return end
 
-    def _insert(self, piece: Node) -> None:
-        """Write a piece that nothing was translated to, apart from the words beside it.
+    def _insert(self, piece: Node, end: int) -> None:
+        """Write a piece in place of other text or of none, apart from the words beside it.
 
         Beside other signs it has spaces if it has them in the source.
         """
@@ -379,7 +380,7 @@ class _Writer:
         has_space = not source[piece.start - 1 : piece.start].strip()
         if is_letter(self.last) or (has_space and self.last.strip() and self.last not in _OPENING):
             self.out.append(" ")
-        self._add_piece(piece.opening, self.cursor)
+        self._add_piece(piece.opening, end)
         following = self.text[self.cursor : self.cursor + 1]
         has_space = not source[piece.end : piece.end + 1].strip()
         if is_letter(following) or (has_space and following.strip() and following not in _CLOSING):

@@ -222,6 +222,7 @@ def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
         ("on his head {name} now", "auf dem Kopf.", "auf dem Kopf {name}."),
         ("see ({name})", "siehe", "siehe {name}"),
         ("find x{name}y", "finde", "finde {name}"),
+        ("look 7", "schaut zu, 8", "schaut zu, 7"),
     ],
 )
 def test_a_piece_that_nothing_comes_from_never_touches_a_word(
@@ -232,6 +233,12 @@ def test_a_piece_that_nothing_comes_from_never_touches_a_word(
     assert source is not None
     links = [(*source.span(), *word.span()) for word in words]
     assert restore(parse(line, "html"), translation, links) == expected
+
+
+def test_a_piece_in_the_place_of_a_sign_does_not_touch_the_word_before_it() -> None:
+    line, translation = "look {name} how", "schaut zu, wie"
+    links = [(0, 4, 0, 6), (5, 11, 9, 10), (12, 15, 11, 14)]
+    assert restore(parse(line, "html"), translation, links) == "schaut zu {name} wie"
 
 
 def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
