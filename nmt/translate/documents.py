@@ -46,7 +46,6 @@ _DECLARED = {
     "xml": re.compile(rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)"""),
 }
 _DECLARATION_BYTES = 2_048
-_SPACE_AROUND = re.compile(r"^(\s*)(.*?)(\s*)$", re.DOTALL)
 
 
 def form_of(path: Path) -> str | None:
@@ -180,9 +179,9 @@ def _written(unit: Unit, translation: str | None) -> str:
 
 def _unit(raw: str, before: str = "", after: str = "", otherwise: str | None = None) -> Unit:
     """Return a unit with the spaces around its text left where they are."""
-    found = _SPACE_AROUND.match(raw)
-    assert found
-    opening, line, closing = found.groups()
+    opening = raw[: len(raw) - len(raw.lstrip())]
+    line = raw.strip()
+    closing = raw[len(opening) + len(line) :]
     otherwise = raw if otherwise is None else otherwise
     return Unit(line, before + opening, closing + after, otherwise)
 

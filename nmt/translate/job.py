@@ -124,6 +124,7 @@ class Job:
             if source is not None and form_of(source) is not None:
                 written, counts = self._translate_document(source, source.read_bytes())
                 write(b"", written, counts)
+                self._warn_of_units(source, counts)
                 return counts
             if source is not None and source.is_file():
                 first, end = self._lines(source)
@@ -230,6 +231,7 @@ class Job:
             counts = Counts(**journal.progress.counts)
             if not journal.progress.file_sha256:
                 journal.finish()
+        self._warn_of_units(source, counts)
         return counts
 
     def _translate_document(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
@@ -253,13 +255,22 @@ class Job:
             counts.add(line, translation)
         counts.lines_out = counts.lines
         counts.seconds = time.monotonic() - started
+        return document.write(None if one.error else one.text for one in found), counts
+
+    def _warn_of_units(self, source: Path, counts: Counts) -> None:
+        """Say what went wrong with the units of a document, also if that was in an earlier run."""
+        if counts.cut_lines:
+            console.warning(
+                f"{source}: {counted(counts.cut_lines, 'unit has', 'units have')} too many tokens, "
+                f"the first is unit {counts.first_cut_line:,}; long ones were split into segments"
+            )
+        self._warn_of_terms(str(source), counts, "unit")
         if counts.failed_lines:
             console.warning(
                 f"{source}: {counted(counts.failed_lines, 'unit', 'units')} could not be "
                 f"translated, the first is unit {counts.first_failed_line:,}: "
                 f"{counts.first_error}; the source stays"
             )
-        return document.write(None if one.error else one.text for one in found), counts
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -361,18 +372,22 @@ class Job:
                 console.warning(f"{self.options.attention}: not drawn, because no line has text")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
-        if counts.lines_without_term:
-            term = shorten(counts.first_missing_term, 80, placeholder="...")
-            console.warning(
-                f"{name}: {counted(counts.lines_without_term, 'line lacks', 'lines lack')} a term, "
-                f"the first is line {counts.first_line_without_term:,}: "
-                f"{term}; --format jsonl shows all"
-            )
+        self._warn_of_terms(name, counts, "line")
         if counts.failed_lines:
             console.warning(
                 f"{name}: {counted(counts.failed_lines, 'line', 'lines')} could not be translated "
                 f"and left empty, the first is line {counts.first_failed_line:,}: "
                 f"{counts.first_error}"
+            )
+
+    def _warn_of_terms(self, name: str, counts: Counts, what: str) -> None:
+        if counts.lines_without_term:
+            term = shorten(counts.first_missing_term, 80, placeholder="...")
+            number = counted(counts.lines_without_term, f"{what} lacks", f"{what}s lack")
+            hint = "; --format jsonl shows all" if what == "line" else ""
+            console.warning(
+                f"{name}: {number} a term, the first is {what} "
+                f"{counts.first_line_without_term:,}: {term}{hint}"
             )
 
 

@@ -108,8 +108,22 @@ def test_a_unit_that_fails_stays_and_the_status_is_1(
     first, second = out.read_text().splitlines()
     assert first != "<p>the cat</p>"
     assert second == long
-    assert "page.htm: 1 unit could not be translated, the first is unit 2: not" in done.stderr
+    again = translate("--input", page, "--output", out)
+    assert again.status == 1
+    for told in (done.stderr, again.stderr):
+        assert "page.htm: 1 unit could not be translated, the first is unit 2: not" in told
     assert done.summary["failed"] == 1
+
+
+def test_units_without_a_term_and_with_too_many_tokens_are_told(
+    translate: Nmt, tmp_path: Path
+) -> None:
+    page, terms = tmp_path / "page.html", tmp_path / "terms.tsv"
+    page.write_text(f"<p>the cat</p><p>{'the tree ' * 100}</p>")
+    terms.write_text("cat\tKatze\n")
+    told = translate("--input", page, "--terms", terms, "--max-tokens", "1").stderr
+    assert "page.html: 1 unit lacks a term, the first is unit 1: cat -> Katze\n" in told
+    assert "page.html: 1 unit has too many tokens, the first is unit 2" in told
 
 
 def test_a_file_is_translated_again_with_markup(translate: Nmt, tmp_path: Path) -> None:
