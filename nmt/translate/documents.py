@@ -36,15 +36,21 @@ _INLINE = {
 }
 """Elements of HTML within running text."""
 
-_BOMS = {
+_BOMS = {  # the first that fits: UTF-32's begins with UTF-16's
     codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+_DECLARED_IN_XML = rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)"""
 _DECLARED = {
-    "html": re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE),
-    "xml": re.compile(rb"""^<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)"""),
+    "html": re.compile(
+        _DECLARED_IN_XML + rb"""|<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
+    ),
+    "xml": re.compile(_DECLARED_IN_XML),
 }
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 2_048
 
 
@@ -135,15 +141,20 @@ class Document:
         form = form_of(path)
         assert form is not None
         bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
-        declared = _DECLARED[form].search(content[:_DECLARATION_BYTES])
-        name = _BOMS[bom] if bom else declared[1].decode("ascii") if declared else encoding.name
+        head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
+        declared = None if bom else _DECLARED[form].search(head)
+        name = _BOMS.get(bom, encoding.name)
+        if declared is not None and declared.lastindex:
+            name = declared[declared.lastindex].decode("ascii")
         try:
             text = content[len(bom) :].decode(name)
         except LookupError:
             raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
         except UnicodeError:
+            says = bom or declared
+            hint = "which it says it has; correct that" if says else "pass its --encoding"
             raise DataError(
-                f"{path}: not valid {name}; pass its --encoding, or save it as UTF-8"
+                f"{path}: not valid {name}{',' if says else ';'} {hint}, or save it as UTF-8"
             ) from None
         document = cls(path, form, name, bom)
         document.parts = list(_html_parts(text) if form == "html" else document._xliff(text))
@@ -307,8 +318,9 @@ class _Xliff:
         if present and present not in (content.strip(), self._content(source).strip()):
             self.kept += 1
             return
-        name = _name_of(source.opening).replace("source", "target")
+        name = re.sub("source$", "target", _name_of(source.opening))
         if target is not None:
+            name = _name_of(target.opening)
             opening = re.sub(r"\s*/>$", ">", target.opening.raw)
             start, end = target.opening.start, target.after
         else:

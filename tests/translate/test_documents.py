@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -107,13 +108,31 @@ def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
     ).replace("<x:target></x:target>", "<x:target>[1]</x:target>")
 
 
+def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
+    names = 'xmlns:resource="urn:oasis:names:tc:xliff:document:2.0" xmlns:y="{0}"'
+    names = names.format("urn:oasis:names:tc:xliff:document:2.0")
+    head = f'<resource:xliff {names} version="2.0"><resource:file><resource:unit>'
+    units = (
+        "<resource:segment><resource:source>a dog</resource:source></resource:segment>",
+        "<resource:segment><resource:source>a cat</resource:source><y:target/></resource:segment>",
+    )
+    content = f"{head}{''.join(units)}</resource:unit></resource:file></resource:xliff>"
+    written = read("a.xlf", content).write(("[0]", "[1]")).decode()
+    ElementTree.fromstring(written)
+    assert "</resource:source><resource:target>[0]</resource:target>" in written
+    assert "</resource:source><y:target>[1]</y:target>" in written
+
+
 @pytest.mark.parametrize(
     ("content", "encoding"),
     [
         ('<meta charset="iso-8859-1"><p>é</p>', "iso-8859-1"),
         ('\ufeff<meta charset="iso-8859-1"><p>é</p>', "utf-16-le"),
         ("\ufeff<p>é</p>", "utf-8"),
+        ("\ufeff<p>é</p>", "utf-32-le"),
         ("<p>é</p>", "utf-8"),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é</p>', "iso-8859-1"),
+        ("<!-- <meta charset=latin-1> --><meta charset=utf-8><p>é</p>", "utf-8"),
     ],
 )
 def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
@@ -139,6 +158,11 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
             "a.xlf: uses the entity &e;, which XLIFF does not need; replace it by its text",
         ),
         ("a.html", b"<p>\xff</p>", "a.html: not valid utf-8; pass its --encoding"),
+        (
+            "a.html",
+            b"<meta charset=utf-8><p>\xff</p>",
+            "a.html: not valid utf-8, which it says it has; correct that, or save it as UTF-8",
+        ),
         ("a.html", "<meta charset=klingon>", "its encoding 'klingon' is unknown"),
     ],
 )
