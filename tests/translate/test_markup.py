@@ -286,6 +286,15 @@ def test_lines_of_many_beginnings_are_read_once(part: str) -> None:
         assert len(again.root.children) == len(marked.root.children)
 
 
+def test_what_is_nearly_a_number_is_read_once() -> None:
+    line = "1.1" * 100_000 + "x"  # if each digit began a number, this would take minutes
+    assert not parse(line, "html").root.children
+    assert [node.kept for node in parse("in 3.5 v1.5 2-3x 7", "html").root.children] == [
+        "number",
+        "number",
+    ]
+
+
 FRAGMENTS = st.lists(
     st.one_of(
         st.text(alphabet="ab <>/&;\"'=!-[]?é {}%s1\t", max_size=8),
