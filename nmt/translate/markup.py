@@ -65,6 +65,11 @@ PIECE = re.compile(
 """What stays as it is in running text."""
 
 
+STANDING = "standing"
+_STANDING = {"html": {"img", "input", "svg"}, "xml": {"x", "ph"}}
+"""Elements without text that stand for a word or a picture: spaces around them matter."""
+
+
 @dataclass(frozen=True)
 class Token:
     """A tag, or the text up to the next one."""
@@ -97,7 +102,7 @@ class Node:
     end: int
     closing: str = ""
     is_loose: bool = False  # a tag without its partner
-    kept: str = ""  # of a piece that is kept: element, or a group of `PIECE`
+    kept: str = ""  # of a piece that is kept: element, standing, or a group of `PIECE`
     children: list[Node] = field(default_factory=list)
 
 
@@ -291,7 +296,9 @@ class _Parser:
                 node.end, node.closing = len(self.characters), token.raw
             else:
                 is_loose = token.kind in ("open", "close") or token.name in _PAIRED
-                self._add(token.raw, is_loose=is_loose)
+                node = self._add(token.raw, is_loose=is_loose)
+                if token.name in _STANDING[self.form] and not is_loose:
+                    node.kept = STANDING
         (root,) = self.open
         root.end = len(self.characters)
         return Marked(self.markup, "".join(self.characters), root, self.spelling)

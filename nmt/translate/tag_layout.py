@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nmt.data.words import is_letter
-from nmt.translate.markup import PIECE, Marked, Node
+from nmt.translate.markup import PIECE, STANDING, Marked, Node
 from nmt.translate.text_units import (
     Link,
     Span,
@@ -365,11 +365,24 @@ class _Writer:
             self.out.append(node.opening)
             return end
         source = self.layout.marked.text
-        if self.text[start:end] == source[node.start : node.end]:  # also if both are empty
+        if node.kept == STANDING:
+            self._stand(node)
+        elif self.text[start:end] == source[node.start : node.end]:  # also if both are empty
             self._add_piece(node.opening, end)
         else:
             self._insert(node, end)
         return end
+
+    def _stand(self, node: Node) -> None:
+        """Write an element that stands for something, with spaces where the source has them."""
+        source = self.layout.marked.text
+        if source[: node.start][-1:].isspace() and not self.last.isspace():
+            self.out.append(" ")
+        self._add_piece(node.opening, self.cursor)
+        following = self.text[self.cursor : self.cursor + 1]
+        if source[node.end : node.end + 1].isspace() and following not in " " + _CLOSING:
+            self.out.append(" ")
+            self.last = " "
 
     def _insert(self, piece: Node, end: int) -> None:
         """Write a piece in place of other text or of none, apart from the words beside it.

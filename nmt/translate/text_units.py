@@ -38,7 +38,7 @@ def source_units(marked: Marked) -> list[Span]:
     while waiting:
         node = waiting.pop()
         cuts |= {node.start, node.end}
-        if node.kept and node.kept != "element":
+        if node.kept and node.kept != "element" and node.start < node.end:
             pieces[node.start] = node.end
         waiting += node.children
     found = []

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.translate.markup import FORMS, Marked, elements, parse, tokenize
 from nmt.translate.tag_layout import restore
-from nmt.translate.text_units import Link
+from nmt.translate.text_units import Link, source_units
 
 
 def aligned(marked: Marked, translation: str, pairs: list[tuple[int, int]]) -> str:
@@ -233,6 +233,34 @@ def test_a_piece_that_nothing_comes_from_never_touches_a_word(
     assert source is not None
     links = [(*source.span(), *word.span()) for word in words]
     assert restore(parse(line, "html"), translation, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "form", "expected"),
+    [
+        ('man named <x id="1"/> sits', "xml", 'Mann namens <x id="1"/> sitzt'),
+        ("<img src='a'> man named sits", "html", "<img src='a'> Mann namens sitzt"),
+        ("man named sits <ph id='1'>n</ph>", "xml", "Mann namens sitzt <ph id='1'>n</ph>"),
+        ("man<x/> named sits", "xml", "Mann<x/> namens sitzt"),
+        ("man <x/>named sits", "xml", "Mann <x/>namens sitzt"),
+        ("man <b><x/></b> named sits", "xml", "Mann <b><x/> </b>namens sitzt"),
+    ],
+)
+def test_what_stands_for_a_word_has_the_spaces_of_the_source(
+    line: str, form: str, expected: str
+) -> None:
+    marked = parse(line, form)
+    source, target = (
+        [word.span() for word in re.finditer(r"\w+", text)]
+        for text in (marked.text, "Mann namens sitzt")
+    )
+    links = [(*one, *other) for one, other in zip(source, target, strict=True)]
+    assert restore(marked, "Mann namens sitzt", links) == expected
+
+
+def test_a_placeholder_behind_what_stands_for_a_word_is_one_unit() -> None:
+    line = "<x/>{name} sits"
+    assert source_units(parse(line, "xml")) == [(0, 6), (7, 11)]
 
 
 def test_a_piece_in_the_place_of_a_sign_does_not_touch_the_word_before_it() -> None:
