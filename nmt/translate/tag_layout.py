@@ -376,11 +376,12 @@ class _Writer:
     def _stand(self, node: Node) -> None:
         """Write an element that stands for something, with spaces where the source has them."""
         source = self.layout.marked.text
-        if source[: node.start][-1:].isspace() and not self.last.isspace():
+        if node.start and source[node.start - 1].isspace() and not self.last.isspace():
             self.out.append(" ")
         self._add_piece(node.opening, self.cursor)
         following = self.text[self.cursor : self.cursor + 1]
-        if source[node.end : node.end + 1].isspace() and following not in " " + _CLOSING:
+        has_space = source[node.end : node.end + 1].isspace()
+        if has_space and following.strip() and following not in _CLOSING:
             self.out.append(" ")
             self.last = " "
 
