@@ -5,10 +5,12 @@
 `a < b` or a tag without its `>`, is text, and is escaped in the output.
 
 - A pair is an opening tag and the next closing tag of the same name, unless it would overlap
-  another pair. A tag without a partner is loose: it is kept by itself.
+  another pair. A tag without a partner is loose: what it opens reaches to the end of what it is in,
+  and what it closes reaches to its start.
 - Comments, declarations and processing instructions are kept like tags. So are `<script>`,
   `<style>` and the like with all that they contain, and the native codes of XLIFF and TMX (`<ph>`,
   `<bpt>` and so on).
+- An element without text between two spaces, such as an icon, is one thing with all that is in it.
 - A piece that must stay as it is stands in the text, and is put back in the place of its
   translation: `<code>` and elements with `translate="no"`, placeholders, addresses and numbers.
 - XML's CDATA sections are text. Entities are replaced by their characters, and a character that the
@@ -21,8 +23,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 FORMS = ("html", "xml")
@@ -37,6 +40,25 @@ _RAW_TEXT = frozenset(("script", "style", "textarea"))
 _NOT_TEXT = frozenset(("svg", "math", "template", "iframe", "object"))
 """Elements of HTML whose content is not running text."""
 _KEPT = frozenset(("code", "kbd", "samp", "var"))
+_BLOCKS = (
+    *("address", "article", "aside", "blockquote", "details", "div", "dl", "fieldset"),
+    *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header"),
+    *("hgroup", "hr", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul"),
+)
+_ROWS = ("tbody", "tfoot", "thead")
+_ENDED_BY: dict[str, tuple[str, ...]] = {
+    "p": _BLOCKS,
+    "li": ("li",),
+    **dict.fromkeys(("dd", "dt"), ("dd", "dt")),
+    **dict.fromkeys(("td", "th"), ("td", "th", "tr", *_ROWS)),
+    "tr": ("tr", *_ROWS),
+    **dict.fromkeys(_ROWS, _ROWS),
+    "option": ("option", "optgroup"),
+    **dict.fromkeys(("body", "html"), ()),
+}
+"""Elements of HTML that need no closing tag, and those whose beginning ends them.
+
+https://html.spec.whatwg.org/multipage/syntax.html#optional-tags"""
 _NATIVE_CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
 """Elements of XLIFF and TMX that contain formatting of another file; they have attributes."""
 _BEGINNINGS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}
@@ -56,17 +78,20 @@ _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 PIECE = re.compile(
-    r"(?P<placeholder>\{\{[^{}]{0,200}\}\}|\$\{[^{}]{0,200}\}|\{[\w.:!,$-]{0,200}\}"
-    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?[sdifuxXeEgGc@](?!\w))"
+    r"(?P<placeholder>\{\{[^{}]{0,200}\}\}|[$#]\{[^{}]{0,200}\}|\{%.{0,200}?%\}"
+    r"|\{\s{0,9}[\w.:!,$-]{0,200}\s{0,9}\}"
+    r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
+    r"|(?<![\w$])\$[A-Za-z_]\w{0,99}"
+    r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
+    r"[sdifuxXeEgGc@](?!\w))"
     r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,100}(?:\.[\w-]{1,100})+(?!\w))"
-    r"|(?P<number>(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+(?!\w))"
+    r"|(?P<number>(?:(?<![^\s(])[-−+±])?(?<!\w)(?<!\d[.,:/-])\d+(?:[.,:/-]\d+)*+(?!\w))"
 )
 """What stays as it is in running text."""
 
-
 STANDING = "standing"
-_STANDING = {"html": {"img", "input", "svg"}, "xml": {"x", "ph"}}
+_STANDING = {"html": {"img", "input", "textarea", *_NOT_TEXT}, "xml": {"x", "ph"}}
 """Elements without text that stand for a word or a picture: spaces around them matter."""
 
 
@@ -101,7 +126,7 @@ class Node:
     start: int  # in the text without tags
     end: int
     closing: str = ""
-    is_loose: bool = False  # a tag without its partner
+    loose: str = ""  # of a tag without its partner: open or close
     kept: str = ""  # of a piece that is kept: element, standing, or a group of `PIECE`
     children: list[Node] = field(default_factory=list)
 
@@ -178,7 +203,10 @@ def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Tok
     for begin, closer in (
         ("<!--", "-->"),
         ("<![CDATA[", "]]>" if is_cdata else ">"),
+        ("<?php", "?>"),
+        ("<?=", "?>"),
         ("<?", ">" if is_html else "?>"),
+        ("<%", "%>"),
     ):
         if markup.startswith(begin, at):
             end = _end_of(closer, markup, at + len(begin), last)
@@ -235,17 +263,33 @@ def elements(markup: str, form: str) -> list[Token]:
     """Return the tokens of a line or document; an element that stays as it is is one token."""
     tokens = list(tokenize(markup, form))
     pairs = pair_up(tokens, form)
+    closes = set(pairs.values())
     joined = []
     index = 0
     while index < len(tokens):
-        token, partner = tokens[index], pairs.get(index)
-        kind = _stays_whole(token, form) if partner is not None else ""
-        if partner is not None and kind:
-            raw = "".join(one.raw for one in tokens[index : partner + 1])
-            token, index = Token(kind, raw, token.start, token.name), partner
+        token, last = tokens[index], pairs.get(index)
+        may_end = last is not None or (
+            form == "html" and token.kind == "open" and token.name in _ENDED_BY
+        )
+        kind = _stays_whole(token, form) if may_end else ""
+        if kind:
+            last = _implied_end(tokens, pairs, closes, index) if last is None else last
+            raw = "".join(one.raw for one in tokens[index : last + 1])
+            token, index = Token(kind, raw, token.start, token.name), last
         joined.append(token)
         index += 1
     return joined
+
+
+def _implied_end(
+    tokens: list[Token], pairs: dict[int, int], closes: Container[int], index: int
+) -> int:
+    """Return the index of the last token of an element of HTML that has no closing tag."""
+    enders = _ENDED_BY[tokens[index].name]
+    at = index + 1
+    while at < len(tokens) and at not in closes and tokens[at].name not in enders:
+        at = pairs.get(at, at) + 1
+    return at - 1
 
 
 def _stays_whole(token: Token, form: str) -> str:
@@ -279,33 +323,67 @@ class _Parser:
         self.written: list[str] = []  # how each was written
         self.spelling = dict(_ESCAPES)
         self.open = [Node("", 0, 0)]  # from the root to the innermost
+        self.raw_spans: dict[Node, tuple[int, int]] = {}  # of elements, in the markup
 
     def parse(self) -> Marked:
         tokens = elements(self.markup, self.form)
         pairs = pair_up(tokens, self.form)
         closes = set(pairs.values())
         for index, token in enumerate(tokens):
+            opens, is_closing = _keys(token, self.form)
             if token.kind == "text":
                 self._add_text(token, find_pieces=True)
             elif token.kind == "kept":
                 self._add_kept(token)
             elif index in pairs:
-                self.open.append(self._add(token.raw))
+                node = self._add(token.raw)
+                self.open.append(node)
+                self.raw_spans[node] = token.start, tokens[pairs[index]].end
             elif index in closes:
+                self._end_loose()
                 node = self.open.pop()
                 node.end, node.closing = len(self.characters), token.raw
+            elif opens:
+                node = self._add(token.raw)
+                node.loose = "open"
+                self.open.append(node)
+            elif is_closing:
+                around = self.open[-1]
+                node = Node("", around.start, len(self.characters), token.raw, "close")
+                node.children, around.children = around.children, [node]
             else:
-                is_loose = token.kind in ("open", "close") or token.name in _PAIRED
-                node = self._add(token.raw, is_loose=is_loose)
-                if token.name in _STANDING[self.form] and not is_loose:
+                node = self._add(token.raw)
+                if token.name in _STANDING[self.form]:
                     node.kept = STANDING
+                elif token.kind == "empty":
+                    self.raw_spans[node] = token.start, token.end
+        self._end_loose()
         (root,) = self.open
         root.end = len(self.characters)
-        return Marked(self.markup, "".join(self.characters), root, self.spelling)
+        text = "".join(self.characters)
+        self._join_standing(root, text)
+        return Marked(self.markup, text, root, self.spelling)
 
-    def _add(self, raw: str, *, is_loose: bool = False) -> Node:
+    def _end_loose(self) -> None:
+        while self.open[-1].loose:
+            self.open.pop().end = len(self.characters)
+
+    def _join_standing(self, root: Node, text: str) -> None:
+        """Make one of each element that has no text and stands between two spaces."""
+        signs = [at for at, character in enumerate(text) if not character.isspace()]
+        waiting = [root]
+        while waiting:
+            for node in waiting.pop().children:
+                around = text[max(0, node.start - 1) : node.start], text[node.end : node.end + 1]
+                if bisect_left(signs, node.start) < bisect_left(signs, node.end):
+                    waiting.append(node)
+                elif node in self.raw_spans and not "".join(around).strip():
+                    node.opening, node.closing = self.markup[slice(*self.raw_spans[node])], ""
+                    node.children, node.kept = [], STANDING
+
+    def _add(self, raw: str) -> Node:
         here = len(self.characters)
-        node = Node(raw, here, here, is_loose=is_loose)
+        node = Node(raw, here, here)
         self.open[-1].children.append(node)
         return node
 
@@ -318,6 +396,8 @@ class _Parser:
                 self._add_text(inner, find_pieces=False)
         self.open.pop()
         node.end = len(self.characters)
+        if not "".join(self.characters[node.start :]).strip():
+            node.kept = STANDING
 
     def _add_text(self, token: Token, *, find_pieces: bool) -> None:
         if token.name == "cdata":
@@ -336,7 +416,7 @@ class _Parser:
             if not decoded or any(map(_is_control, decoded)):
                 self._add_run(run, find_pieces)
                 run = []
-                self._add(found[0])
+                self._add(found[0]).kept = "" if decoded else STANDING
                 continue
             if decoded == found[0]:  # only an ampersand
                 run += [(one, one) for one in decoded]

@@ -7,7 +7,8 @@ translation, and only the order of neighbours may change. So nesting is legal, a
 once. An element gets the run of units in which most come from its own text. Neighbours never
 overlap: the one with the fewest units chooses first. An element without any takes a unit that is
 weakly linked to it. If there is none, it is empty, and goes, like a single tag, next to the
-translation of the unit beside it. Loose tags keep their order.
+translation of the unit beside it. What a loose tag opens reaches to the end of what it is in, and
+begins where most units behind it come from its text; what one closes, reaches to the start.
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
 placeholders, addresses and numbers, others of the same kind in order. If nothing in the translation
@@ -19,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nmt.data.words import is_letter
 from nmt.translate.markup import PIECE, STANDING, Marked, Node
@@ -34,6 +35,7 @@ from nmt.translate.text_units import (
 
 _OPENING, _CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
+_PUNCTUATION = frozenset(_OPENING + _CLOSING + "\"'-–—、。，！？：；")
 _MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
 
 
@@ -63,6 +65,7 @@ class _Layout:
     def __post_init__(self) -> None:
         self.starts = [start for start, _ in self.source]
         self.tgt_starts = [start for start, _ in self.target]
+        self._unlink_punctuation()
         self._find_pieces()
         self._align_last_signs()
         self.targets: dict[int, list[int]] = defaultdict(list)  # of each unit of the source
@@ -87,6 +90,13 @@ class _Layout:
     def _is_sign(self, unit: Span, text: str) -> bool:
         return not any(map(str.isalnum, text[slice(*unit)]))
 
+    def _unlink_punctuation(self) -> None:
+        """Drop links of punctuation to words: it often attends to the word before it."""
+        for number, ((start, end), label) in enumerate(zip(self.target, self.labels, strict=True)):
+            is_punctuation = label >= 0 and self.translation[start:end] in _PUNCTUATION
+            if is_punctuation and not self._is_sign(self.source[label], self.marked.text):
+                self.labels[number] = -1
+
     def _align_last_signs(self) -> None:
         """Align the full stops of both texts: there, attention is often elsewhere."""
         ends = zip((self.source, self.target), (self.marked.text, self.translation), strict=True)
@@ -99,7 +109,7 @@ class _Layout:
         waiting = [self.marked.root]
         while waiting:
             node = waiting.pop()
-            if node.kept and node.start < node.end:
+            if node.kept not in ("", STANDING):
                 pieces.append(node)
             waiting += reversed(node.children)
         if not pieces:
@@ -152,24 +162,51 @@ class _Layout:
     def _divide(self, node: Node) -> None:
         """Give each child of a node its place within the node's."""
         within, units = self.places[node], self.units_of(node)
-        children = [(child, *self.units_of(child)) for child in node.children]
-        whole = [one for one in children if one[1] < one[2]]
         self.work += within.end - within.first
+        has_time = self.work < _MOST_WORK
+        children = [(child, *self.units_of(child)) for child in node.children]
+        if children[0][0].loose == "close":
+            child, _, src_end = children.pop(0)
+            end = self._end_of_closed(within, src_end) if has_time else within.first
+            self.places[child] = _Place(within.first, end, is_after=False)
+            within, units = replace(within, first=end), (src_end, units[1])
+        if children and children[-1][0].loose == "open":
+            child, src_first, _ = children.pop()
+            first = self._start_of_opened(within, src_first) if has_time else within.end
+            self.places[child] = _Place(first, within.end)
+            within, units = replace(within, end=first), (units[0], src_first)
+        whole = [one for one in children if one[1] < one[2]]
         if len(whole) == 1 and whole[0][1:] == units:
-            self.places[whole[0][0]] = _Place(within.first, within.end, within.is_after)
-        elif within.first < within.end and self.work < _MOST_WORK:
+            self.places[whole[0][0]] = replace(within)
+        elif within.first < within.end and has_time:
             self._choose_runs(within, whole)
         placed = (self.places[child] for child, *_ in whole if child in self.places)
         self.runs = sorted((one.first, one.end) for one in placed if one.first < one.end)
-        order: tuple[int, bool] = (within.first, False)
-        for child, first, _ in children:
-            if child in self.places:
-                continue
-            place = self._between(node, child, first)
-            if child.is_loose:
-                order = max(order, (place.first, not place.is_after))
-                place = _Place(order[0], order[0], is_after=not order[1])
-            self.places[child] = place
+        for child, *own in children:
+            if child not in self.places:
+                self.places[child] = self._between(within, units, child, *own)
+
+    def _end_of_closed(self, within: _Place, src_end: int) -> int:
+        """Return where most units before come from before unit `src_end` of the source."""
+        best, total, end = -1, 0, within.first
+        for unit in range(within.first, within.end):
+            is_own = 0 <= self.labels[unit] < src_end
+            if self.labels[unit] >= 0:
+                total += 1 if is_own else -1
+            if is_own and total > best:
+                best, end = total, unit + 1
+        return end
+
+    def _start_of_opened(self, within: _Place, src_first: int) -> int:
+        """Return where most units from there come from unit `src_first` of the source or later."""
+        best, total, first = 0, 0, within.end
+        for unit in reversed(range(within.first, within.end)):
+            is_own = self.labels[unit] >= src_first
+            if self.labels[unit] >= 0:
+                total += 1 if is_own else -1
+            if is_own and total >= best:
+                best, first = total, unit
+        return first
 
     def _choose_runs(self, within: _Place, children: Sequence[tuple[Node, int, int]]) -> None:
         firsts = [first for _, first, _ in children]
@@ -217,33 +254,39 @@ class _Layout:
                 first += 1
         return first, end
 
-    def _between(self, parent: Node, child: Node, at: int) -> _Place:
-        """Return the place of a child without a run, which is before unit `at` of the source."""
-        within = self.places[parent]
-        src_first, src_end = self.units_of(parent)
-        _, child_end = self.units_of(child)
+    def _between(
+        self, within: _Place, units: tuple[int, int], child: Node, first: int, end: int
+    ) -> _Place:
+        """Return the place of a child without a run.
+
+        Args:
+            within: the place where it may be.
+            units: of the source, which that is the translation of.
+            child: the node.
+            first: its first unit of the source, or the next one if it has none.
+            end: the unit after it.
+        """
         if within.first == within.end:
-            return _Place(within.first, within.end, within.is_after)
-        if at <= src_first:
+            return replace(within)
+        if first <= units[0]:
             return _Place(within.first, within.first, is_after=False)
-        if child_end >= src_end:
+        if end >= units[1]:
             return _Place(within.end, within.end)
         text = self.marked.text
         touches_previous = not text[child.start - 1].isspace() and text[child.end].isspace()
-        sides = [(child_end, 1), (at - 1, -1)]
+        sides = [(end, 1), (first - 1, -1)]
         for step in range(8):
             for unit, side in sides[::-1] if touches_previous else sides:
-                place = self._beside(parent, unit + side * step, side)
+                place = self._beside(within, unit + side * step, side)
                 if place is not None:
                     return place
-        share = (at - src_first) / (src_end - src_first)
+        share = (first - units[0]) / (units[1] - units[0])
         return self._outside(
             within.first + round(share * (within.end - within.first)), is_after=True
         )
 
-    def _beside(self, parent: Node, unit: int, side: int) -> _Place | None:
+    def _beside(self, within: _Place, unit: int, side: int) -> _Place | None:
         """Return the place before (side 1) or after (-1) the translation of a unit."""
-        within = self.places[parent]
         own = [one for one in self.targets.get(unit, ()) if within.first <= one < within.end]
         if not own:
             return None
@@ -344,6 +387,8 @@ class _Writer:
 
     def _position(self, number: int, child: Node) -> tuple[int, int, int]:
         place = self.layout.places[child]
+        if child.loose:
+            return place.first, -1 if child.loose == "close" else 3, number
         if place.first < place.end:
             return place.first, 2, number
         return place.first, 0 if place.is_after else 1, number

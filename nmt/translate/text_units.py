@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nmt.data.words import unit_pattern
-from nmt.translate.markup import PIECE, Marked
+from nmt.translate.markup import PIECE, STANDING, Marked
 
 Span = tuple[int, int]
 
@@ -38,7 +38,7 @@ def source_units(marked: Marked) -> list[Span]:
     while waiting:
         node = waiting.pop()
         cuts |= {node.start, node.end}
-        if node.kept and node.kept != "element" and node.start < node.end:
+        if node.kept not in ("", "element", STANDING):
             pieces[node.start] = node.end
         waiting += node.children
     found = []
