@@ -2,12 +2,15 @@
 
 A document is cut into units, which are lines with markup. In HTML, a unit is what comes between two
 tags that are not part of running text, such as `<p>`, `<td>` or `<br>`; in `<pre>`, it is a line.
-In XLIFF 1.2 it is a trans-unit, and in 2.0 a segment. Its translation fills an empty target, or one
-that repeats the source. A target that says something else is somebody's work, and stays.
+In XLIFF 1.2 it is a trans-unit, or a segment that its seg-source marks, and in 2.0 a segment. Its
+translation fills an empty target, or one that repeats the source. A target that says something else
+is somebody's work, and stays.
 
-A document keeps its encoding. Characters that this does not have are written as numbers.
+A document keeps its encoding. Characters that this does not have are written as numbers. HTML that
+says it is Latin-1 or ASCII is read as Windows-1252, as browsers do.
 
-Sources: https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
+Sources: https://encoding.spec.whatwg.org/#names-and-labels,
+https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
 https://docs.oasis-open.org/xliff/xliff-core/v2.0/xliff-core-v2.0.html.
 """
 
@@ -17,13 +20,14 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from xml.parsers import expat
 
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.translate.markup import Token, elements, parse, tokenize
+from nmt.translate.markup import Token, elements, pair_up, parse, tokenize
 from nmt.translate.options import TranslateOptions
 
 _FORMS = {".html": "html", ".htm": "html", ".xhtml": "html", ".xlf": "xml", ".xliff": "xml"}
@@ -147,6 +151,8 @@ class Document:
         if declared is not None and declared.lastindex:
             name = declared[declared.lastindex].decode("ascii")
         try:
+            if declared and form == "html" and codecs.lookup(name).name in ("iso8859-1", "ascii"):
+                name = "windows-1252"
             text = content[len(bom) :].decode(name)
         except LookupError:
             raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
@@ -177,9 +183,9 @@ class Document:
         edits = _Xliff(text)
         self.kept = edits.kept
         last = 0
-        for start, end, part in sorted(edits.found, key=lambda one: one[0]):
+        for start, end, parts in sorted(edits.found, key=lambda one: one[0]):
             yield text[last:start]
-            yield part
+            yield from parts
             last = end
         yield text[last:]
 
@@ -237,8 +243,8 @@ def _check_xliff(path: Path, text: str) -> None:
     first: list[str] = []
 
     def start(name: str, _attributes: dict[str, str]) -> None:
-        if not first and name.rpartition(":")[2] != "xliff":
-            raise DataError(f"{path}: not XLIFF: its first element is <{name}>")
+        if not first and name.rpartition(" ")[2] != "xliff":
+            raise DataError(f"{path}: not XLIFF: its first element is <{name.rpartition(' ')[2]}>")
         first.append(name)
 
     def refuse(name: str, *_: object) -> None:
@@ -246,7 +252,7 @@ def _check_xliff(path: Path, text: str) -> None:
             f"{path}: uses the entity &{name};, which XLIFF does not need; replace it by its text"
         )
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler = start
     parser.EntityDeclHandler = refuse
     parser.SkippedEntityHandler = refuse
@@ -274,6 +280,8 @@ class _Open:
     """An element that is open."""
 
     token: Token
+    name: str  # if it is of XLIFF's namespace, else nothing
+    namespaces: dict[str, str]  # by prefix
     is_translated: bool
     sides: dict[str, _Side] = field(default_factory=dict)  # of a unit
 
@@ -283,28 +291,39 @@ class _Xliff:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.found: list[tuple[int, int, str | Unit]] = []  # start, end, and what replaces it
+        # Start, end, and what replaces it.
+        self.found: list[tuple[int, int, list[str | Unit]]] = []
         self.kept = 0
+        self.namespace: str | None = None
         waiting: list[_Open] = []
         for token in tokenize(text, "xml"):
             if token.kind == "open":
-                waiting.append(_Open(token, self._is_translated(token, waiting)))
+                waiting.append(self._opened(token, waiting))
             elif token.kind == "close":
                 closed = waiting.pop()
-                if closed.token.name in ("trans-unit", "segment") and closed.is_translated:
+                if closed.name in ("trans-unit", "segment") and closed.is_translated:
                     self._fill(closed.sides)
                 elif waiting:
-                    self._note(waiting[-1], closed.token, token.start, token.end)
+                    side = _Side(closed.token, closed.token.end, token.start, token.end)
+                    waiting[-1].sides[closed.name] = side
             elif token.kind == "empty" and waiting:
-                self._note(waiting[-1], token, token.end, token.end)
+                side = _Side(token, token.end, token.end, token.end)
+                waiting[-1].sides[self._opened(token, waiting).name] = side
 
-    def _is_translated(self, token: Token, waiting: Sequence[_Open]) -> bool:
-        own = token.attributes().get("translate")
-        return own == "yes" or (own != "no" and (not waiting or waiting[-1].is_translated))
-
-    def _note(self, parent: _Open, token: Token, end: int, after: int) -> None:
-        if parent.token.name in ("trans-unit", "segment"):
-            parent.sides[token.name] = _Side(token, token.end, end, after)
+    def _opened(self, token: Token, waiting: Sequence[_Open]) -> _Open:
+        """Return an element that begins inside those that are open."""
+        outer = waiting[-1] if waiting else _Open(token, "", {"": ""}, is_translated=True)
+        has = token.attributes()
+        declared = {name[6:]: uri for name, uri in has.items() if name.split(":")[0] == "xmlns"}
+        namespaces = outer.namespaces | declared if declared else outer.namespaces
+        namespace = namespaces.get(_name_of(token).rpartition(":")[0].lower())
+        if not waiting:
+            self.namespace = namespace
+        is_translated = has.get("translate") == "yes" or (
+            has.get("translate") != "no" and outer.is_translated
+        )
+        name = token.name if namespace == self.namespace else ""
+        return _Open(token, name, namespaces, is_translated)
 
     def _content(self, side: _Side | None) -> str:
         return "" if side is None else self.text[side.start : side.end]
@@ -314,8 +333,10 @@ class _Xliff:
         if source is None:
             return
         segmented = sides.get("seg-source", source)
-        content, present = self._content(segmented), self._content(target).strip()
-        if present and present not in (content.strip(), self._content(source).strip()):
+        content, present = self._content(segmented), self._content(target)
+        segments, written = _segments(content), _segments(present)
+        by_segment = segments and written and not _without(present, written).strip()
+        if _says_more(present, content, self._content(source)) and not by_segment:
             self.kept += 1
             return
         name = re.sub("source$", "target", _name_of(source.opening))
@@ -328,11 +349,65 @@ class _Xliff:
             opening = f"{indentation}<{name}>"
             start = end = segmented.after
         closing = f"</{name}>"
-        if parse(content, "xml").has_words:
-            unit = _unit(content, opening, closing, self.text[start:end])
-            self.found.append((start, end, unit))
+        parts: list[str | Unit] = []
+        if segments:
+            parts = [opening, *self._segmented(content, segments, present, written), closing]
+        elif parse(content, "xml").has_words:
+            parts = [_unit(content, opening, closing, self.text[start:end])]
         elif content:
-            self.found.append((start, end, opening + content + closing))
+            parts = [opening, content, closing]
+        if any(isinstance(part, Unit) for part in parts) or (parts and not present.strip()):
+            self.found.append((start, end, parts))
+
+    def _segmented(
+        self,
+        content: str,
+        segments: dict[str, tuple[int, int]],
+        present: str,
+        written: dict[str, tuple[int, int]],
+    ) -> Iterator[str | Unit]:
+        """Yield the content of a target, with the segments of its source and what it says now."""
+        last = 0
+        for number, (start, end) in segments.items():
+            source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
+            yield content[last:start]
+            if _says_more(said, source):
+                self.kept += 1
+                yield said
+            else:
+                has_words = parse(source, "xml").has_words
+                yield _unit(source, otherwise=said) if has_words else source
+            last = end
+        yield content[last:]
+
+
+def _segments(content: str) -> dict[str, tuple[int, int]]:
+    """Return where each segment's text begins and ends, by its number, in a source or target."""
+    tokens = list(tokenize(content, "xml"))
+    pairs = pair_up(tokens, "xml")
+    found = {}
+    for index, token in enumerate(tokens):
+        if token.name == "mrk" and token.kind in ("open", "empty"):
+            has = token.attributes()
+            if has.get("mtype") == "seg":
+                closing = tokens[pairs.get(index, index)]
+                end = closing.start if closing is not token else token.end
+                found[has.get("mid", f"number {len(found)}")] = token.end, end
+    return found
+
+
+def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:
+    """Return the text of a target outside its segments."""
+    spans = [(0, 0), *segments.values(), (len(content), 0)]
+    outside = "".join(content[end:start] for (_, end), (start, _) in pairwise(spans))
+    return parse(outside, "xml").text
+
+
+def _says_more(target: str, *sources: str) -> bool:
+    """Tell whether a target has text, and does not only repeat its source."""
+    if target.strip() in ("", *(source.strip() for source in sources)):
+        return False
+    return bool(parse(target, "xml").text.strip() or not parse(sources[0], "xml").text.strip())
 
 
 def _name_of(token: Token) -> str:

@@ -38,8 +38,8 @@ XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
   <trans-unit id="6" translate="yes"><source>six</source></trans-unit></group>
   <trans-unit id="7"><source>se<x id="1"/>ven</source><target>se<x id="1"/>ven</target>
     <alt-trans><source>alt</source><target>ALT</target></alt-trans></trans-unit>
-  <trans-unit id="8"><source>eight</source><seg-source><mrk mid="1">eight</mrk></seg-source>
-  </trans-unit>
+  <trans-unit id="8"><source>eight</source>
+    <seg-source><mrk mtype="seg" mid="1">eight</mrk></seg-source></trans-unit>
   <trans-unit id="9"><source>12</source></trans-unit><trans-unit id="10"><source/></trans-unit>
 </body></file></xliff>
 """
@@ -50,6 +50,10 @@ XLIFF_2 = """<x:xliff version="2.0" xmlns:x="urn:oasis:names:tc:xliff:document:2
 <x:segment><x:source>two</x:source><x:target></x:target></x:segment></x:unit>
 </x:file></x:xliff>
 """
+
+
+def segment(number: int, text: str) -> str:
+    return f'<mrk mtype="seg" mid="{number}">{text}</mrk>'
 
 
 def read(name: str, content: str | bytes) -> Document:
@@ -63,9 +67,9 @@ def read(name: str, content: str | bytes) -> Document:
 def test_without_translations_a_document_is_unchanged(name: str, content: str) -> None:
     document = read(name, content)
     written = document.write(None for _ in document.units).decode()
-    assert (
-        written.replace("<source>12</source><target>12</target>", "<source>12</source>") == content
-    )
+    for added in ("<target>12</target>", f"<target>{segment(1, '')}</target>"):
+        written = written.replace(added, "")
+    assert written == content
 
 
 def test_the_running_text_of_html_is_translated() -> None:
@@ -86,7 +90,7 @@ def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
     lines = [unit.line for unit in document.units]
     assert lines == [
         'A <g id="1">girl</g> &amp;\n      a boy',
-        *("two", "six", 'se<x id="1"/>ven', '<mrk mid="1">eight</mrk>'),
+        *("two", "six", 'se<x id="1"/>ven', "eight"),
     ]
     assert document.kept == 1
     expected = (
@@ -94,10 +98,75 @@ def test_the_targets_of_xliff_are_filled_and_its_sources_untouched() -> None:
         .replace('<target state="new" />', '<target state="new"> [1]</target>')
         .replace("<source>six</source>", "<source>six</source><target>[2]</target>")
         .replace('<target>se<x id="1"/>ven</target>', "<target>[3]</target>")
-        .replace("</seg-source>", "</seg-source><target>[4]</target>")
+        .replace("</seg-source>", f"</seg-source><target>{segment(1, '[4]')}</target>")
         .replace("<source>12</source>", "<source>12</source><target>12</target>")
     )
     assert document.write(f"[{number}]" for number in range(5)).decode() == expected
+
+
+def unit_of(content: str) -> str:
+    return f'<xliff xmlns="urn:x" version="1.2"><trans-unit>{content}</trans-unit></xliff>'
+
+
+SEGMENTED = f"<source>one. two. 3</source><seg-source>{segment(1, 'one.')} <g id='1'>"
+SEGMENTED += f"{segment(2, 'two.')}</g> {segment(3, '3')}</seg-source>"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected", "kept"),
+    [
+        ("", f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}", 0),
+        (
+            f"{segment(1, '')} <g id='1'>{segment(2, '')}</g> {segment(3, '')}",
+            f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}",
+            0,
+        ),
+        (
+            f"{segment(2, 'zwei.')} <mrk mtype='seg' mid='1'/>",
+            f"{segment(1, '[0]')} <g id='1'>{segment(2, 'zwei.')}</g> {segment(3, '3')}",
+            1,
+        ),
+        (
+            "one. two. 3",
+            f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}",
+            0,
+        ),
+        ("eins. zwei. drei", "eins. zwei. drei", 1),
+        (f"eins. {segment(2, '')}", f"eins. {segment(2, '')}", 1),
+        (segment(1, "a") + segment(2, "b") + segment(3, "c"), None, 3),
+    ],
+)
+def test_segments_of_xliff_1_are_translated_by_themselves(
+    target: str, expected: str | None, kept: int
+) -> None:
+    content = unit_of(f"{SEGMENTED}<target>{target}</target>")
+    document = read("a.xlf", content)
+    expected = target if expected is None else expected
+    written = document.write(f"[{number}]" for number in range(len(document.units))).decode()
+    assert written == unit_of(f"{SEGMENTED}<target>{expected}</target>")
+    assert document.kept == kept
+
+
+def test_a_segment_without_translation_is_empty() -> None:
+    document = read("a.xlf", unit_of(SEGMENTED))
+    written = document.write(["[0]", None]).decode()
+    assert f"<target>{segment(1, '[0]')} <g id='1'>{segment(2, '')}</g>" in written
+
+
+@pytest.mark.parametrize("target", ["<![CDATA[]]>", "<!-- later -->", ' <x id="1"/> '])
+def test_a_target_without_text_is_filled(target: str) -> None:
+    document = read("a.xlf", unit_of(f"<source>one</source><target>{target}</target>"))
+    assert document.write(["[0]"]).decode() == unit_of("<source>one</source><target>[0]</target>")
+
+
+def test_elements_of_other_namespaces_are_not_xliff() -> None:
+    other = '<e:target xmlns:e="urn:other">note</e:target><source xmlns="urn:other">no</source>'
+    content = unit_of(f"<source>one</source>{other}")
+    document = read("a.xlf", content)
+    assert [unit.line for unit in document.units] == ["one"]
+    assert document.write(["[0]"]).decode() == content.replace(
+        "one</source>", "one</source><target>[0]</target>"
+    )
 
 
 def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
@@ -124,14 +193,16 @@ def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "encoding"),
+    ("content", "encoding"),  # the latter is what browsers read it as
     [
-        ('<meta charset="iso-8859-1"><p>é</p>', "iso-8859-1"),
+        ('<meta charset="iso-8859-1"><p>é</p>', "windows-1252"),
         ('\ufeff<meta charset="iso-8859-1"><p>é</p>', "utf-16-le"),
         ("\ufeff<p>é</p>", "utf-8"),
         ("\ufeff<p>é</p>", "utf-32-le"),
         ("<p>é</p>", "utf-8"),
-        ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é</p>', "iso-8859-1"),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é</p>', "windows-1252"),
+        ("<meta charset=us-ascii><i>“</i><p>é</p>", "windows-1252"),
+        ("<meta charset=iso-8859-15><i>€</i><p>é</p>", "iso-8859-15"),
         ("<!-- <meta charset=latin-1> --><meta charset=utf-8><p>é</p>", "utf-8"),
     ],
 )
@@ -150,6 +221,11 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
             "a.xlf",
             XLIFF.replace("</xliff>", ""),
             "a.xlf line 19: not valid XML (no element found); export it again",
+        ),
+        (
+            "a.xlf",
+            "<xliff><e:source/></xliff>",
+            "a.xlf line 1: not valid XML (unbound prefix); export it again",
         ),
         ("a.xlf", "<html></html>", "a.xlf: not XLIFF: its first element is <html>"),
         (

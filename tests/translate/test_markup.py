@@ -327,7 +327,16 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
 @pytest.mark.parametrize(
     "piece",
     [
-        *("{name}", "{ name }", "{0, number}", "{d, date, short}", "{{ a b }}", "${a.b}", "#{a}"),
+        *(
+            "{name}",
+            "{ name }",
+            "{0, number}",
+            "{d, date, short}",
+            "{{ a b }}",
+            "{n, plural, =0 {no} other {# {b} c}}",
+            "${a.b}",
+            "#{a}",
+        ),
         *("{% if a %}", "$name", "%s", "%1$s", "%(name)s", "%-5.2f", "%ld", "%llu", "%zu"),
         *("https://a.b/c", "a@b.c", "5", "-5", "1,000.5", "12:30"),
     ],
@@ -388,7 +397,23 @@ def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:
     assert found == 'D <bpt id="2">x</bpt>C<ept id="2">y</ept> <bx id="1"/>B A<ex rid="1"/>'
 
 
-@pytest.mark.parametrize("part", ["<b>", "<b>x</b> ", "<!--", "&", "{{", "<![CDATA[", "<?", "&#1;"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<b>",
+        "<b>x</b> ",
+        "<b>x ",
+        "x</b> ",
+        "<!--",
+        "&",
+        "{{",
+        "{a,plural,",
+        "{%",
+        "<![CDATA[",
+        "<?",
+        "&#1;",
+    ],
+)
 def test_lines_of_many_beginnings_are_read_once(part: str) -> None:
     # If each looked for its end in the whole line, this would take minutes.
     for form in FORMS:
