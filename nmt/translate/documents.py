@@ -385,7 +385,7 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
     """Return where each segment's text begins and ends, by its number, in a source or target."""
     tokens = list(tokenize(content, "xml"))
     pairs = pair_up(tokens, "xml")
-    found = {}
+    found: dict[str, tuple[int, int]] = {}
     for index, token in enumerate(tokens):
         if token.name == "mrk" and token.kind in ("open", "empty"):
             has = token.attributes()
