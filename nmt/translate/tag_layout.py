@@ -11,8 +11,9 @@ translation of the unit beside it. What a loose tag opens reaches to the end of 
 begins where most units behind it come from its text; what one closes, reaches to the start.
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
-placeholders, addresses and numbers, others of the same kind in order. If nothing in the translation
-comes from it, it is inserted.
+placeholders, addresses and numbers, others of the same kind in order. What else comes from it is
+replaced, unless it is the only unit that a word is weakly linked to. If nothing in the translation
+comes from a piece, it is inserted.
 """
 
 from __future__ import annotations
@@ -131,7 +132,13 @@ class _Layout:
                 others[kind.lastgroup or ""].append(number)
         for piece in missing:
             if others[piece.kept]:
-                self.labels[others[piece.kept].popleft()] = self.units_of(piece)[0]
+                unit = others[piece.kept].popleft()
+                taken.add(unit)
+                self.labels[unit] = self.units_of(piece)[0]
+        of_pieces = {unit for piece in pieces for unit in range(*self.units_of(piece))}
+        for src_unit, unit in self.weak_targets.items():
+            if self.labels[unit] in of_pieces and src_unit not in of_pieces and unit not in taken:
+                self.labels[unit] = src_unit
 
     def _take_copy(self, piece: Node, found: dict[str, deque[int]], taken: set[int]) -> bool:
         copies = found.get(self.marked.text[piece.start : piece.end], deque())

@@ -370,6 +370,12 @@ def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
     assert restore(parse("a <x/>b", "xml"), "B A", links, [(2, 3, 0, 1)]) == "<x/>B A"
     neighbours = parse("<i>a</i> <b>b</b>", "xml")
     assert restore(neighbours, "A B", links, weaker) == "<i>A B</i><b></b>"
+    # A piece does not replace a word that is the only translation of another.
+    piece = parse("a {x} b", "xml")
+    links = [(0, 1, 0, 1), (2, 5, 2, 3)]
+    assert restore(piece, "A B", links) == "A {x}"
+    assert restore(piece, "A B", links, [(6, 7, 2, 3)]) == "A {x} B"
+    links = [(0, 1, 0, 1), (0, 1, 2, 3)]
     code = parse("a <code>b</code>", "xml")
     assert restore(code, "A B", links, weaker) == "A B <code>b</code>"
 
