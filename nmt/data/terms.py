@@ -13,7 +13,8 @@ one space, and letters with accents are equal however they are encoded.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,8 +95,13 @@ class Terms:
         """The source terms."""
         return [term.source for term in self._by_key.values()]
 
-    def find(self, line: str) -> list[FoundTerm]:
-        """Return the terms in a line, from left to right."""
+    def find(self, line: str, kept: Sequence[tuple[int, int]] = ()) -> list[FoundTerm]:
+        """Return the terms in a line, from left to right.
+
+        kept: starts and ends of parts that stay as they are, in order. A term may contain one, but
+            not be inside it, nor reach into it.
+        """
+        kept_ends = [end for _, end in kept]
         units, spans = _units(line)
         folded = [unit.casefold() for unit in units]
         found = []
@@ -103,7 +109,13 @@ class Terms:
         while at < len(units):
             term, size = self._longest(units, folded, spans, at)
             if term is not None:
-                found.append(FoundTerm(spans[at][0], spans[at + size - 1][1], term))
+                start, end = spans[at][0], spans[at + size - 1][1]
+                touched = kept[bisect_right(kept_ends, start) : bisect_right(kept_ends, end) + 1]
+                if all(
+                    first >= end or (start <= first and last <= end and last - first < end - start)
+                    for first, last in touched
+                ):
+                    found.append(FoundTerm(start, end, term))
             at += size
         return found
 

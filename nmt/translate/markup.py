@@ -146,13 +146,20 @@ class Marked:
     def has_words(self) -> bool:
         """Whether there is a letter or digit besides pieces that must stay as they are."""
         letters = list(self.text)
-        waiting = [self.root]
+        for start, end in self.kept:
+            letters[start:end] = " " * (end - start)
+        return any(map(str.isalnum, letters))
+
+    @property
+    def kept(self) -> list[tuple[int, int]]:
+        """Where the pieces that must stay as they are begin and end in the text, in order."""
+        found, waiting = [], [self.root]
         while waiting:
             node = waiting.pop()
             waiting += node.children
-            if node.kept:
-                letters[node.start : node.end] = " " * (node.end - node.start)
-        return any(map(str.isalnum, letters))
+            if node.kept and node.start < node.end:
+                found.append((node.start, node.end))
+        return sorted(found)
 
     def escape(self, text: str) -> str:
         """Write text as the line would."""

@@ -26,9 +26,8 @@ from nmt.translate.alignment import Alignment, pharaoh
 class TermUse:
     """A term of a line, and whether the translation has it."""
 
-    source: str
-    target: str  # the preferred one
-    is_placed: bool  # any of the targets
+    term: Term
+    is_placed: bool  # any of its targets
 
     @classmethod
     def of(cls, term: Term, text: str, lang: str | None = None) -> TermUse:
@@ -39,7 +38,17 @@ class TermUse:
         is_placed = any(has_target(text, target) for target in term.targets)
         if not is_placed and lang is not None:
             is_placed = any(map(LineForms.of(text, lang).has, term.targets))
-        return cls(term.source, term.targets[0], is_placed)
+        return cls(term, is_placed)
+
+    @property
+    def source(self) -> str:
+        """The term as the file has it."""
+        return self.term.source
+
+    @property
+    def target(self) -> str:
+        """The preferred target."""
+        return self.term.targets[0]
 
 
 @dataclass(frozen=True)

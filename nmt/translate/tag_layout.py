@@ -132,13 +132,13 @@ class _Layout:
                 others[kind.lastgroup or ""].append(number)
         for piece in missing:
             if others[piece.kept]:
-                unit = others[piece.kept].popleft()
-                taken.add(unit)
-                self.labels[unit] = self.units_of(piece)[0]
-        of_pieces = {unit for piece in pieces for unit in range(*self.units_of(piece))}
-        for src_unit, unit in self.weak_targets.items():
-            if self.labels[unit] in of_pieces and src_unit not in of_pieces and unit not in taken:
-                self.labels[unit] = src_unit
+                number = others[piece.kept].popleft()
+                taken.add(number)
+                self.labels[number] = self.units_of(piece)[0]
+        of_pieces = {number for piece in pieces for number in range(*self.units_of(piece))}
+        for other, number in self.weak_targets.items():
+            if self.labels[number] in of_pieces and number not in taken and other not in of_pieces:
+                self.labels[number] = other
 
     def _take_copy(self, piece: Node, found: dict[str, deque[int]], taken: set[int]) -> bool:
         copies = found.get(self.marked.text[piece.start : piece.end], deque())

@@ -7,12 +7,16 @@ a capital.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.terms import Term, Terms, capitalised
+from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import UNK_ID, Vocabulary
-from nmt.search.engine import Ids
+from nmt.search.engine import Ids, Source
 from nmt.search.phrases import Phrase
 
 if TYPE_CHECKING:
@@ -28,22 +32,44 @@ class TermPhrases:
     def __init__(
         self,
         terms: Terms,
+        src_vocabulary: Vocabulary,
         vocabulary: Vocabulary,
         barred_ids: Sequence[int] = (),
         forbidden: ForbiddenWords | None = None,
     ) -> None:
-        """Take terms, the vocabulary of targets, and tokens and words that are never produced."""
+        """Take terms, the vocabularies, and tokens and words of targets that are never produced."""
         self._terms = terms
+        self._src_vocabulary = src_vocabulary
         self._vocabulary = vocabulary
         self._barred = {UNK_ID, *barred_ids}
         self._forbidden = forbidden
         self._phrases: dict[Term, Phrase | None] = {}
 
-    def find(self, text: str) -> tuple[Term, ...]:
-        """Return the terms of a text, each once, in order."""
-        return tuple(dict.fromkeys(found.term for found in self._terms.find(text)))
+    def added_to(
+        self, segments: list[Source], text: str, kept: Sequence[tuple[int, int]]
+    ) -> list[Source]:
+        """Return the segments of a sentence with the terms that begin in them, each once.
 
-    def phrases(self, terms: Sequence[Term]) -> tuple[Phrase, ...]:
+        kept: parts of the text that stay as they are; see `Terms.find`.
+        """
+        found = self._terms.find(text, kept)
+        if not found:
+            return segments
+        ends = [len(text)]
+        if len(segments) > 1:
+            ids = [id_ for segment in segments for id_ in segment.ids]
+            spans = token_spans(text, self._src_vocabulary.tokens(ids))
+            sizes = accumulate(len(segment.ids) for segment in segments)
+            ends = [spans[size - 1][1] for size in sizes]
+        starts = [one.start for one in found]
+        added = []
+        for segment, (first, end) in zip(segments, pairwise([0, *ends]), strict=True):
+            own = found[bisect_left(starts, first) : bisect_left(starts, end)]
+            terms = tuple(dict.fromkeys(one.term for one in own))
+            added.append(replace(segment, terms=terms, phrases=self._phrases_of(terms)))
+        return added
+
+    def _phrases_of(self, terms: Sequence[Term]) -> tuple[Phrase, ...]:
         """Return the phrases of terms, without those that the vocabulary cannot write."""
         for term in terms:
             if term not in self._phrases:

@@ -5,17 +5,17 @@ See `nmt.data.term_annotation`. Other models get terms by a search that forces t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.term_annotation import Annotation, annotate
-from nmt.data.terms import FoundTerm, Terms
+from nmt.data.terms import Terms
 from nmt.data.token_spans import token_spans
 from nmt.data.vocabulary import Vocabulary
 from nmt.search.engine import Ids, Source
-from nmt.translate.markup import PIECE
 from nmt.translate.segmentation import split_ids
 
 Floats = NDArray[np.float32]
@@ -28,12 +28,11 @@ class TermSources:
     terms: Terms
     vocabulary: Vocabulary
     """Of sources, with the markers of terms."""
-    has_markup: bool
-    """Whether placeholders and such stay as they are, also if a term is in one."""
 
     def segments(
         self,
         text: str,
+        kept: Sequence[tuple[int, int]],
         ids: list[int],
         most: int,
         *,
@@ -47,11 +46,12 @@ class TermSources:
 
         Args:
             text: of the sentence.
+            kept: parts of it that stay as they are; see `Terms.find`.
             ids: of the sentence.
             most: how many ids a segment may have.
             languages, separator: see `split_ids`.
         """
-        vocabulary, found = self.vocabulary, self._find(text)
+        vocabulary, found = self.vocabulary, self.terms.find(text, kept)
         wanted = [Annotation(one.start, one.end, one.term.targets[0]) for one in found]
         limit, spans = most, list[tuple[int, int]]()
         if found:
@@ -79,18 +79,6 @@ class TermSources:
                 )
             )
         return annotated
-
-    def _find(self, text: str) -> list[FoundTerm]:
-        """Return the terms of a text, except those in a part of a placeholder."""
-        kept = [piece.span() for piece in PIECE.finditer(text)] if self.has_markup else []
-        return [
-            one
-            for one in self.terms.find(text)
-            if not any(
-                start < one.end and end > one.start and not (one.start <= start and end <= one.end)
-                for start, end in kept
-            )
-        ]
 
 
 def with_tag(source: Source, tag: Ids) -> Source:

@@ -12,7 +12,6 @@ start without it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,16 +36,14 @@ from nmt.translate.joined_segments import best_sums, failed, join_parts
 from nmt.translate.markup import FORMS, Marked, parse
 from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, TermUse, Translation
-from nmt.translate.segmentation import split_ids, split_sentences
 from nmt.translate.setup import Setup
+from nmt.translate.sources import LineSources, Spans, only_text
 from nmt.translate.tag_layout import restore
 from nmt.translate.term_phrases import TermPhrases
-from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
+from nmt.translate.term_sources import TermSources, attention_to_plain
 
 if TYPE_CHECKING:
     import torch
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 POOL_LINES = 4_096
 
@@ -89,17 +86,25 @@ class Translator:
         self.languages = languages
         self.max_src_tokens = max_src_tokens
         self.alignment = alignment
-        self.split = split
         self.markup = markup
-        self.terms: TermPhrases | None = None
-        self._term_sources: TermSources | None = None
+        annotations = phrases = None
         self._inflected: str | None = None  # the language of which any form of a term will do
         if terms is not None and reads_terms:
-            self._term_sources = TermSources(terms, src_vocabulary, has_markup=markup is not None)
+            annotations = TermSources(terms, src_vocabulary)
             self._inflected = languages[1] if is_installed() else None
         elif terms is not None:
             barred_ids = engine.options.barred_ids
-            self.terms = TermPhrases(terms, tgt_vocabulary, barred_ids, forbidden)
+            vocabularies = src_vocabulary, tgt_vocabulary
+            phrases = TermPhrases(terms, *vocabularies, barred_ids, forbidden)
+        self.sources = LineSources(
+            src_vocabulary,
+            tgt_vocabulary,
+            languages=languages,
+            max_tokens=max_src_tokens,
+            split=split,
+            annotations=annotations,
+            phrases=phrases,
+        )
         self.forbidden = forbidden
         self.context = context
         self.kernel = kernel
@@ -227,13 +232,16 @@ class Translator:
         if self.context and any(prefixes):
             raise UsageError("prefixes do not go with context; leave one of them out")
         contexts = contexts_of(lines, contexts, self.context)
-        contexts = [list(map(_only_text, context)) for context in contexts]
+        contexts = [list(map(only_text, context)) for context in contexts]
         if self.markup is None:
             return self._translate(lines, prefixes, contexts, on_progress, on_step)
-        marked = [parse(_only_text(line), self.markup) for line in lines]
+        if any(prefixes):
+            raise UsageError("prefixes do not go with markup; leave one of them out")
+        marked = [parse(only_text(line), self.markup) for line in lines]
         texts = [line.text for line in marked]
         contexts = [[parse(line, self.markup).text for line in context] for context in contexts]
-        found = self._translate(texts, prefixes, contexts, on_progress, on_step)
+        kept = [line.kept for line in marked]
+        found = self._translate(texts, (), contexts, on_progress, on_step, kept)
         return [self._with_tags(*pair) for pair in zip(marked, found, strict=True)]
 
     def _with_tags(self, line: Marked, translation: Translation) -> Translation:
@@ -248,9 +256,15 @@ class Translator:
             links = [(*src[at], *span) for at, span in zip(positions, tgt, strict=True)]
             pairs = translation.alignment.weaker_links()
             weaker = [(*src[one], *tgt[other]) for one, other in pairs]
+        text = restore(line, translation.text, links, weaker)
+        terms = translation.terms
+        if line.kept and self.markup is not None:  # pieces may have replaced some
+            without = parse(text, self.markup).text
+            terms = tuple(TermUse.of(use.term, without, self._inflected) for use in terms)
         return replace(
             translation,
-            text=restore(line, translation.text, links, weaker),
+            text=text,
+            terms=terms,
             alignment=translation.alignment if self.alignment else None,
             others=tuple(self._with_tags(line, other) for other in translation.others),
         )
@@ -262,8 +276,9 @@ class Translator:
         contexts: Sequence[Sequence[str]],
         on_progress: Callable[[int], object] | None,
         on_step: Callable[[], object] | None,
+        kept: Sequence[Spans] = (),
     ) -> list[Translation]:
-        segments = self._segments(lines, prefixes)
+        segments = self.sources.of(lines, prefixes, kept)
         joined, has_window = self._in_context(lines, contexts, segments, on_step)
         if on_progress is not None:
             on_progress(segments.count([]) + len(joined))  # blank lines are done
@@ -320,7 +335,7 @@ class Translator:
             NMTError: if the line is blank or could not be translated.
         """
         text = line if self.markup is None else parse(line, self.markup).text
-        (segments,) = self._segments([text], [prefix])
+        (segments,) = self.sources.of([text], [prefix])
         found = search_guarded(self.engine, segments[:1])[0] or ["the line is blank"]
         if isinstance(best := found[0], str):
             raise NMTError(f"cannot draw attention: {best}")
@@ -330,59 +345,6 @@ class Translator:
             self.src_vocabulary.tokens(source),
             self.tgt_vocabulary.tokens(target),
         )
-
-    def _segments(self, lines: Sequence[str], prefixes: Sequence[str]) -> list[list[Source]]:
-        """Return the segments of each line; blank lines have none.
-
-        A line of only white space is blank, even if the vocabulary has tabs or U+00A0. The tag that
-        a line begins with begins each of its segments.
-        """
-        whole = list(map(_only_text, lines))
-        tagged = [self.src_vocabulary.split_tag(line) for line in whole]
-        sentences = [
-            [] if not text or text.isspace() else self._sentences(text) for _, text in tagged
-        ]
-        texts = [text for line in sentences for text, _ in line]
-        ids = iter(self.src_vocabulary.encode_text(texts))
-        segments = [
-            [
-                segment
-                for text, separator in line
-                for segment in self._with_terms(text, self._cut(tag, next(ids), text, separator))
-            ]
-            for (tag, _), line in zip(tagged, sentences, strict=True)
-        ]
-        for line, original, (_, text) in zip(segments, whole, tagged, strict=True):
-            if line and text != original:  # the tag of the first segment is the line's
-                line[0] = replace(line[0], added=0)
-        for line, prefix in zip(segments, self.tgt_vocabulary.encode_text(prefixes), strict=False):
-            if line and prefix:
-                line[0] = replace(line[0], prefix=tuple(prefix))
-        return segments
-
-    def _sentences(self, line: str) -> list[tuple[str, str]]:
-        return split_sentences(line, self.languages[0]) if self.split else [(line, "")]
-
-    def _cut(self, tag: tuple[int, ...], ids: list[int], text: str, separator: str) -> list[Source]:
-        split = partial(split_ids, self.src_vocabulary)
-        if self._term_sources is not None:
-            split = partial(self._term_sources.segments, text)
-        most = max(1, self.max_src_tokens - len(tag))
-        segments = split(ids, most, languages=self.languages, separator=separator)
-        return [with_tag(one, tag) for one in segments] if tag else segments
-
-    def _with_terms(self, text: str, segments: list[Source]) -> list[Source]:
-        """Return the segments of a sentence with their terms."""
-        if self.terms is None:
-            return segments
-        texts = [text]
-        if len(segments) > 1:
-            texts = self.src_vocabulary.decode([one.ids[one.added :] for one in segments])
-        found = [self.terms.find(own) for own in texts]
-        return [
-            replace(segment, terms=terms, phrases=self.terms.phrases(terms))
-            for segment, terms in zip(segments, found, strict=True)
-        ]
 
     def _translations(
         self, sources: Sequence[Source], found: Sequence[SearchResult], guarded: Container[int]
@@ -471,8 +433,3 @@ class Translator:
             joined = [one for one in joined if by_text[one.text] is one]
         best, *others = joined[: self.engine.options.n_best]
         return replace(best, others=tuple(others)) if others else best
-
-
-def _only_text(line: str) -> str:
-    """Replace lone surrogates, which Python strings can hold, but which are not text."""
-    return line if line.isascii() else _SURROGATE.sub("\ufffd", line)

@@ -11,9 +11,10 @@ import pytest
 from command_line import Nmt, TranslateText
 
 import nmt as package
-from nmt.data.terms import has_target
+from nmt.data.terms import Term, has_target
 from nmt.data.vocabulary import Vocabulary
 from nmt.search.options import SearchOptions
+from nmt.translate.output import TermUse, Translation
 from nmt.translate.setup import Setup
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
@@ -139,6 +140,29 @@ def test_tags_come_back_around_terms(translate: Nmt, terms: Path) -> None:
     assert found.status == 0
     assert "<b>" in found.stdout
     assert has(found.stdout.replace("<b>", "").replace("</b>", ""), "Katze")
+
+
+def test_words_in_what_stays_as_it_is_are_no_terms(model_file: Path, terms: Path) -> None:
+    options = SearchOptions(beam_size=2)
+    translator = package.Translator.load(model_file, options, terms=terms, markup="xml", split=True)
+    lines = ["<code>cat</code> {cat}. A {cat} sees it.", "a {cat}. The cat sees"]
+    found = translator.translate(lines)
+    assert [[one.source for one in line.terms] for line in found] == [[], ["cat"]]
+    assert "Katze" not in found[0].text
+    assert has(found[1].text, "Katze")
+
+
+def test_a_term_that_a_piece_replaces_is_missing(
+    model_file: Path, terms: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "Katze 7"
+    use = TermUse.of(Term("cat", (text,)), text)
+    given = Translation(text, 0.0, 0.0, (), (), 1, terms=(use,))
+    translator = package.Translator.load(model_file, terms=terms, markup="xml")
+    monkeypatch.setattr(translator, "_translate", lambda *_: [given])
+    (found,) = translator.translate(["cat 5"])
+    assert found.text == "Katze 5"
+    assert [use.is_placed for use in (*given.terms, *found.terms)] == [True, False]
 
 
 def test_a_term_of_unknown_characters_is_missing(

@@ -45,6 +45,16 @@ def test_terms_are_found_as_whole_words(line: str, known: list[str], found: list
     assert [line[one.start : one.end] for one in places] == found
 
 
+def test_no_term_is_found_inside_what_stays_as_it_is() -> None:
+    terms = Terms([Term("cat", ("Katze",)), Term("cat 5", ("Katze 5",))])
+    line = "a {cat} b cat 5 cat"
+    kept = [(2, 7), (14, 15)]
+    assert [line[one.start : one.end] for one in terms.find(line, kept)] == ["cat 5", "cat"]
+    assert [one.start for one in terms.find(line)] == [3, 10, 16]
+    assert not terms.find("the cat 5 b", [(8, 11)])
+    assert not terms.find("the cat", [(4, 7)])
+
+
 def test_a_term_with_a_capital_comes_before_one_without() -> None:
     found = terms("us", "US").find("US us Us")
     assert [one.term.source for one in found] == ["US", "us", "us"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +17,7 @@ from nmt.errors import UsageError
 from nmt.models.model_file import read_card, write_model
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
+from nmt.translate.markup import parse
 from nmt.translate.output import TermUse
 from nmt.translate.term_sources import TermSources, attention_to_plain, with_tag
 from nmt.translate.translator import Translator
@@ -39,12 +41,12 @@ def terms_file(tmp_path: Path) -> Path:
 
 
 def sources(
-    vocabulary: Vocabulary, text: str, *, most: int = LIMIT, has_markup: bool = False
+    vocabulary: Vocabulary, text: str, *, most: int = LIMIT, kept: Sequence[tuple[int, int]] = ()
 ) -> list[Source]:
     terms = Terms([Term("cat", ("Katze", "Katzen")), Term("dog", ("Hund",))])
     (ids,) = vocabulary.encode([text])
-    made = TermSources(terms, vocabulary, has_markup)
-    return made.segments(text, ids, most, languages=("en", "de"), separator="")
+    made = TermSources(terms, vocabulary)
+    return made.segments(text, kept, ids, most, languages=("en", "de"), separator="")
 
 
 def spelt(vocabulary: Vocabulary, source: Source) -> str:
@@ -71,7 +73,8 @@ def test_a_line_without_terms_is_as_ever(reading: Vocabulary) -> None:
 
 
 def test_placeholders_stay_as_they_are(reading: Vocabulary) -> None:
-    (marked,) = sources(reading, "{cat} sees %(dog)s and www.cat.de", most=100, has_markup=True)
+    line = "{cat} sees %(dog)s and www.cat.de"
+    (marked,) = sources(reading, line, most=100, kept=parse(line, "html").kept)
     assert not marked.plain
     (plain,) = sources(reading, "{cat} sees", most=100)
     assert spelt(reading, plain) == "{ <term> cat <as> Katze </term> } sees"
@@ -181,7 +184,7 @@ def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
 ) -> None:
     pytest.importorskip("simplemma", reason="the extra terms is not installed")
     use = TermUse.of(Term("cat", ("Katze", "Kater")), text, lang)
-    assert use == TermUse("cat", "Katze", is_placed)
+    assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)
 
 
 def test_each_segment_knows_its_terms_whether_they_fit_or_not(reading: Vocabulary) -> None:
