@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from nmt.errors import UsageError, did_you_mean
@@ -21,6 +22,12 @@ Value = bool | int | float | str
 _LARGEST = 2**31 - 1  # of a recipe's whole numbers
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+_KINDS: dict[str, tuple[type, type]] = {
+    "bool": (bool, bool),
+    "int": (int, Integral),
+    "float": (float, Real),
+}
+"""By the type of a field: its kind, and what is also one, such as a number of NumPy."""
 
 
 def value(
@@ -85,16 +92,29 @@ def check(options: Any) -> None:
     Raises:
         UsageError: that tells all problems.
     """
-    problems = [
+    wrong_types = [
+        f"{option_name(spec)} {given!r}: {fault}"
+        for spec in declared(options)
+        if (fault := _type_fault(str(spec.type), given := getattr(options, spec.name)))
+    ]
+    problems = wrong_types or [  # with those, other checks would fail
         f"{option_name(spec)} {_spelt(item)}: {fault}"
         for spec in declared(options)
         for item in _items(getattr(options, spec.name))
         if (fault := _fault(spec.metadata, item))
     ]
-    if hasattr(options, "problems"):
+    if hasattr(options, "problems") and not wrong_types:
         problems += options.problems()
     if problems:
         raise UsageError("; ".join(problems))
+
+
+def _type_fault(name: str, value: object) -> str:
+    """Return what is wrong with the type of a value, given the type of its field."""
+    kind, also = _KINDS.get(name.removesuffix(" | None"), (object, object))
+    is_unset = value is None and name.endswith("None")
+    is_kind = isinstance(value, also) and (kind is bool or not isinstance(value, bool))
+    return "" if is_unset or is_kind or kind is object else f"must be {_KIND_NAMES[kind]}"
 
 
 def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
@@ -143,7 +163,7 @@ def _items(value: Any) -> Iterator[Any]:
 def _fault(rules: Mapping[str, Any], value: Any) -> str:
     """Return what is wrong with a value; empty if it is allowed."""
     if rules["choices"] and value not in rules["choices"]:
-        return f"unknown{did_you_mean(value, rules['choices'])}"
+        return f"unknown{did_you_mean(str(value), rules['choices'])}"
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number"
     least, above, most, below = (rules[name] for name in ("minimum", "above", "maximum", "below"))

@@ -84,13 +84,19 @@ def test_half_a_character_is_no_text(model_file: Path) -> None:
 
 def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
     translator = nmt.Translator.load(model_file, OPTIONS)
+    marked = nmt.Translator.load(model_file, OPTIONS, markup="xml")
     for wrong in (
         lambda: translator.translate("the cat"),
         lambda: translator.translate(["the cat", "a dog"], ["x"]),
         lambda: translator.translate(["the cat"], "x"),
         lambda: list(translator.stream("the cat")),
         lambda: list(translator.stream(["the cat"], pool_lines=0)),
+        lambda: translator.translate([b"the cat"]),  # type: ignore[list-item]
+        lambda: list(translator.stream([b"the cat"])),  # type: ignore[list-item]
+        lambda: marked.translate(["the cat"], ["x"]),
         lambda: nmt.Translator.load([]),
+        lambda: nmt.Translator.load(model_file, device="tpu"),
+        lambda: nmt.Translator.load(model_file, device="cuda:99"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),
         lambda: nmt.SearchOptions(beam_size=0),
     ):

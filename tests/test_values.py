@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 import typer
 
@@ -98,6 +99,32 @@ def test_all_problems_of_a_command_are_told_at_once(travel: Callable[..., Answer
         "--slowly takes 5 --days",
         "--bags -1: must be 0 or more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"days": 2.5}, "--days 2.5: must be a whole number"),
+        ({"days": True}, "--days True: must be a whole number"),
+        ({"days": None}, "--days None: must be a whole number"),
+        ({"share": "0.5"}, "--share '0.5': must be a number"),
+        ({"slowly": 1}, "--slowly 1: must be true or false"),
+        (
+            {"by": 3, "days": 99},
+            "--days 99: must be from 1 to 14; --by 3: unknown; known: rail, road",
+        ),
+    ],
+)
+def test_a_value_of_another_type_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Trip(src="Ulm", **wrong)
+    assert str(caught.value) == message
+
+
+def test_numbers_of_other_libraries_and_unset_values_are_taken() -> None:
+    others: dict[str, Any] = {"days": np.int64(3), "share": np.float32(0.25), "speed": None}
+    assert Trip(src="Ulm", **others).days == 3
+    assert Trip(src="Ulm", share=0, speed=3).speed == 3
 
 
 @pytest.mark.parametrize("speed", [float("nan"), float("inf")])

@@ -70,7 +70,7 @@ def score(
     if options.comet_command is not None and options.comet_model is not None and source is not None:
         from nmt.scoring.comet import Comet
 
-        console.notice(f"{options.comet_command} is at work")
+        console.notice(f"running {options.comet_command}")
         metrics["comet"] = Comet(
             options.comet_command,
             options.comet_model,

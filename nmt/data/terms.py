@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.data.corpus import Encoding, read_lines
+from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.data.words import unit_pattern
 from nmt.errors import DataError
 
@@ -141,9 +141,10 @@ class Terms:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the numbers and texts of the lines that are not blank and no comments."""
-    for number, line in enumerate(read_lines(path, _UTF_8), start=1):
+    lines = split_lines(read_chunks(path, _UTF_8, any_bytes=True))
+    for number, line in enumerate(lines, start=1):
         text = _UTF_8.decode(line, number=number)
-        if text is None:
+        if text is None or line.count(0) * 4 > len(line):  # UTF-16 without a mark is half NUL
             raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
         if text.strip() and not text.startswith("#"):
             yield number, text

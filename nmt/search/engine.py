@@ -67,6 +67,7 @@ SearchResult = list[Hypothesis] | str
 _USUAL_WIDTH = 4  # hypotheses per source that `batch_tokens` assumes
 
 NOT_A_NUMBER = "the model's output is not a number"
+NOTHING_FOUND = f"{NOT_A_NUMBER}, or the options leave no token to choose"
 OUT_OF_MEMORY = "not enough memory for this line by itself"
 
 
@@ -123,7 +124,7 @@ class Engine(ABC):
                 with memory_errors():
                     tokens_at_once = self._tokens_at_once(budget)
                     for number, hypotheses in self.find(sources, waiting, tokens_at_once, on_step):
-                        results[number] = hypotheses or NOT_A_NUMBER
+                        results[number] = hypotheses or NOTHING_FOUND
                         if on_progress is not None:
                             on_progress(copies[sources[number]])
             except MemoryError:

@@ -151,7 +151,13 @@ class SearchOptions:
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the combination of values."""
-        if self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
+        sampling: object = self.sampling
+        n_best: object = self.n_best
+        if sampling is not None and not isinstance(sampling, Sampling):
+            yield f"sampling {sampling!r}: must be Sampling(...) or None"
+        if not isinstance(n_best, int):
+            yield f"--n-best {n_best!r}: must be a whole number"
+        elif self.n_best < 1 or (self.sampling is None and self.n_best > max(1, self.beam_size)):
             yield f"--n-best {self.n_best}: must be from 1 to the beam size {self.beam_size}"
         if self.mbr is not None and self.mbr not in MBR_METRICS:
             yield f"mbr {self.mbr!r}: must be one of {', '.join(MBR_METRICS)}"

@@ -96,7 +96,7 @@ def check_for_documents(options: TranslateOptions) -> None:
     """
     needing_text = {
         "--format jsonl": options.format == "jsonl",
-        "--n-best": options.n_best is not None,
+        "--n-best": options.n_best is not None and not options.mbr,
         "--scores": options.scores,
         "--alignment": options.alignment,
         "--attention": options.attention is not None,

@@ -71,9 +71,10 @@ def load(
     Raises:
         DataError: if a file is missing, damaged or of another version.
         MissingKernel: if this machine does not have the kernel.
-        UsageError: if the device does not support the precision, or the models cannot be joined.
+        UsageError: if the device is not there, does not support the precision, or the models cannot
+            be joined.
     """
-    device = choose_device("auto") if device == "auto" else torch.device(device)
+    device = _device(device)
     precision = default_precision(device) if setup.precision == "auto" else setup.precision
     known = PRECISIONS["cuda" if device.type == "cuda" else "cpu"]
     if precision not in known:
@@ -128,6 +129,21 @@ def load(
         reads_terms=card.reads_terms,
         kernel=kernel,
     )
+
+
+def _device(given: torch.device | str) -> torch.device:
+    """Return a device that is there, or raise UsageError."""
+    if given == "auto":
+        return choose_device("auto")
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError):
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device {str(given)!r}: unknown; give cpu, cuda, cuda:1 or auto")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"device {str(given)!r}: this machine has no such GPU; give cpu or auto")
+    return device
 
 
 def _fastest_kernel(models: Sequence[TranslationModel], precision: str) -> str:

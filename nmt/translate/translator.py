@@ -193,7 +193,9 @@ class Translator:
         if isinstance(lines, str) or pool_lines < 1:
             raise UsageError("give a list of lines, not a string, and pool_lines of 1 or more")
         waiting, before = iter(lines), Before(self.context)
-        while pool := [line.rstrip("\r\n") for line in islice(waiting, pool_lines)]:
+        while pool := list(islice(waiting, pool_lines)):
+            _check_lines(pool)
+            pool = [line.rstrip("\r\n") for line in pool]
             yield from self.translate(pool, contexts=list(map(before.take, pool)))
 
     def translate(
@@ -220,11 +222,13 @@ class Translator:
             The translation of each line, in order; with `error` set if there is none.
 
         Raises:
-            UsageError: if `lines` or `prefixes` is a string, numbers differ, there are prefixes
-                with context, or contexts without it.
+            UsageError: if `lines` or `prefixes` is a string, or no strings are in it, numbers
+                differ, there are prefixes with context or markup, or contexts without it.
         """
         if isinstance(lines, str) or isinstance(prefixes, str):
             raise UsageError("give a list of lines, not a string")
+        _check_lines(lines)
+        _check_lines(prefixes)
         if prefixes and len(prefixes) != len(lines):
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
@@ -433,3 +437,9 @@ class Translator:
             joined = [one for one in joined if by_text[one.text] is one]
         best, *others = joined[: self.engine.options.n_best]
         return replace(best, others=tuple(others)) if others else best
+
+
+def _check_lines(lines: Iterable[object]) -> None:
+    for line in lines:
+        if not isinstance(line, str):
+            raise UsageError(f"a line must be a string, not {type(line).__name__}: {line!r:.80}")

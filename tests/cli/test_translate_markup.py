@@ -86,7 +86,8 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     again = translate("--input", page, "--output", out)
     assert "seite.html: already translated" in again.stderr
     assert out.stat().st_mtime_ns == before.st_mtime_ns
-    # To stdout, and with an option that says the same.
+    # MBR gives one text of several. To stdout, and with an option that says the same.
+    assert translate("--input", page, "--mbr", "--n-best", "2").status == 0
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
 
 

@@ -86,6 +86,7 @@ def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
         (b"dog\t", "line 3 has an empty target term; fill it in"),
         (b"dog\t \tHund", "line 3 has an empty target term; fill it in"),
         (b" \tHund", "line 3 has an empty source term; fill it in"),
+        ("dog\tHund".encode("utf-16-le"), "line 3 is not valid UTF-8; convert it"),
         (b"dog\tK\xf6ter", "line 3 is not valid UTF-8; convert it"),
     ],
 )

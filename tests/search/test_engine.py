@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from nmt.search.engine import Engine, Hypothesis, Source, source_cost
+from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Source, source_cost
 from nmt.search.options import SearchOptions
 
 SOURCES = [Source((7,) * length) for length in (3, 9, 1, 5, 7, 2)]
@@ -46,7 +46,7 @@ def lengths(found: Sequence[list[Hypothesis] | str]) -> list[int | str]:
 def test_results_are_in_order_and_the_longest_are_looked_for_first() -> None:
     engine, done = Remembering(100, 1_000), list[int]()
     found = engine.search(SOURCES, on_progress=done.append)
-    assert lengths(found) == [3, 9, "the model's output is not a number", 5, 7, 2]
+    assert lengths(found) == [3, 9, NOTHING_FOUND, 5, 7, 2]
     assert engine.calls == [([1, 4, 3, 0, 5, 2], 100)]
     assert sum(done) == len(SOURCES)
 

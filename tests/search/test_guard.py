@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from nmt.search.engine import Engine, Hypothesis, Ids, SearchResult, Source
+from nmt.search.engine import (
+    NOTHING_FOUND,
+    Engine,
+    Hypothesis,
+    Ids,
+    SearchResult,
+    Source,
+)
 from nmt.search.guard import search_guarded
 from nmt.search.options import Sampling, SearchOptions
 
@@ -112,7 +119,7 @@ def test_all_else_is_searched_once(
 ) -> None:
     engine = Written({source: (first, first)}, options)
     found, again = search_guarded(engine, [source])
-    assert ids_of(found) == ["the model's output is not a number" if first is None else first]
+    assert ids_of(found) == [NOTHING_FOUND if first is None else first]
     assert not again
 
 

@@ -28,6 +28,8 @@ from nmt.search.options import Sampling, SearchOptions
         (SearchOptions, {"diverse": 0}, "--diverse 0: must be 1 or more"),
         (SearchOptions, {"diverse": 2, "sampling": Sampling()}, "--diverse is for beam search"),
         (SearchOptions, {"diversity": 2.0}, "--diversity is for --diverse; add it"),
+        (SearchOptions, {"n_best": 2.5}, "--n-best 2.5: must be a whole number"),
+        (SearchOptions, {"sampling": True}, "sampling True: must be Sampling"),
         (Sampling, {"temperature": 0.0}, "--temperature 0: must be"),
         (Sampling, {"temperature": 1e-9}, "--temperature 1e-09"),
         (Sampling, {"temperature": math.nan}, "--temperature nan"),
