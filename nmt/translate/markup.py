@@ -1,7 +1,7 @@
 """Markup of a line: takes its tags out before translation.
 
 `parse` gives the text without tags, which is translated, and a tree of what was taken out.
-`tag_layout.restore` puts it back. No byte is lost: whatever is not a tag, such as the `<` of
+`tag_writer.restore` puts it back. No byte is lost: whatever is not a tag, such as the `<` of
 `a < b` or a tag without its `>`, is text, and is escaped in the output.
 
 - A pair is an opening tag and the next closing tag of the same name, unless it would overlap
@@ -78,12 +78,12 @@ _SIGNS = set("&<>\"'")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 PIECE = re.compile(
-    r"(?P<placeholder>\{\{[^{}]{0,200}\}\}|[$#]\{[^{}]{0,200}\}|\{%.{0,200}?%\}"
-    r"|\{\s{0,9}[\w.:!,$-]{0,200}\s{0,9}\}"
+    r"(?P<placeholder>\{\{\{[^{}]{0,200}\}\}\}|\{\{[^{}]{0,200}\}\}|[$#%]\{[^{}]{0,200}\}"
+    r"|\{%.{0,200}?%\}|\{\s{0,9}[\w.:!,$\[\]<>=^+#%*-]{0,200}\s{0,9}\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:number|date|time|spellout|ordinal|duration)\b[^{}]{0,200}\}"
     r"|\{\s{0,9}\w{1,100}\s{0,9},\s{0,9}(?:plural|select|selectordinal)\s{0,9},"  # of ICU, nested
     r"(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}+\}){0,1000}+\}"
-    r"|(?<![\w$])\$[A-Za-z_]\w{0,99}"
+    r"|(?<![\w$])\$[A-Za-z_]\w{0,99}|(?<![\w%])%[A-Za-z_]\w{0,99}%(?!\w)|%%"
     r"|%(?:\(\w{1,100}\)|\d{1,3}\$)?[-+#0]*\d{0,4}(?:\.\d{1,4})?(?:hh?|ll?|[Lqjzt])?"
     r"[sdifuxXeEgGc@](?!\w))"
     r"|(?P<address>(?<!\w)(?:https?://|ftp://|mailto:|www\.)[^\s<>\"']+(?<![.,;:!?)\]}'’»”])"
@@ -208,17 +208,17 @@ def _end_of(closer: str, markup: str, at: int, last: dict[str, int]) -> int:
 
 def _tag_at(markup: str, at: int, last: dict[str, int], *, is_html: bool) -> Token | None:
     """Return the tag that begins at a `<`, or None if it is text."""
-    is_cdata = not is_html and markup.startswith("<![CDATA[", at)
-    for begin, closer in (
-        ("<!--", "-->"),
-        ("<![CDATA[", "]]>" if is_cdata else ">"),
-        ("<?php", "?>"),
-        ("<?=", "?>"),
-        ("<?", ">" if is_html else "?>"),
-        ("<%", "%>"),
+    for begin, size, closer in (
+        ("<!--", 2 if is_html else 4, "-->"),  # <!--> is whole in HTML
+        ("<![CDATA[", 9, "]]>"),
+        ("<?php", 5, "?>"),
+        ("<?=", 3, "?>"),
+        ("<?", 2, ">" if is_html else "?>"),
+        ("<%", 2, "%>"),
     ):
         if markup.startswith(begin, at):
-            end = _end_of(closer, markup, at + len(begin), last)
+            end = _end_of(closer, markup, at + size, last)
+            is_cdata = begin == "<![CDATA[" and not is_html
             kind, name = ("text", "cdata") if is_cdata else ("other", "")
             return Token(kind, markup[at:end], at, name) if end else None
     if markup.startswith("<!", at):
@@ -277,11 +277,8 @@ def elements(markup: str, form: str) -> list[Token]:
     index = 0
     while index < len(tokens):
         token, last = tokens[index], pairs.get(index)
-        may_end = last is not None or (
-            form == "html" and token.kind == "open" and token.name in _ENDED_BY
-        )
-        kind = _stays_whole(token, form) if may_end else ""
-        if kind:
+        kind = "" if token.kind == "text" else _stays_whole(token, form)
+        if kind and (last is not None or (token.kind == "open" and _is_protected(token))):
             last = _implied_end(tokens, pairs, closes, index) if last is None else last
             raw = "".join(one.raw for one in tokens[index : last + 1])
             token, index = Token(kind, raw, token.start, token.name), last
@@ -293,8 +290,8 @@ def elements(markup: str, form: str) -> list[Token]:
 def _implied_end(
     tokens: list[Token], pairs: dict[int, int], closes: Container[int], index: int
 ) -> int:
-    """Return the index of the last token of an element of HTML that has no closing tag."""
-    enders = _ENDED_BY[tokens[index].name]
+    """Return the index of the last token of an element that has no closing tag."""
+    enders = _ENDED_BY.get(tokens[index].name, ())
     at = index + 1
     while at < len(tokens) and at not in closes and tokens[at].name not in enders:
         at = pairs.get(at, at) + 1
@@ -308,8 +305,17 @@ def _stays_whole(token: Token, form: str) -> str:
     has = token.attributes()
     if form == "xml" and token.name in _NATIVE_CODES and has:
         return "code"
-    is_protected = has.get("translate", "").lower() == "no" or has.get("mtype") == "protected"
-    return "kept" if token.name in _KEPT or is_protected else ""
+    is_code = token.name in _KEPT and has.get("translate") != "yes"
+    return "kept" if is_code or _is_protected(token) else ""
+
+
+def _is_protected(token: Token) -> bool:
+    has = token.attributes()
+    return (
+        has.get("translate", "").lower() == "no"
+        or "notranslate" in has.get("class", "").split()
+        or has.get("mtype") == "protected"
+    )
 
 
 def parse(markup: str, form: str) -> Marked:

@@ -1,4 +1,4 @@
-"""Puts tags back into a translation, at the place that the alignment gives.
+"""Places of tags in a translation, by the alignment.
 
 Each unit of the translation (`text_units`) comes from one unit of the source, or from none.
 
@@ -12,36 +12,28 @@ begins where most units behind it come from its text; what one closes, reaches t
 
 A piece that must stay as it is replaces its own run. Exact copies are found first, then, for
 placeholders, addresses and numbers, others of the same kind in order. What else comes from it is
-replaced, unless it is the only unit that a word is weakly linked to. If nothing in the translation
-comes from a piece, it is inserted.
+replaced, unless a word is weakly linked to nothing else. A number is often written as a word, so it
+replaces that, too. If nothing in the translation comes from a piece, it is inserted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.data.words import is_letter
 from nmt.translate.markup import PIECE, STANDING, Marked, Node
-from nmt.translate.text_units import (
-    Link,
-    Span,
-    label_units,
-    link_weakly,
-    source_units,
-    target_units,
-)
+from nmt.translate.text_units import Span
 
-_OPENING, _CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
+OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
-_PUNCTUATION = frozenset(_OPENING + _CLOSING + "\"'-–—、。，！？：；")
+_PUNCTUATION = frozenset(OPENING + CLOSING + "\"'-–—、。，！？：；")
 _MOST_WORK = 20_000_000  # units looked at, in all levels of a line's tree: some seconds
 
 
 @dataclass
-class _Place:
+class Place:
     """Where a node is put: the units from `first` to `end` - 1 of the translation."""
 
     first: int
@@ -50,7 +42,7 @@ class _Place:
 
 
 @dataclass
-class _Layout:
+class Layout:
     """The places of all nodes of one translation."""
 
     marked: Marked
@@ -59,9 +51,11 @@ class _Layout:
     target: list[Span]
     labels: list[int]
     weak_targets: dict[int, int]  # of units of the source
-    places: dict[Node, _Place] = field(default_factory=dict)
+    places: dict[Node, Place] = field(default_factory=dict)
     work: int = 0
     runs: list[tuple[int, int]] = field(default_factory=list)  # of the children being placed
+    of_pieces: set[int] = field(default_factory=set)  # units of the source that stay as they are
+    searched: Counter[str] = field(default_factory=Counter)  # up to where, for copies of a text
 
     def __post_init__(self) -> None:
         self.starts = [start for start, _ in self.source]
@@ -76,7 +70,7 @@ class _Layout:
         for label, unit in self.weak_targets.items():
             if label not in self.targets:
                 self.targets[label] = [unit]
-        self.places[self.marked.root] = _Place(0, len(self.target))
+        self.places[self.marked.root] = Place(0, len(self.target))
         waiting = [self.marked.root]
         while waiting:
             node = waiting.pop()
@@ -135,9 +129,12 @@ class _Layout:
                 number = others[piece.kept].popleft()
                 taken.add(number)
                 self.labels[number] = self.units_of(piece)[0]
-        of_pieces = {number for piece in pieces for number in range(*self.units_of(piece))}
+        numbers = {self.units_of(piece)[0] for piece in pieces if piece.kept == "number"}
+        self.of_pieces |= {unit for piece in pieces for unit in range(*self.units_of(piece))}
+        replaceable = self.of_pieces - numbers  # a number is often written as a word
         for other, number in self.weak_targets.items():
-            if self.labels[number] in of_pieces and number not in taken and other not in of_pieces:
+            is_of_piece = self.labels[number] in replaceable and number not in taken
+            if is_of_piece and other not in self.of_pieces:
                 self.labels[number] = other
 
     def _take_copy(self, piece: Node, found: dict[str, deque[int]], taken: set[int]) -> bool:
@@ -152,9 +149,10 @@ class _Layout:
 
     def _take_element(self, piece: Node, _found: dict[str, deque[int]], taken: set[int]) -> bool:
         text = self.marked.text[piece.start : piece.end].strip()
-        at = self.translation.find(text) if text else -1
+        at = self.translation.find(text, self.searched[text])
         starts = self.tgt_starts
         while at >= 0:
+            self.searched[text] = at + 1
             first, end = bisect_left(starts, at), bisect_left(starts, at + len(text))
             units = range(first, end)
             is_whole = units and starts[first] == at and self.target[end - 1][1] == at + len(text)
@@ -175,12 +173,12 @@ class _Layout:
         if children[0][0].loose == "close":
             child, _, src_end = children.pop(0)
             end = self._end_of_closed(within, src_end) if has_time else within.first
-            self.places[child] = _Place(within.first, end, is_after=False)
+            self.places[child] = Place(within.first, end, is_after=False)
             within, units = replace(within, first=end), (src_end, units[1])
         if children and children[-1][0].loose == "open":
             child, src_first, _ = children.pop()
             first = self._start_of_opened(within, src_first) if has_time else within.end
-            self.places[child] = _Place(first, within.end)
+            self.places[child] = Place(first, within.end)
             within, units = replace(within, end=first), (units[0], src_first)
         whole = [one for one in children if one[1] < one[2]]
         if len(whole) == 1 and whole[0][1:] == units:
@@ -193,7 +191,7 @@ class _Layout:
             if child not in self.places:
                 self.places[child] = self._between(within, units, child, *own)
 
-    def _end_of_closed(self, within: _Place, src_end: int) -> int:
+    def _end_of_closed(self, within: Place, src_end: int) -> int:
         """Return where most units before come from before unit `src_end` of the source."""
         best, total, end = -1, 0, within.first
         for unit in range(within.first, within.end):
@@ -204,7 +202,7 @@ class _Layout:
                 best, end = total, unit + 1
         return end
 
-    def _start_of_opened(self, within: _Place, src_first: int) -> int:
+    def _start_of_opened(self, within: Place, src_first: int) -> int:
         """Return where most units from there come from unit `src_first` of the source or later."""
         best, total, first = 0, 0, within.end
         for unit in reversed(range(within.first, within.end)):
@@ -215,7 +213,7 @@ class _Layout:
                 best, first = total, unit
         return first
 
-    def _choose_runs(self, within: _Place, children: Sequence[tuple[Node, int, int]]) -> None:
+    def _choose_runs(self, within: Place, children: Sequence[tuple[Node, int, int]]) -> None:
         firsts = [first for _, first, _ in children]
         owned: dict[int, list[int]] = defaultdict(list)  # units by child
         owners: list[int | None] = []  # None: comes from nothing; -1: from other text
@@ -231,7 +229,8 @@ class _Layout:
                 owners.append(-1)
         for child, (node, first, end) in enumerate(children):
             if child not in owned and not node.kept:
-                weak = (self.weak_targets.get(unit, -1) for unit in range(first, end))
+                own = (unit for unit in range(first, end) if unit not in self.of_pieces)
+                weak = (self.weak_targets.get(unit, -1) for unit in own)
                 free = (one for one in weak if within.first <= one < within.end)
                 for unit in free:
                     if owners[unit - within.first] in (None, -1):
@@ -248,7 +247,7 @@ class _Layout:
                 continue
             first, end = self._without_signs(node, *run)
             taken[first - within.first : end - within.first] = b"\1" * (end - first)
-            self.places[node] = _Place(first, end)
+            self.places[node] = Place(first, end)
 
     def _without_signs(self, node: Node, first: int, end: int) -> tuple[int, int]:
         """Drop punctuation from the edges of a run, if the element itself has none there."""
@@ -262,8 +261,8 @@ class _Layout:
         return first, end
 
     def _between(
-        self, within: _Place, units: tuple[int, int], child: Node, first: int, end: int
-    ) -> _Place:
+        self, within: Place, units: tuple[int, int], child: Node, first: int, end: int
+    ) -> Place:
         """Return the place of a child without a run.
 
         Args:
@@ -276,11 +275,14 @@ class _Layout:
         if within.first == within.end:
             return replace(within)
         if first <= units[0]:
-            return _Place(within.first, within.first, is_after=False)
+            return Place(within.first, within.first, is_after=False)
         if end >= units[1]:
-            return _Place(within.end, within.end)
+            return Place(within.end, within.end)
         text = self.marked.text
-        touches_previous = not text[child.start - 1].isspace() and text[child.end].isspace()
+        before, behind = text[child.start - 1], text[child.end]
+        touches_previous = not before.isspace() and (
+            behind.isspace() or (before.isalnum() and not behind.isalnum())
+        )
         sides = [(end, 1), (first - 1, -1)]
         for step in range(8):
             for unit, side in sides[::-1] if touches_previous else sides:
@@ -292,7 +294,7 @@ class _Layout:
             within.first + round(share * (within.end - within.first)), is_after=True
         )
 
-    def _beside(self, within: _Place, unit: int, side: int) -> _Place | None:
+    def _beside(self, within: Place, unit: int, side: int) -> Place | None:
         """Return the place before (side 1) or after (-1) the translation of a unit."""
         own = [one for one in self.targets.get(unit, ()) if within.first <= one < within.end]
         if not own:
@@ -301,12 +303,23 @@ class _Layout:
             return self._outside(own[0], is_after=False)
         return self._outside(own[-1] + 1, is_after=True)
 
-    def _outside(self, at: int, *, is_after: bool) -> _Place:
+    def touches(self, piece: Node) -> tuple[bool, bool]:
+        """Tell whether a piece touches the same word before it as in the source, and behind it."""
+        text, place = self.marked.text, self.places[piece]
+        first, end = self.units_of(piece)
+        touches_previous = piece.start > 0 and not text[piece.start - 1].isspace()
+        touches_next = piece.end < len(text) and not text[piece.end].isspace()
+        return (
+            touches_previous and place.first - 1 in self.targets.get(first - 1, ()),
+            touches_next and place.end in self.targets.get(end, ()),
+        )
+
+    def _outside(self, at: int, *, is_after: bool) -> Place:
         """Move a place out of the runs of other children."""
         number = bisect_left(self.runs, (at, 0)) - 1
         if number >= 0 and at < self.runs[number][1]:
             at = self.runs[number][1] if is_after else self.runs[number][0]
-        return _Place(at, at, is_after)
+        return Place(at, at, is_after)
 
 
 def _best_run(
@@ -337,129 +350,3 @@ def _best_run(
         elif owner is not None:
             total -= 1
     return run
-
-
-def restore(
-    marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link] = ()
-) -> str:
-    """Return a translation of a line's text with the tags of the line.
-
-    Without pieces that must stay as they are, the result without tags is the translation.
-
-    Args:
-        marked: the line.
-        translation: of its text.
-        links: the alignment, by characters of both texts.
-        weaker: links of tokens of the source that have none.
-    """
-    if not marked.has_words:
-        return marked.raw
-    if not marked.root.children:
-        return marked.escape(translation)
-    source, target = source_units(marked), target_units(translation)
-    found = label_units(source, target, links)
-    layout = _Layout(
-        marked, translation, source, target, found, link_weakly(source, target, weaker)
-    )
-    return _Writer(layout).write()
-
-
-class _Writer:
-    """Writes text and tags from left to right."""
-
-    def __init__(self, layout: _Layout) -> None:
-        self.layout = layout
-        self.text = layout.translation
-        self.out: list[str] = []
-        self.cursor = 0  # in the translation
-        self.last = " "  # the last character of text, or of a piece "x"; a space at the beginning
-
-    def write(self) -> str:
-        root = self.layout.marked.root
-        waiting: list[tuple[Node, bool, int]] = [(root, False, len(self.text))]
-        while waiting:
-            node, is_end, limit = waiting.pop()
-            if is_end:
-                self._text_to(limit)
-                self.out.append(node.closing)
-                continue
-            place = self.layout.places[node]
-            end = self._write_start(node, place) if node is not root else limit
-            if node.kept:
-                continue
-            waiting.append((node, True, end))
-            order = sorted(enumerate(node.children), key=lambda one: self._position(*one))
-            waiting += [(child, False, end) for _, child in reversed(order)]
-        return "".join(self.out)
-
-    def _position(self, number: int, child: Node) -> tuple[int, int, int]:
-        place = self.layout.places[child]
-        if child.loose:
-            return place.first, -1 if child.loose == "close" else 3, number
-        if place.first < place.end:
-            return place.first, 2, number
-        return place.first, 0 if place.is_after else 1, number
-
-    def _write_start(self, node: Node, place: _Place) -> int:
-        """Write the text before a node, and its opening; return where its text ends."""
-        target = self.layout.target
-        if place.first < place.end:
-            start, end = target[place.first][0], target[place.end - 1][1]
-        else:
-            is_after = place.is_after if place.first else False
-            if is_after:
-                start = target[place.first - 1][1]
-            else:
-                start = target[place.first][0] if place.first < len(target) else len(self.text)
-            end = start
-        self._text_to(start)
-        if not node.kept:
-            self.out.append(node.opening)
-            return end
-        source = self.layout.marked.text
-        if node.kept == STANDING:
-            self._stand(node)
-        elif self.text[start:end] == source[node.start : node.end]:  # also if both are empty
-            self._add_piece(node.opening, end)
-        else:
-            self._insert(node, end)
-        return end
-
-    def _stand(self, node: Node) -> None:
-        """Write an element that stands for something, with spaces where the source has them."""
-        source = self.layout.marked.text
-        if node.start and source[node.start - 1].isspace() and not self.last.isspace():
-            self.out.append(" ")
-        self._add_piece(node.opening, self.cursor)
-        following = self.text[self.cursor : self.cursor + 1]
-        has_space = source[node.end : node.end + 1].isspace()
-        if has_space and following.strip() and following not in _CLOSING:
-            self.out.append(" ")
-            self.last = " "
-
-    def _insert(self, piece: Node, end: int) -> None:
-        """Write a piece in place of other text or of none, apart from the words beside it.
-
-        Beside other signs it has spaces if it has them in the source.
-        """
-        source = self.layout.marked.text
-        has_space = not source[piece.start - 1 : piece.start].strip()
-        if is_letter(self.last) or (has_space and self.last.strip() and self.last not in _OPENING):
-            self.out.append(" ")
-        self._add_piece(piece.opening, end)
-        following = self.text[self.cursor : self.cursor + 1]
-        has_space = not source[piece.end : piece.end + 1].strip()
-        if is_letter(following) or (has_space and following.strip() and following not in _CLOSING):
-            self.out.append(" ")
-            self.last = " "
-
-    def _add_piece(self, raw: str, end: int) -> None:
-        self.out.append(raw)
-        self.cursor = max(self.cursor, end)
-        self.last = "x"
-
-    def _text_to(self, end: int) -> None:
-        if end > self.cursor:
-            self.out.append(self.layout.marked.escape(self.text[self.cursor : end]))
-            self.last = self.text[end - 1]
-            self.cursor = end

@@ -38,7 +38,7 @@ from nmt.translate.minimum_risk import by_utility
 from nmt.translate.output import BLANK, TermUse, Translation
 from nmt.translate.setup import Setup
 from nmt.translate.sources import LineSources, Spans, only_text
-from nmt.translate.tag_layout import restore
+from nmt.translate.tag_writer import restore
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, attention_to_plain
 

@@ -26,7 +26,7 @@ from nmt.translate.markup import (
     parse,
     tokenize,
 )
-from nmt.translate.tag_layout import restore
+from nmt.translate.tag_writer import restore
 from nmt.translate.text_units import Link, source_units
 
 
@@ -280,6 +280,41 @@ def test_a_piece_that_nothing_comes_from_never_touches_a_word(
 
 
 @pytest.mark.parametrize(
+    ("line", "translation", "expected"),
+    [
+        # Inside an element, it leaves other words alone, and spaces stay outside.
+        ("see <b>{x}</b> now", "SEE NOW", "SEE <b>{x}</b> NOW"),
+        ("<a><b>{x}</b></a> see now", "SEE NOW", "<a><b>{x}</b></a> SEE NOW"),
+        ("see now <a>{x}</a>", "SEE NOW", "SEE NOW <a>{x}</a>"),
+        ("see <a>{x}</a> <b>now</b>", "SEE NOW", "SEE <a>{x}</a> <b>NOW</b>"),
+        # As in the source, it touches a word.
+        ("see<sup>1</sup> now<sup>2</sup>", "SEE NOW", "SEE<sup>1</sup> NOW<sup>2</sup>"),
+        ("<sup>1</sup>see now", "SEE NOW", "<sup>1</sup>SEE NOW"),
+        ("see<sup>1</sup>, now", "SEE, NOW", "SEE<sup>1</sup>, NOW"),
+    ],
+)
+def test_a_new_piece_in_an_element_has_the_spaces_of_the_source(
+    line: str, translation: str, expected: str
+) -> None:
+    marked = parse(line, "html")
+    links = [
+        (at, at + 3, translation.find(word), translation.find(word) + 3)
+        for word in ("SEE", "NOW")
+        if (at := marked.text.upper().find(word)) >= 0
+    ]
+    # All the rest of the source looks weakly at the last word.
+    weaker = [
+        (at, at + 1, len(translation) - 1, len(translation)) for at in range(len(marked.text))
+    ]
+    assert restore(marked, translation, links, weaker) == expected
+
+
+def test_a_piece_in_the_place_of_others_has_their_spaces() -> None:
+    line = parse("a {x} ball", "html")
+    assert restore(line, "A Mit-Ball", [(0, 1, 0, 1), (2, 5, 2, 5), (6, 10, 6, 10)]) == "A {x}-Ball"
+
+
+@pytest.mark.parametrize(
     ("line", "form", "expected"),
     [
         ('man named <x id="1"/> sits', "xml", 'Mann namens <x id="1"/> sitzt'),
@@ -317,7 +352,9 @@ def test_what_stands_for_a_word_has_the_spaces_of_the_source(
             "<td translate=no>a", "<tr translate=no><td>c<td>d</table>",
         ]),
         ("<dt>a<dd translate=no>b", ["<dd translate=no>b"]),
-        ("<b translate=no>a <li>b", []),  # it needs a closing tag
+        ("<i>a <b class='x notranslate'>b <li>c</i>", ["<b class='x notranslate'>b <li>c"]),
+        ("<code>a <li>b", []),
+        ("<code translate=yes>a</code>", []),
     ],
 )  # fmt: skip
 def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[str]) -> None:
@@ -337,7 +374,24 @@ def test_an_element_of_html_may_end_without_a_closing_tag(line: str, kept: list[
             "${a.b}",
             "#{a}",
         ),
-        *("{% if a %}", "$name", "%s", "%1$s", "%(name)s", "%-5.2f", "%ld", "%llu", "%zu"),
+        *(
+            "%{a}",
+            "{{{a}}}",
+            "{a[0]}",
+            "{a:>10}",
+            "{:.2f}",
+            "%name%",
+            "%%",
+            "{% if a %}",
+            "$name",
+            "%s",
+            "%1$s",
+            "%(name)s",
+            "%-5.2f",
+            "%ld",
+            "%llu",
+            "%zu",
+        ),
         *("https://a.b/c", "a@b.c", "5", "-5", "1,000.5", "12:30"),
     ],
 )
@@ -376,6 +430,9 @@ def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
     assert restore(piece, "A B", links) == "A {x}"
     assert restore(piece, "A B", links, [(6, 7, 2, 3)]) == "A {x} B"
     links = [(0, 1, 0, 1), (0, 1, 2, 3)]
+    assert (
+        restore(parse("a 7 b", "xml"), "A B", [(0, 1, 0, 1), (2, 3, 2, 3)], [(4, 5, 2, 3)]) == "A 7"
+    )
     code = parse("a <code>b</code>", "xml")
     assert restore(code, "A B", links, weaker) == "A B <code>b</code>"
 
@@ -409,6 +466,7 @@ def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:
         "<b>",
         "<b>x</b> ",
         "<b>x ",
+        "<code>x</code> ",
         "x</b> ",
         "<!--",
         "&",
