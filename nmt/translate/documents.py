@@ -34,7 +34,7 @@ _FORMS = {".html": "html", ".htm": "html", ".xhtml": "html", ".xlf": "xml", ".xl
 
 _INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
-    *("em", "font", "i", "img", "ins", "kbd", "mark", "math", "q", "rp", "rt", "ruby", "s"),
+    *("em", "font", "i", "img", "ins", "kbd", "mark", "math", "nobr", "q", "rp", "rt", "ruby", "s"),
     *("samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u"),
     *("var", "wbr"),
 }
@@ -56,6 +56,9 @@ _DECLARED = {
 }
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _DECLARATION_BYTES = 2_048
+_BEGINNINGS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_DONE = {"translated", "signed-off", "final", "reviewed"}
+"""States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
 
 
 def form_of(path: Path) -> str | None:
@@ -129,6 +132,7 @@ class Document:
     bom: bytes
     parts: list[str | Unit] = field(default_factory=list)
     kept: int = 0  # units that have a translation already
+    lacks_language: bool = False  # of targets, which XLIFF 2 needs
 
     @classmethod
     def read(cls, path: Path, content: bytes, encoding: Encoding) -> Document:
@@ -147,12 +151,12 @@ class Document:
         bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
         head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
         declared = None if bom else _DECLARED[form].search(head)
-        name = _BOMS.get(bom, encoding.name)
+        name = _BOMS.get(bom) or _BEGINNINGS.get(content[:2], encoding.name)
         if declared is not None and declared.lastindex:
             name = declared[declared.lastindex].decode("ascii")
         try:
-            if declared and form == "html" and codecs.lookup(name).name in ("iso8859-1", "ascii"):
-                name = "windows-1252"
+            if declared and form == "html":
+                name = _as_browsers_do(name)
             text = content[len(bom) :].decode(name)
         except LookupError:
             raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
@@ -162,6 +166,8 @@ class Document:
             raise DataError(
                 f"{path}: not valid {name}{',' if says else ';'} {hint}, or save it as UTF-8"
             ) from None
+        if text.count("\0") * 4 > len(text):
+            raise DataError(f"{path}: not {name} text; pass its --encoding, or save it as UTF-8")
         document = cls(path, form, name, bom)
         document.parts = list(_html_parts(text) if form == "html" else document._xliff(text))
         return document
@@ -182,12 +188,21 @@ class Document:
         _check_xliff(self.path, text)
         edits = _Xliff(text)
         self.kept = edits.kept
+        self.lacks_language = edits.lacks_language
         last = 0
         for start, end, parts in sorted(edits.found, key=lambda one: one[0]):
             yield text[last:start]
             yield from parts
             last = end
         yield text[last:]
+
+
+def _as_browsers_do(name: str) -> str:
+    """Return the encoding of an HTML file whose bytes, read as ASCII, name one."""
+    known = codecs.lookup(name).name
+    if known in ("iso8859-1", "ascii"):
+        return "windows-1252"
+    return "utf-8" if known.startswith(("utf-16", "utf-32")) else name
 
 
 def _written(unit: Unit, translation: str | None) -> str:
@@ -295,6 +310,7 @@ class _Xliff:
         self.found: list[tuple[int, int, list[str | Unit]]] = []
         self.kept = 0
         self.namespace: str | None = None
+        self.lacks_language = False
         waiting: list[_Open] = []
         for token in tokenize(text, "xml"):
             if token.kind == "open":
@@ -302,7 +318,7 @@ class _Xliff:
             elif token.kind == "close":
                 closed = waiting.pop()
                 if closed.name in ("trans-unit", "segment") and closed.is_translated:
-                    self._fill(closed.sides)
+                    self._fill(closed)
                 elif waiting:
                     side = _Side(closed.token, closed.token.end, token.start, token.end)
                     waiting[-1].sides[closed.name] = side
@@ -319,6 +335,7 @@ class _Xliff:
         namespace = namespaces.get(_name_of(token).rpartition(":")[0].lower())
         if not waiting:
             self.namespace = namespace
+            self.lacks_language = has.get("version", "")[:1] == "2" and "trglang" not in has
         is_translated = has.get("translate") == "yes" or (
             has.get("translate") != "no" and outer.is_translated
         )
@@ -328,15 +345,18 @@ class _Xliff:
     def _content(self, side: _Side | None) -> str:
         return "" if side is None else self.text[side.start : side.end]
 
-    def _fill(self, sides: dict[str, _Side]) -> None:
-        source, target = sides.get("source"), sides.get("target")
+    def _fill(self, unit: _Open) -> None:
+        source, target = unit.sides.get("source"), unit.sides.get("target")
         if source is None:
             return
-        segmented = sides.get("seg-source", source)
+        segmented = unit.sides.get("seg-source", source)
         content, present = self._content(segmented), self._content(target)
         segments, written = _segments(content), _segments(present)
         by_segment = segments and written and not _without(present, written).strip()
-        if _says_more(present, content, self._content(source)) and not by_segment:
+        kept = self.kept
+        if self._is_done(unit, target) or (
+            _says_more(present, content, self._content(source)) and not by_segment
+        ):
             self.kept += 1
             return
         name = re.sub("source$", "target", _name_of(source.opening))
@@ -356,8 +376,19 @@ class _Xliff:
             parts = [_unit(content, opening, closing, self.text[start:end])]
         elif content:
             parts = [opening, content, closing]
-        if any(isinstance(part, Unit) for part in parts) or (parts and not present.strip()):
+        texts = [part for part in parts if isinstance(part, str)]
+        is_changed = len(texts) < len(parts) or "".join(texts) != self.text[start:end]
+        if is_changed and (self.kept < kept + len(segments) if segments else parts):
             self.found.append((start, end, parts))
+
+    def _is_done(self, unit: _Open, target: _Side | None) -> bool:
+        """Tell whether a unit has a target that somebody approves of, whatever it says."""
+        if target is None or not self._content(target).strip():
+            return False
+        has, of_target = unit.token.attributes(), target.opening.attributes()
+        return has.get("approved") == "yes" or bool(
+            {has.get("state"), of_target.get("state")} & _DONE
+        )
 
     def _segmented(
         self,

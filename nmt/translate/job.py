@@ -242,6 +242,8 @@ class Job:
                 f"{source}: {counted(document.kept, 'unit has', 'units have')} a translation "
                 "already, which stays"
             )
+        if document.lacks_language:
+            console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
         lines = [Line(unit.line) for unit in document.units]
         size = self.options.pool_lines
         pools = (lines[first : first + size] for first in range(0, len(lines), size))

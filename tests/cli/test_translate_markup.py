@@ -143,11 +143,17 @@ def test_folders_may_hold_documents_and_a_bad_one_is_named(translate: Nmt, tmp_p
     unit = "<trans-unit><source>the cat</source></trans-unit>"
     (folder / "a.xlf").write_text(f"<xliff>{unit}</xliff>")
     (folder / "b.xlf").write_text(f"<xliff>{unit}")
+    (folder / "c.xlf").write_text(f"<xliff version='2.0'>{unit}</xliff>")
     done = translate("--input", folder, "--output", out)
     assert done.status == 1
     assert "b.xlf line 1: not valid XML (no element found)" in done.stderr
     assert "<target>" in (out / "a.xlf").read_text()
-    assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == ["a.xlf"]
+    assert "c.xlf: has no trgLang, which XLIFF 2 needs for targets; add it" in done.stderr
+    assert "a.xlf: has no" not in done.stderr
+    assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == [
+        "a.xlf",
+        "c.xlf",
+    ]
 
 
 @pytest.mark.parametrize(

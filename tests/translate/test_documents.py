@@ -153,6 +153,29 @@ def test_a_segment_without_translation_is_empty() -> None:
     assert f"<target>{segment(1, '[0]')} <g id='1'>{segment(2, '')}</g>" in written
 
 
+def test_segments_without_words_are_filled() -> None:
+    source = f"<source>{{x}}</source><seg-source>{segment(1, '{x}')}</seg-source>"
+    document = read("a.xlf", unit_of(f"{source}<target>{segment(1, '')}</target>"))
+    expected = unit_of(f"{source}<target>{segment(1, '{x}')}</target>")
+    assert document.write([]).decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "target"),
+    [
+        ('<trans-unit approved="yes">', "<target>"),
+        ("<trans-unit>", '<target state="final">'),
+        ('<segment state="reviewed">', "<target>"),
+    ],
+)
+def test_a_target_that_somebody_approves_of_may_equal_its_source(unit: str, target: str) -> None:
+    closing = f"</{unit[1:].split()[0].rstrip('>')}>"
+    content = f"<xliff>{unit}<source>OK</source>{target}OK</target>{closing}</xliff>"
+    document = read("a.xlf", content)
+    assert (document.units, document.kept) == ([], 1)
+    assert len(read("a.xlf", content.replace(">OK</target>", "></target>")).units) == 1
+
+
 @pytest.mark.parametrize("target", ["<![CDATA[]]>", "<!-- later -->", ' <x id="1"/> '])
 def test_a_target_without_text_is_filled(target: str) -> None:
     document = read("a.xlf", unit_of(f"<source>one</source><target>{target}</target>"))
@@ -175,6 +198,12 @@ def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
     assert written == XLIFF_2.replace(
         "girl</x:pc></x:source>", "girl</x:pc></x:source><x:target>[0]</x:target>"
     ).replace("<x:target></x:target>", "<x:target>[1]</x:target>")
+
+
+def test_xliff_2_needs_the_language_of_its_targets() -> None:
+    assert read("a.xlf", XLIFF_2).lacks_language
+    assert not read("a.xlf", XLIFF_2.replace('"2.0"', '"2.0" trgLang="de"')).lacks_language
+    assert not read("a.xlf", XLIFF).lacks_language
 
 
 def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
@@ -203,6 +232,9 @@ def test_a_target_has_the_prefix_of_its_source_or_its_own() -> None:
         ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é</p>', "windows-1252"),
         ("<meta charset=us-ascii><i>“</i><p>é</p>", "windows-1252"),
         ("<meta charset=iso-8859-15><i>€</i><p>é</p>", "iso-8859-15"),
+        ("<meta charset=utf-16><p>é</p>", "utf-8"),
+        ("<!DOCTYPE html><p>é</p>", "utf-16-le"),
+        ("<html><p>é</p>", "utf-16-be"),
         ("<!-- <meta charset=latin-1> --><meta charset=utf-8><p>é</p>", "utf-8"),
     ],
 )
@@ -232,6 +264,11 @@ def test_a_document_keeps_its_encoding(content: str, encoding: str) -> None:
             "a.xlf",
             '<!DOCTYPE xliff [<!ENTITY e SYSTEM "/etc/passwd">]><xliff>&e;</xliff>',
             "a.xlf: uses the entity &e;, which XLIFF does not need; replace it by its text",
+        ),
+        (
+            "a.html",
+            "a cat<p>a dog</p>".encode("utf-16-le"),
+            "a.html: not utf-8 text; pass its --encoding, or save it as UTF-8",
         ),
         ("a.html", b"<p>\xff</p>", "a.html: not valid utf-8; pass its --encoding"),
         (
