@@ -383,7 +383,7 @@ class _Xliff:
 
     def _is_done(self, unit: _Open, target: _Side | None) -> bool:
         """Tell whether a unit has a target that somebody approves of, whatever it says."""
-        if target is None or not self._content(target).strip():
+        if target is None or not parse(self._content(target), "xml").text.strip():
             return False
         has, of_target = unit.token.attributes(), target.opening.attributes()
         return has.get("approved") == "yes" or bool(
