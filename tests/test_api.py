@@ -91,10 +91,14 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
         lambda: translator.translate(["the cat"], "x"),
         lambda: list(translator.stream("the cat")),
         lambda: list(translator.stream(["the cat"], pool_lines=0)),
+        lambda: translator.translate(None),  # type: ignore[arg-type]
         lambda: translator.translate([b"the cat"]),  # type: ignore[list-item]
         lambda: list(translator.stream([b"the cat"])),  # type: ignore[list-item]
         lambda: marked.translate(["the cat"], ["x"]),
         lambda: nmt.Translator.load([]),
+        lambda: nmt.Translator.load(None),  # type: ignore[arg-type]
+        lambda: nmt.Translator.load(model_file, {"beam_size": 4}),  # type: ignore[arg-type]
+        lambda: nmt.Translator.load(model_file, terms=[("cat", "Katze")]),  # type: ignore[arg-type]
         lambda: nmt.Translator.load(model_file, device="tpu"),
         lambda: nmt.Translator.load(model_file, device="cuda:99"),
         lambda: nmt.Translator.load(model_file, batch_tokens=0),
@@ -102,3 +106,13 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
     ):
         with pytest.raises(UsageError):
             wrong()
+
+
+def test_line_ends_are_no_text(model_file: Path) -> None:
+    translator = nmt.Translator.load(model_file, OPTIONS)
+    lines = ["the cat", "a dog", "the tree"]
+    plain = [one.text for one in translator.translate(lines)]
+    ended = [f"{line}{end}" for line, end in zip(lines, ("\n", "\r\n", ""), strict=True)]
+    assert [one.text for one in translator.translate(ended)] == plain
+    assert [one.text for one in translator.translate(iter(ended))] == plain
+    assert [one.text for one in translator.stream(ended)] == plain

@@ -14,6 +14,7 @@ them. So without its annotations the line has the same tokens as ever.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -76,10 +77,12 @@ def annotate(
     begin, become, end = vocabulary.control_ids(MARKERS)
     parts = [[one] for one in ids]
     size, taken, used = len(ids), set[int](), list[int]()
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
     targets = vocabulary.encode_text([term.target for term in terms])
     for number, (term, target) in enumerate(zip(terms, targets, strict=True)):
+        first = bisect_right(ends, term.start)
         inside = [
-            at for at, span in enumerate(spans) if span[0] < term.end and span[1] > term.start
+            at for at in range(first, bisect_left(starts, term.end, first)) if starts[at] < ends[at]
         ]
         is_whole = inside and spans[inside[0]][0] <= term.start and spans[inside[-1]][1] >= term.end
         fits = size + len(target) + len(MARKERS) <= most

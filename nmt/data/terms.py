@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.corpus import Encoding, read_chunks, split_lines
-from nmt.data.words import unit_pattern
+from nmt.data.words import is_letter, is_wide, unit_pattern
 from nmt.errors import DataError
 
 _UTF_8 = Encoding.find("utf-8")
@@ -158,10 +158,23 @@ def has_target(text: str, target: str) -> bool:
     units, spans = _units(text)
     size = len(_units(target)[0])
     key, first_key = (_key(*_units(form)) for form in (target, capitalised(target)))
-    keys = (
-        _key(units[at : at + size], spans[at : at + size]) for at in range(len(units) - size + 1)
-    )
-    return any(found == key or (not at and found == first_key) for at, found in enumerate(keys))
+    for at in range(len(units) - size + 1):
+        found = _key(units[at : at + size], spans[at : at + size])
+        if found == key or (not at and found == first_key):
+            first, end = spans[at][0], spans[at + size - 1][1]
+            is_joined = _joins(text, first - 1, first) or _joins(text, end, end - 1)
+            if not (is_joined and any(map(str.isalnum, target))):
+                return True
+    return False
+
+
+def _joins(text: str, outer: int, inner: int) -> bool:
+    """Tell whether a letter touches the sign at the edge of a term, as in `C++en` or `ein.NET`.
+
+    The edge may be a letter: then the term ends with a word, or is one of a script without spaces.
+    """
+    is_word = 0 <= outer < len(text) and is_letter(text[outer])
+    return is_word and not (is_letter(text[inner]) or is_wide(text[inner]))
 
 
 def capitalised(target: str) -> str:

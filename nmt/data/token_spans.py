@@ -15,6 +15,8 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of one byte
 def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Return where each token of a text begins and ends in it.
 
+    Both ascend. A token without text, such as a space, has an empty span.
+
     If a vocabulary has changed the text, for example by Unicode normalisation, the places between
     the first and the last change are estimated.
     """
@@ -38,12 +40,12 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
         return before + round((at - before) * scale)
 
     spans = []
-    at = 0
+    at = last = 0
     for part, size in parts:
         first, end = place(at), place(at + len(part))
-        span = (places[first], places[end - 1] + 1) if first < end else (0, 0)
+        span = (places[first], places[end - 1] + 1) if first < end else (last, last)
         spans += [span] * size
-        at += len(part)
+        at, last = at + len(part), span[1]
     return spans
 
 

@@ -45,6 +45,8 @@ class WordEdges:
 
     begin_inside: NDArray[np.bool_]  # (V,)
     end_inside: NDArray[np.bool_]  # (V,)
+    end_wide: NDArray[np.bool_]  # (V,) with a letter of a script without spaces
+    words_follow: NDArray[np.bool_]  # (V,) without a space: after a bracket, but not after a comma
 
     @classmethod
     def of(cls, tokens: Sequence[str]) -> WordEdges:
@@ -53,10 +55,21 @@ class WordEdges:
 
         begin = [is_letter(token[:1]) or bool(_BYTE.fullmatch(token)) for token in tokens]
         end = [is_letter(token[-1:]) or bool(_BYTE.fullmatch(token)) for token in tokens]
-        return cls(np.array(begin), np.array(end))
+        wide = [is_wide(token[-1:]) for token in tokens]
+        closed = [bool(token) and token[-1] in _CLOSING for token in tokens]
+        follow = [not (one or other) for one, other in zip(end, closed, strict=True)]
+        return cls(*map(np.array, (begin, end, wide, follow)))
 
 
 _BYTE = re.compile("<0x[89A-F].>")
+_CLOSING = frozenset(".,;:!?)]}»…%")
+"""Signs that have a space behind them."""
+
+
+@cache
+def is_wide(character: str) -> bool:
+    """Tell whether a character is one of a script without spaces."""
+    return bool(re.fullmatch(f"[{_WITHOUT_SPACES}]", character))
 
 
 @cache

@@ -2,7 +2,8 @@
 
 A phrase may have several forms, such as inflected ones, of which one must be there. Its tokens are
 in a row, and it ends where a word ends: `▁Hund` counts once a token follows that begins no further
-part of the word. So a form whose tokens are all there still depends on the next token.
+part of the word. So a form whose tokens are all there still depends on the next token. A form
+without a space before it begins only where a word may, such as after a bracket.
 
 Each hypothesis is at a `Stage`. Those of a sentence form a graph, built as search reaches them.
 """
@@ -26,21 +27,35 @@ class Phrase:
 
     forms: tuple[Ids, ...]
     first_forms: tuple[Ids, ...] = ()  # only at the start of the translation
+    inner_forms: tuple[Ids, ...] = ()  # only where a word may begin without a space
+    is_word: bool = False  # letters may not follow without a space, also if it ends with a sign
 
     @property
     def most_tokens(self) -> int:
         """The length of the longest form."""
-        return max(map(len, self.forms + self.first_forms))
+        return max(map(len, self._all))
 
     @property
     def fewest_tokens(self) -> int:
         """The length of the shortest form."""
-        return min(map(len, self.forms + self.first_forms))
+        return min(map(len, self._all))
 
     @property
     def tokens(self) -> Ids:
         """The tokens of all forms."""
-        return tuple(chain.from_iterable(self.forms + self.first_forms))
+        return tuple(chain.from_iterable(self._all))
+
+    @property
+    def _all(self) -> tuple[Ids, ...]:
+        return self.forms + self.first_forms + self.inner_forms
+
+
+class End(NamedTuple):
+    """How a hypothesis ends; see `WordEdges`. It begins as if after a space."""
+
+    inside: bool = False
+    wide: bool = False
+    words_follow: bool = True
 
 
 class Begun(NamedTuple):
@@ -61,21 +76,21 @@ class Stage:
         begun: tuple[Begun, ...],
         *,
         is_first: bool,
-        ends_inside: bool,
+        end: End,
     ) -> None:
         """Describe a stage; see `SentencePhrases.stage`.
 
         met: numbers of the phrases that are there.
         begun: forms of others that are begun.
         is_first: whether there is no token yet.
-        ends_inside: whether the last token ends inside a word.
+        end: how the last token ends.
         """
         self._sentence = sentence
         self._met = met
         self._begun = begun
         self._is_first = is_first
-        self._ends_inside = ends_inside
-        self._next: dict[tuple[int, bool, bool], Stage] = {}
+        self._end = end
+        self._next: dict[tuple[int, bool, End], Stage] = {}
 
     @cached_property
     def bank(self) -> int:
@@ -100,6 +115,15 @@ class Stage:
         return self._met | {one.phrase for one in self._begun if one.size == len(one.form)}
 
     @cached_property
+    def _met_before_letters(self) -> frozenset[int]:
+        """The numbers of the phrases that are there if a letter follows without a space."""
+        if self._end.inside:
+            return self._met
+        phrases = self._sentence.phrases
+        joined = {number for number in self.met if phrases[number].is_word and not self._end.wide}
+        return self._met | (self.met - joined)
+
+    @cached_property
     def wanted(self) -> tuple[int, ...]:
         """The tokens that begin a form or continue one, ascending."""
         tokens = {form[size] for _, form, size in self._begun if size < len(form)}
@@ -114,26 +138,27 @@ class Stage:
     @cached_property
     def other_banks(self) -> tuple[int, int]:
         """The bank after any other token, if it begins a word, and if it begins inside one."""
-        edges = (False, False), (True, False)
-        return (self._after(-1, *edges[0]).bank, self._after(-1, *edges[1]).bank)
+        return (self._after(-1, False, End()).bank, self._after(-1, True, End()).bank)
 
     def after(self, token: int) -> Stage:
         """Return the stage after a token."""
         edges = self._sentence.edges
         if edges is None:
-            return self._after(token, False, False)
-        return self._after(token, bool(edges.begin_inside[token]), bool(edges.end_inside[token]))
+            return self._after(token, False, End())
+        ends = edges.end_inside, edges.end_wide, edges.words_follow
+        end = End(*(bool(array[token]) for array in ends))
+        return self._after(token, bool(edges.begin_inside[token]), end)
 
-    def _after(self, token: int, begins_inside: bool, ends_inside: bool) -> Stage:
-        key = (token if token in self.wanted else -1, begins_inside, ends_inside)
+    def _after(self, token: int, begins_inside: bool, end: End) -> Stage:
+        key = (token if token in self.wanted else -1, begins_inside, end)
         known = self._next.get(key)
         if known is None:
             known = self._next[key] = self._make(*key)
         return known
 
-    def _make(self, token: int, begins_inside: bool, ends_inside: bool) -> Stage:
-        goes_on = self._ends_inside and begins_inside  # with a word
-        met = self._met if goes_on else self.met
+    def _make(self, token: int, begins_inside: bool, end: End) -> Stage:
+        goes_on = self._end.inside and begins_inside  # with a word
+        met = self.met if not begins_inside else self._met_before_letters
         begun = [
             Begun(phrase, form, size + 1)
             for phrase, form, size in self._begun
@@ -144,9 +169,7 @@ class Stage:
                 Begun(phrase, form, 1) for phrase, form in self._may_begin() if form[0] == token
             ]
         left = {one for one in begun if one.phrase not in met}
-        return self._sentence.stage(
-            met, tuple(sorted(left)), is_first=False, ends_inside=ends_inside
-        )
+        return self._sentence.stage(met, tuple(sorted(left)), is_first=False, end=end)
 
     def _may_begin(self) -> Iterable[tuple[int, Ids]]:
         """Yield the phrases that are not there, each with the forms that may begin here."""
@@ -154,8 +177,10 @@ class Stage:
         for number, phrase in enumerate(self._sentence.phrases):
             if number in self._met:
                 continue
-            for form in (*phrase.forms, *(phrase.first_forms if self._is_first else ())):
-                if not (self._ends_inside and edges is not None and edges.begin_inside[form[0]]):
+            first = phrase.first_forms if self._is_first else ()
+            inner = phrase.inner_forms if self._end.words_follow else ()
+            for form in (*phrase.forms, *first, *inner):
+                if not (self._end.inside and edges is not None and edges.begin_inside[form[0]]):
                     yield number, form
 
 
@@ -172,7 +197,7 @@ class SentencePhrases:
 
     def first(self) -> Stage:
         """Return the stage of a translation without tokens."""
-        return self.stage(frozenset(), (), is_first=True, ends_inside=False)
+        return self.stage(frozenset(), (), is_first=True, end=End())
 
     def stage(
         self,
@@ -180,12 +205,12 @@ class SentencePhrases:
         begun: tuple[Begun, ...],
         *,
         is_first: bool,
-        ends_inside: bool,
+        end: End,
     ) -> Stage:
         """Return the only stage with these properties."""
-        key = (met, begun, is_first, ends_inside)
+        key = (met, begun, is_first, end)
         if key not in self._stages:
-            self._stages[key] = Stage(self, met, begun, is_first=is_first, ends_inside=ends_inside)
+            self._stages[key] = Stage(self, met, begun, is_first=is_first, end=end)
         return self._stages[key]
 
     def met(self, ids: Sequence[int]) -> frozenset[int]:

@@ -60,10 +60,12 @@ def contexts_of(
     if given is None:
         before = Before(count)
         return [list(before.take(line)) for line in lines]
+    if not isinstance(given, Sequence) or any(
+        isinstance(one, str) or not isinstance(one, Sequence) for one in given
+    ):
+        raise UsageError("contexts are a list of lists: of the lines before each line")
     if len(given) != len(lines):
         raise UsageError(f"{len(lines)} lines but {len(given)} contexts; give one for each line")
-    if any(isinstance(one, str) for one in given):
-        raise UsageError("a context is a list of the lines before a line, not a string")
     if any(given) and not count:
         raise UsageError("contexts need a translator with context; load it with context=N")
     return [list(one[max(0, len(one) - count) :]) for one in given]

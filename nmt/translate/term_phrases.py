@@ -83,19 +83,22 @@ class TermPhrases:
             for target in term.targets
             if self._forbidden is None or not self._forbidden.are_in(target)
         ]
-        forms = dict.fromkeys(
-            form for target in targets for form in forms_of(self._vocabulary, target)
-        )
-        starts = dict.fromkeys(
-            _after_space(self._vocabulary, capitalised(target))
-            for target in targets
-            if capitalised(target) != target
-        )
-        usable, usable_starts = (
+        forms, inner, starts = dict[Ids, None](), dict[Ids, None](), dict[Ids, None]()
+        for target in targets:
+            spaced, *others = forms_of(self._vocabulary, target)
+            forms[spaced] = None
+            is_word = any(map(str.isalnum, target))  # a sign such as ! may follow anything
+            (inner if is_word else forms).update(dict.fromkeys(others))
+            if capitalised(target) != target:
+                starts[_after_space(self._vocabulary, capitalised(target))] = None
+        usable_forms, usable_starts, usable_inner = (
             tuple(form for form in some if form and not self._barred.intersection(form))
-            for some in (forms, starts)
+            for some in (forms, starts, inner)
         )
-        return Phrase(usable, usable_starts) if usable or usable_starts else None
+        if not (usable_forms or usable_starts or usable_inner):
+            return None
+        is_word = any(map(str.isalnum, "".join(targets)))
+        return Phrase(usable_forms, usable_starts, usable_inner, is_word)
 
 
 def forms_of(vocabulary: Vocabulary, text: str) -> Iterator[Ids]:

@@ -5,6 +5,7 @@ See `nmt.data.term_annotation`. Other models get terms by a search that forces t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,8 @@ class TermSources:
         """Return the segments of a sentence.
 
         The sentence is cut as it would be without terms. Only if it has to be cut anyway are the
-        segments shorter, so that there is room for annotations. What does not fit is left out.
+        segments shorter, at most by half, so that there is room for annotations. What does not fit
+        is left out.
 
         Args:
             text: of the sentence.
@@ -58,17 +60,18 @@ class TermSources:
             spans = token_spans(text, vocabulary.tokens(ids))
             if len(ids) > most:
                 whole = annotate(vocabulary, ids, spans, wanted)
-                limit = max(1, most * len(ids) // len(whole.ids))
+                limit = max(1, most // 2, most * len(ids) // len(whole.ids))
         segments = split_ids(vocabulary, ids, limit, languages=languages, separator=separator)
         if not found:
             return segments
-        annotated, start = [], 0
+        starts = [one.start for one in found]
+        annotated, at = [], 0
         for segment in segments:
-            own = spans[start : start + len(segment.ids)]
-            start += len(segment.ids)
-            made = annotate(vocabulary, segment.ids, own, wanted, most=most)
-            letters = {at for span in own for at in range(*span)}
-            begun = [one.term for one in found if one.start in letters]
+            own = spans[at : at + len(segment.ids)]
+            at += len(segment.ids)
+            first, end = (bisect_left(starts, place) for place in (own[0][0], own[-1][1]))
+            made = annotate(vocabulary, segment.ids, own, wanted[first:end], most=most)
+            begun = [one.term for one in found[first:end]]
             annotated.append(
                 replace(
                     segment,

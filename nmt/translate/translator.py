@@ -157,7 +157,13 @@ class Translator:
 
         if markup not in (None, *FORMS):
             raise UsageError(f"markup is {markup!r}; it must be html, xml or None")
-        paths = [path] if isinstance(path, Path | str) else path
+        if not isinstance(options, SearchOptions | None):
+            raise UsageError(f"options must be SearchOptions, not {_called(options)}")
+        paths = [path] if isinstance(path, Path | str) or not isinstance(path, Sequence) else path
+        files = {"terms": terms, "forbid": forbid, "shortlist": shortlist}
+        for name, file in (*(("a model", one) for one in paths), *files.items()):
+            if not isinstance(file, str | Path) and (file is not None or name not in files):
+                raise UsageError(f"{name} must be a path, not {_called(file)}")
         setup = Setup(
             models=tuple(find_model(Path(one)) for one in paths),
             options=options or SearchOptions(),
@@ -190,18 +196,18 @@ class Translator:
         Raises:
             UsageError: if `lines` is a string, or `pool_lines` less than 1.
         """
-        if isinstance(lines, str) or pool_lines < 1:
-            raise UsageError("give a list of lines, not a string, and pool_lines of 1 or more")
+        if isinstance(lines, str) or not isinstance(lines, Iterable):
+            raise UsageError(f"give lines, not {_called(lines)}")
+        if not isinstance(pool_lines, int) or pool_lines < 1:
+            raise UsageError(f"pool_lines is {pool_lines!r}; it must be a whole number from 1")
         waiting, before = iter(lines), Before(self.context)
-        while pool := list(islice(waiting, pool_lines)):
-            _check_lines(pool)
-            pool = [line.rstrip("\r\n") for line in pool]
+        while pool := _as_lines(islice(waiting, pool_lines)):
             yield from self.translate(pool, contexts=list(map(before.take, pool)))
 
     def translate(
         self,
-        lines: Sequence[str],
-        prefixes: Sequence[str] = (),
+        lines: Iterable[str],
+        prefixes: Iterable[str] = (),
         *,
         contexts: Sequence[Sequence[str]] | None = None,
         on_progress: Callable[[int], object] | None = None,
@@ -210,7 +216,7 @@ class Translator:
         """Translate lines.
 
         Args:
-            lines: any text without line ends. Blank lines stay blank.
+            lines: any text. Blank lines stay blank. Line ends are dropped.
             prefixes: each translation begins with its prefix. Either one for each line, or none.
                 If a line is split into segments, the first one gets the prefix.
             contexts: the lines before each line in its document, of which the last count. If None,
@@ -225,10 +231,7 @@ class Translator:
             UsageError: if `lines` or `prefixes` is a string, or no strings are in it, numbers
                 differ, there are prefixes with context or markup, or contexts without it.
         """
-        if isinstance(lines, str) or isinstance(prefixes, str):
-            raise UsageError("give a list of lines, not a string")
-        _check_lines(lines)
-        _check_lines(prefixes)
+        lines, prefixes = _as_lines(lines), _as_lines(prefixes)
         if prefixes and len(prefixes) != len(lines):
             raise UsageError(
                 f"{len(lines)} lines but {len(prefixes)} prefixes; give one for each line"
@@ -236,7 +239,7 @@ class Translator:
         if self.context and any(prefixes):
             raise UsageError("prefixes do not go with context; leave one of them out")
         contexts = contexts_of(lines, contexts, self.context)
-        contexts = [list(map(only_text, context)) for context in contexts]
+        contexts = [list(map(only_text, _as_lines(context))) for context in contexts]
         if self.markup is None:
             return self._translate(lines, prefixes, contexts, on_progress, on_step)
         if any(prefixes):
@@ -439,7 +442,20 @@ class Translator:
         return replace(best, others=tuple(others)) if others else best
 
 
-def _check_lines(lines: Iterable[object]) -> None:
-    for line in lines:
+def _as_lines(lines: Iterable[str]) -> list[str]:
+    """Return lines without their ends; UsageError if there are none."""
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        raise UsageError(f"give a list of lines, not {_called(lines)}")
+    found = list(lines)
+    for line in found:
         if not isinstance(line, str):
-            raise UsageError(f"a line must be a string, not {type(line).__name__}: {line!r:.80}")
+            raise UsageError(f"a line must be a string, not {_called(line)}")
+    ended = (line.removesuffix("\n") for line in found)
+    return [
+        text.removesuffix("\r") if text != line else text
+        for text, line in zip(ended, found, strict=True)
+    ]
+
+
+def _called(value: object) -> str:
+    return f"{type(value).__name__}: {value!r:.80}"

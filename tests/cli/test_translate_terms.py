@@ -11,11 +11,13 @@ import pytest
 from command_line import Nmt, TranslateText
 
 import nmt as package
-from nmt.data.terms import Term, has_target
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.terms import Term, Terms, has_target
+from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.translate.output import TermUse, Translation
 from nmt.translate.setup import Setup
+from nmt.translate.term_phrases import TermPhrases
 
 TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
@@ -133,6 +135,19 @@ def test_python_takes_terms_and_copies_of_the_file(
     for path, copy in copies.items():
         shutil.copy(path, copy)
     assert setup.moved(copies).terms == copies[terms]
+
+
+def test_words_have_spaces_before_them_and_signs_need_not() -> None:
+    text = ["(Katze) und Hund!", "(Hund) und Katze!", "Hund (Katze)"] * 3
+    vocabulary = learn_vocabulary(text, vocab_size=290)
+    terms = Terms([Term("cat", ("Katze",)), Term("stop", ("!",))])
+    finder = TermPhrases(terms, vocabulary, vocabulary)
+    (source,) = finder.added_to([Source((7,))], "cat stop", ())
+    word, sign = source.phrases
+    assert word.forms == (tuple(vocabulary.encode_text(["Katze"])[0]),)
+    assert [vocabulary.tokens(form)[0][0] for form in word.inner_forms] == ["K"]
+    assert (sign.inner_forms, [word.is_word, sign.is_word]) == ((), [True, False])
+    assert [vocabulary.tokens(form)[-1] for form in sign.forms] == ["!", "!"]
 
 
 def test_tags_come_back_around_terms(translate: Nmt, terms: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.terms import Term, Terms
+from nmt.data.terms import Term, Terms, has_target
 from nmt.errors import DataError
 
 
@@ -95,3 +95,22 @@ def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: s
     path.write_bytes(b"cat\tKatze\n\n" + line + b"\n")
     with pytest.raises(DataError, match=f"^{path}: {message}$"):
         Terms.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ("in C++ und", "C++", True),
+        ("in C++.", "C++", True),
+        ("in C++en", "C++", False),
+        ("ein .NET", ".NET", True),
+        ("ein.NET", ".NET", False),
+        ("ein Hund-Haus", "Hund", True),
+        ("„Hund“", "„", True),
+        ("a猫b", "猫", True),
+    ],
+)
+def test_a_target_with_a_sign_at_its_edge_touches_no_word(
+    text: str, target: str, expected: bool
+) -> None:
+    assert has_target(text, target) == expected

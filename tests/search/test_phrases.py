@@ -32,6 +32,8 @@ EVERYTHING = replace(OPTIONS, beam_size=130, n_best=130)
 INSIDE_C = WordEdges(
     begin_inside=np.array([token == C for token in range(VOCAB)]),
     end_inside=np.array([token >= A for token in range(VOCAB)]),
+    end_wide=np.zeros(VOCAB, bool),
+    words_follow=np.zeros(VOCAB, bool),
 )
 """C goes on with the word before it."""
 
@@ -209,6 +211,33 @@ def test_tokens_of_a_word_begin_and_end_inside_it() -> None:
     end = {token for token, inside in zip(tokens, edges.end_inside, strict=True) if inside}
     assert begin == {"e", "<0xC3>", "ब", "\u094d", "7"}
     assert end == {"▁Hund", *begin}
+    assert [token for token, wide in zip(tokens, edges.end_wide, strict=True) if wide] == ["猫"]
+    follow = {token for token, one in zip(tokens, edges.words_follow, strict=True) if one}
+    assert follow == {"▁", "猫", "▁(", "<0x2E>"}
+
+
+SIGNS = WordEdges.of(["", "", "", "", "▁a", "b", "▁+", "+", ",", "▁(", "猫"])
+"""Tokens 4 to 10."""
+
+
+@pytest.mark.parametrize(
+    ("phrase", "ids", "is_there"),
+    [
+        (Phrase(((4, 7),), is_word=True), (4, 7), True),  # a+
+        (Phrase(((4, 7),), is_word=True), (4, 7, 8), True),
+        (Phrase(((4, 7),), is_word=True), (4, 7, 5), False),  # a+b
+        (Phrase(((6,),)), (6, 5), True),  # a sign that is no word
+        (Phrase(((10,),), is_word=True), (10, 5), True),  # of a script without spaces
+        (Phrase(((4,),), (), ((5,),)), (5,), True),
+        (Phrase(((4,),), (), ((5,),)), (9, 5), True),  # (b
+        (Phrase(((4,),), (), ((5,),)), (10, 5), True),
+        (Phrase(((4,),), (), ((5,),)), (8, 5), False),  # ,b
+        (Phrase(((4,),), (), ((7,),)), (5, 7), False),  # b+
+        (Phrase(((7,),)), (5, 7), True),
+    ],
+)
+def test_signs_decide_whether_a_phrase_is_there(phrase: Phrase, ids: Ids, is_there: bool) -> None:
+    assert SentencePhrases([phrase], SIGNS).met(ids) == ({0} if is_there else set())
 
 
 # ------------------------------------------------------------------------------ the engine
@@ -273,7 +302,8 @@ def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path)
 
 def test_what_search_cannot_place_is_left_out_on_a_second_try(model_file: Path) -> None:
     # In two tokens, both phrases would be one word.
-    joined = WordEdges(*(np.isin(np.arange(400), [77, 78]) for _ in range(2)))
+    inside, none = np.isin(np.arange(400), [77, 78]), np.zeros(400, bool)
+    joined = WordEdges(inside, inside, none, none)
     options = replace(REAL, max_tokens=2, word_edges=joined)
     first, second = Phrase(((77,),)), Phrase(((78,),))
     (found,) = bests(

@@ -124,7 +124,7 @@ def test_contexts_can_be_given(pieces: Vocabulary, separator: int) -> None:
     assert cut == last
     for contexts, message in (
         ([], "1 lines but 0 contexts"),
-        (["the cat"], "a context is a list of the lines before a line"),
+        (["the cat"], "contexts are a list of lists"),
     ):
         with pytest.raises(UsageError, match=message):
             translator.translate(LINES[6:], contexts=contexts)
