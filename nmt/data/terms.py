@@ -84,8 +84,19 @@ class Terms:
 
     @classmethod
     def read_words(cls, path: Path) -> Terms:
-        """Read a file with a word or phrase on each line, which become terms without targets."""
-        return cls(Term(text.strip(), ()) for _, text in _lines(path))
+        """Read a file with a word or phrase on each line, which become terms without targets.
+
+        Raises:
+            DataError: if a line is not text, or has a tab.
+        """
+        words = []
+        for number, text in _lines(path):
+            if "\t" in text.strip():
+                raise DataError(
+                    f"{path}: line {number:,} has a tab; write one word or phrase on each line"
+                )
+            words.append(Term(text.strip(), ()))
+        return cls(words)
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -145,7 +156,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, start=1):
         text = _UTF_8.decode(line, number=number)
         if text is None or line.count(0) * 4 > len(line):  # UTF-16 without a mark is half NUL
-            raise DataError(f"{path}: line {number:,} is not valid UTF-8; convert it")
+            raise DataError(
+                f"{path}: line {number:,} is not valid UTF-8; convert it, for example with "
+                "iconv -f windows-1252 -t utf-8"
+            )
         if text.strip() and not text.startswith("#"):
             yield number, text
 

@@ -82,6 +82,8 @@ class Annotator:
         if not path.is_file():
             raise DataError(f"--terms {path}: no such file; give a file of terms, or auto")
         terms = Terms.read(path)
+        if not len(terms):
+            raise DataError(f"--terms {path}: has no terms; write SOURCE<TAB>TARGET on its lines")
         fingerprint = f"{path.name} {sha256_file(path)}, {lemmas_version()}"
         return cls(options.langs, options.seed, fingerprint, terms)
 

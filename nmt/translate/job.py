@@ -384,7 +384,7 @@ class Job:
 
     def _warn_of_terms(self, name: str, counts: Counts, what: str) -> None:
         if counts.lines_without_term:
-            term = shorten(counts.first_missing_term, 80, placeholder="...")
+            term = shorten(console.printable(counts.first_missing_term), 80, placeholder="...")
             number = counted(counts.lines_without_term, f"{what} lacks", f"{what}s lack")
             hint = "; --format jsonl shows all" if what == "line" else ""
             console.warning(

@@ -91,7 +91,8 @@ class TranslateOptions:
     n_best: int | None = value(
         None,
         "Write N translations of each line, best first, as `LINE ||| TEXT ||| SCORE` (the Moses "
-        "form). Lines count from 0. In jsonl they are under `others`.",
+        "form). Samples come as they are drawn. Lines count from 0. In jsonl they are under "
+        "`others`.",
         minimum=1,
         panel="Text",
     )

@@ -86,14 +86,20 @@ def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
         (b"dog\t", "line 3 has an empty target term; fill it in"),
         (b"dog\t \tHund", "line 3 has an empty target term; fill it in"),
         (b" \tHund", "line 3 has an empty source term; fill it in"),
-        ("dog\tHund".encode("utf-16-le"), "line 3 is not valid UTF-8; convert it"),
-        (b"dog\tK\xf6ter", "line 3 is not valid UTF-8; convert it"),
+        (
+            "dog\tHund".encode("utf-16-le"),
+            "line 3 is not valid UTF-8; convert it, for example with iconv",
+        ),
+        (
+            b"dog\tK\xf6ter",
+            "line 3 is not valid UTF-8; convert it, for example with iconv",
+        ),
     ],
 )
 def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "terms.tsv"
     path.write_bytes(b"cat\tKatze\n\n" + line + b"\n")
-    with pytest.raises(DataError, match=f"^{path}: {message}$"):
+    with pytest.raises(DataError, match=f"^{path}: {message}"):
         Terms.read(path)
 
 
@@ -114,3 +120,10 @@ def test_a_target_with_a_sign_at_its_edge_touches_no_word(
     text: str, target: str, expected: bool
 ) -> None:
     assert has_target(text, target) == expected
+
+
+def test_forbidden_words_have_no_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("\tK\u00f6ter \nHund\tKatze\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"words\.txt: line 2 has a tab; write one word or phrase"):
+        Terms.read_words(path)
