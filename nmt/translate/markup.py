@@ -277,8 +277,9 @@ def elements(markup: str, form: str) -> list[Token]:
     index = 0
     while index < len(tokens):
         token, last = tokens[index], pairs.get(index)
-        kind = "" if token.kind == "text" else _stays_whole(token, form)
-        if kind and (last is not None or (token.kind == "open" and _is_protected(token))):
+        begins = last is not None or token.kind == "open"
+        kind = _stays_whole(token, form) if begins else ""
+        if kind and (last is not None or _is_protected(token)):
             last = _implied_end(tokens, pairs, closes, index) if last is None else last
             raw = "".join(one.raw for one in tokens[index : last + 1])
             token, index = Token(kind, raw, token.start, token.name), last
