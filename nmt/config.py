@@ -99,9 +99,9 @@ class TrainingConfig:
     )
     matmul: str = value(
         "auto",
-        "Library for fp32 matrix products on CPUs: torch, onednn, or auto, which times both for "
-        "each kind of product and keeps its choice when the run is resumed. For example, "
-        "onednn:forward,weight uses torch for the third kind, input.",
+        "Library for fp32 matrix products on CPUs: torch or onednn. auto: torch, unless a trial is "
+        "at least 1.1 times as fast with onednn. A resumed run keeps its choice. For example, "
+        "onednn:forward,weight uses torch for the third kind of product, input.",
     )
     label_smoothing: float = value(
         0.1, "Share of probability spread evenly over the vocabulary.", minimum=0.0, below=1.0

@@ -6,11 +6,13 @@ its choices.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import math
 import os
 import time
-from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -21,23 +23,29 @@ from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
-from nmt.models.device import default_precision, dtype_of
-from nmt.models.kernels.linear import fastest_library, use_library
-from nmt.models.kernels.packed_weights import multiplied
+from nmt.models.device import default_precision
+from nmt.models.kernels.linear import has_onednn, linear, use_library
+from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
+from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
-from nmt.training.meter import matrix_product_rate
 
 _CPU = torch.device("cpu")
 
-_GAIN = 1.3
-"""How many times as fast bf16 must be on a CPU: it rounds more, so it must be worth it."""
+_GAINS = {"onednn": 1.1, "bf16": 1.3}
+"""How many times as fast each must be on a CPU as torch's products in fp32.
 
-_ROUNDS, _SECONDS = 3, 3.0
-"""Most rounds of trying both precisions, and the time after which no other one begins."""
+bf16 rounds more, so it must be worth it.
+"""
+
+_PRODUCT_SIZE = 512  # rows and columns
+_TRIAL_WORK = 1 << 32  # tokens times parameters: a quarter of a second in fp32, about
+_TRIAL_TOKENS = (256, 768)  # fewest and most
+
+_WINS, _LOSSES = 6, 4  # rounds that decide, whichever number comes first
 
 
 def settle(
@@ -52,17 +60,22 @@ def settle(
     threads = training.threads or default_threads(ranks.local_world_size)
     open_values = [threads, training.matmul, training.precision, training.compile]
     threads, matmul, precision, compiled = ranks.gather(open_values)[0]
+    # Otherwise each process would start as many compilers as if it were the only one.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
+    if device.type == "cuda":
+        matmul = "torch" if matmul == "auto" else matmul
+        precision = default_precision(device) if precision == "auto" else precision
+    else:
+        # Only fp32 has a choice of libraries, and inductor cannot compile oneDNN's products.
+        if matmul == "auto" and (compiled == "true" or precision not in ("auto", "fp32")):
+            matmul = "torch"
+        if "auto" in (matmul, precision):
+            fastest = _fastest_on_cpu(recipe, data, ranks, matmul, precision)
+            matmul, precision = ranks.gather(fastest)[0]
+    use_library(matmul)
     torch.set_num_threads(threads)
     if threads > 1 and device.type == "cpu":
         give_way()
-    # Otherwise each process would start as many compilers as if it were the only one.
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
-    if matmul == "auto":  # only fp32 on a CPU has a choice, and inductor cannot compile oneDNN's
-        has_choice = device.type == "cpu" and precision in ("auto", "fp32") and compiled != "true"
-        matmul = ranks.gather(_matmul(recipe, data, ranks) if has_choice else "torch")[0]
-    use_library(matmul)
-    if precision == "auto":
-        precision = ranks.gather(_precision(recipe, data, ranks, device))[0]
     if compiled == "auto":
         pays = not training.lora_rank and _pays_to_compile(device, precision)
         compiled = "true" if all(ranks.gather(pays)) else "false"
@@ -72,12 +85,96 @@ def settle(
     return dataclasses.replace(recipe, training=training)
 
 
-def _matmul(recipe: Recipe, data: DataFolder, ranks: Ranks) -> str:
-    """Return the faster library for each kind of matrix product of this model."""
-    with shapes_only():
-        model = _model(recipe, data)
-    weights = Counter((len(weight), weight.shape[1]) for weight in multiplied(model))
-    return fastest_library(weights, _tokens(recipe, ranks))
+def describe_choices(
+    config: TrainingConfig, device: torch.device, ranks: Ranks, state: RunState
+) -> str:
+    """Name all that was chosen for this machine and decides a run's bits."""
+    choices = [
+        f"{config.precision} on {device.type}",
+        f"{ranks.world_size} x {config.threads} threads",
+        f"micro-batches of {state.micro_batch_tokens:,} tokens",
+    ]
+    if device.type == "cpu" and config.precision == "fp32":
+        choices.append(f"products by {config.matmul}")
+    return ", ".join(choices + ["compiled"] * config.compiles)
+
+
+def _fastest_on_cpu(
+    recipe: Recipe, data: DataFolder, ranks: Ranks, matmul: str, precision: str
+) -> tuple[str, str]:
+    """Return the library of fp32 products and the precision, chosen where they are `auto`.
+
+    torch and fp32 are the defaults: anything else must win clearly in short rounds of training.
+    """
+    with torch.random.fork_rng(devices=[]):  # the run's own numbers stay as they are
+        trial = _Trial.of(recipe, data, ranks)
+        if matmul == "auto":
+            matmul = "onednn" if trial is not None and trial.is_won_by_onednn() else "torch"
+        use_library(matmul)
+        if precision == "auto":
+            precision = "bf16" if trial is not None and trial.is_won_by_bf16() else "fp32"
+    forget_masks(_CPU)
+    return matmul, precision
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Forward and backward over a small batch, to compare two ways of computing them."""
+
+    model: TranslationModel  # in fp32
+    batch: Batch
+    config: TrainingConfig
+
+    @classmethod
+    def of(cls, recipe: Recipe, data: DataFolder, ranks: Ranks) -> _Trial | None:
+        """Return a trial of this recipe on typical sentences; None without the memory for it."""
+        train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
+
+        def build() -> TranslationModel:
+            return build_model(recipe.architecture, recipe.model, *sizes)
+
+        with shapes_only():
+            parameters = sum(weight.numel() for weight in build().parameters())
+        fewest, most = _TRIAL_TOKENS
+        tokens = min(most, max(fewest, _TRIAL_WORK // parameters))
+        length = train.tgt.tokens // train.pairs + 1
+        batch = even_batch(max(min(_tokens(recipe, ranks), tokens), length), length, min(sizes))
+        # Training in fp32 needs more than the trial, which has two models but no optimiser.
+        in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
+        needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
+        if sum(needs.values()) > available_bytes() / ranks.local_world_size:
+            return None
+        return cls(build(), batch, recipe.training)
+
+    def is_won_by_onednn(self) -> bool:
+        """Return whether oneDNN's products make training in fp32 clearly faster."""
+        ways = (partial(self._train_with, library) for library in ("torch", "onednn"))
+        return has_onednn() and is_clearly_faster(*ways, gain=_GAINS["onednn"])
+
+    def is_won_by_bf16(self) -> bool:
+        """Return whether bf16 makes training clearly faster."""
+        # Without instructions for bf16, a batch may take minutes. So try a product first.
+        factors = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE)
+        products = (partial(linear, one, one) for one in (factors, factors.bfloat16()))
+        if not is_clearly_faster(*products, gain=_GAINS["bf16"]):
+            return False
+        in_bf16 = copy.deepcopy(self.model).to(torch.bfloat16)
+        ways = (partial(self._train, model) for model in (self.model, in_bf16))
+        return is_clearly_faster(*ways, gain=_GAINS["bf16"])
+
+    def _train_with(self, library: str) -> None:
+        use_library(library)
+        self._train(self.model)
+
+    def _train(self, model: TranslationModel) -> None:
+        loss, _ = smoothed_cross_entropy(
+            model(self.batch),
+            model.output_projection,
+            self.batch.targets,
+            self.config.label_smoothing,
+            bias=model.output_bias,
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
 
 
 def _tokens(recipe: Recipe, ranks: Ranks) -> int:
@@ -87,59 +184,32 @@ def _tokens(recipe: Recipe, ranks: Ranks) -> int:
     return min(rows, -(-config.batch_tokens // ranks.world_size))
 
 
-def _precision(recipe: Recipe, data: DataFolder, ranks: Ranks, device: torch.device) -> str:
-    """Return bf16 if it is fast on this device, else fp32."""
-    if device.type == "cuda":
-        return default_precision(device)
-    # Where it has no instructions, a micro-batch in bf16 may take minutes. So try a product first.
-    fp32, bf16 = (matrix_product_rate(device, dtype_of(name)) for name in ("fp32", "bf16"))
-    if bf16 < _GAIN * fp32:
-        return "fp32"
-    train, sizes = data.info.train, (len(data.src_vocabulary), len(data.tgt_vocabulary))
-    length = train.tgt.tokens // train.pairs + 1
-    batch = even_batch(max(_tokens(recipe, ranks), length), length, min(sizes))
-    # Training in fp32 needs more than the trial, which has two models but no optimiser.
-    in_fp32 = dataclasses.replace(recipe.training, precision="fp32")
-    needs = memory_needs(dataclasses.replace(recipe, training=in_fp32), sizes, batch)
-    if sum(needs.values()) > available_bytes() / ranks.local_world_size:
-        return "fp32"
-    seconds = _seconds(recipe, data, batch)
-    return "bf16" if seconds["fp32"] >= _GAIN * seconds["bf16"] else "fp32"
+def is_clearly_faster(
+    usual: Callable[[], object], other: Callable[[], object], *, gain: float
+) -> bool:
+    """Return whether `other` is `gain` times as fast as `usual` in nearly all rounds.
+
+    The rounds are short and run on one thread, whose CPU time we count. Other work on the machine
+    hardly changes that, so the answer is the same at every start.
+    """
+    wins = losses = 0
+    with one_thread():
+        usual(), other()  # warm up
+        while wins < _WINS and losses < _LOSSES:
+            # The order alternates, because the second one finds its operands in the cache.
+            order = (usual, other) if (wins + losses) % 2 else (other, usual)
+            seconds = {way: _cpu_seconds(way) for way in order}
+            if seconds[usual] >= gain * seconds[other]:
+                wins += 1
+            else:
+                losses += 1
+    return wins == _WINS
 
 
-def _seconds(recipe: Recipe, data: DataFolder, batch: Batch) -> dict[str, float]:
-    """Return the shortest time of forward and backward over a micro-batch, by precision."""
-    seconds = dict.fromkeys(("fp32", "bf16"), math.inf)
-    started = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        models = {name: _model(recipe, data).to(dtype_of(name)) for name in seconds}
-        for _ in range(_ROUNDS):  # in turn; the first one also warms up
-            for name, model in models.items():
-                seconds[name] = min(seconds[name], _seconds_of(model, batch, recipe.training))
-            if time.perf_counter() - started > _SECONDS:
-                break
-    forget_masks(_CPU)
-    return seconds
-
-
-def _seconds_of(model: TranslationModel, batch: Batch, config: TrainingConfig) -> float:
-    """Return the time of forward and backward."""
-    started = time.perf_counter()
-    loss, _ = smoothed_cross_entropy(
-        model(batch),
-        model.output_projection,
-        batch.targets,
-        config.label_smoothing,
-        bias=model.output_bias,
-    )
-    loss.backward()  # type: ignore[no-untyped-call]
-    return time.perf_counter() - started
-
-
-def _model(recipe: Recipe, data: DataFolder) -> TranslationModel:
-    return build_model(
-        recipe.architecture, recipe.model, len(data.src_vocabulary), len(data.tgt_vocabulary)
-    )
+def _cpu_seconds(way: Callable[[], object]) -> float:
+    started = time.thread_time()
+    way()
+    return time.thread_time() - started
 
 
 def _pays_to_compile(device: torch.device, precision: str) -> bool:

@@ -41,6 +41,7 @@ from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
+from nmt.training.settle import describe_choices
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner, Verdict
 from nmt.training.validation import Validator
@@ -294,10 +295,9 @@ class Trainer:
             self.report.started(
                 state,
                 f"{self.recipe.preset}, {self.weights.count:,} parameters, "
-                f"{self.config.precision} on {self.device.type}, {self.ranks.world_size} x "
-                f"{self.config.threads} threads; {len(self.data.train):,} pairs, about "
-                f"{self.updates_an_epoch():,} updates an epoch; matrix products at "
-                f"{self.machine_rate / 1e9:,.0f} GFLOP/s",
+                f"{describe_choices(self.config, self.device, self.ranks, state)}; "
+                f"{len(self.data.train):,} pairs, about {self.updates_an_epoch():,} updates an "
+                f"epoch; matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s",
             )
             if not self._is_finished():  # a finished run leaves its metrics as they are
                 rate = {"matrix_product_flops_per_second": self.machine_rate}

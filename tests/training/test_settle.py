@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import random
+import subprocess
+import sys
+import time
 import tomllib
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from toy_training import Toy, assert_same_run, metrics, recipe
 
-from nmt.data.folder import DataFolder
 from nmt.models.device import default_precision
-from nmt.models.kernels import linear as linear_module
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import loss
 from nmt.training import settle as settle_module
-from nmt.training.memory import even_batch
+from nmt.training.settle import is_clearly_faster
 
 
 def config_of(run: Path) -> dict[str, object]:
@@ -27,52 +28,135 @@ def config_of(run: Path) -> dict[str, object]:
     return found
 
 
-def let_bf16_be(toy: Toy, *, products: float, updates: float) -> None:
-    """Pretend that bf16 is so many times as fast as fp32 here, in plain products and in updates."""
-    rates = {torch.float32: 1e9, torch.bfloat16: products * 1e9}
-    toy.patch.setattr(settle_module, "matrix_product_rate", lambda _, dtype: rates[dtype])
-    seconds = {"fp32": updates, "bf16": 1.0}
-    toy.patch.setattr(settle_module, "_seconds", lambda *_: seconds)
+def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
+    """Pretend that these are so many times as fast here as torch's products in fp32."""
+
+    def is_faster(_: partial[None], other: partial[None], *, gain: float) -> bool:
+        way = other.args[0]
+        if isinstance(way, torch.Tensor):  # a product
+            return bf16 >= gain
+        return (onednn if way == "onednn" else bf16) >= gain
+
+    toy.patch.setattr(settle_module, "is_clearly_faster", is_faster)
 
 
-@pytest.mark.parametrize(
-    ("products", "updates", "precision"), [(2.0, 1.31, "bf16"), (2.0, 1.29, "fp32")]
-)
+@pytest.mark.parametrize(("speed", "precision"), [(1.31, "bf16"), (1.29, "fp32")])
 def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
-    toy: Toy, products: float, updates: float, precision: str
+    toy: Toy, speed: float, precision: str
 ) -> None:
-    let_bf16_be(toy, products=products, updates=updates)
+    let_be(toy, bf16=speed)
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == precision
 
 
 def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
-    let_bf16_be(toy, products=0.1, updates=math.nan)
-    toy.patch.setattr(settle_module, "_seconds", lambda *_: pytest.fail("it may take minutes"))
+    let_be(toy, bf16=0.1)
+    toy.patch.setattr(settle_module._Trial, "_train", lambda *_: pytest.fail("it may take minutes"))
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
 
 
 def test_no_trial_without_the_memory_for_it(toy: Toy) -> None:
-    let_bf16_be(toy, products=2.0, updates=2.0)
+    let_be(toy, bf16=2.0, onednn=2.0)
     toy.patch.setattr(settle_module, "available_bytes", lambda: 100_000)
-    assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
+    config = config_of(toy.train(precision="auto", matmul="auto", max_updates=1))
+    assert (config["precision"], config["matmul"]) == ("fp32", "torch")
+
+
+class Clock:
+    """CPU time that work takes, with the noise of a busy machine."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 0.0
+        self._random = random.Random(seed)
+
+    def work(self, seconds: float) -> None:
+        """Take 10 % more or less, and now and then three times as long."""
+        noise = self._random.gauss(1, 0.1) * (3 if self._random.random() < 0.05 else 1)
+        self.now += seconds * max(0.5, noise)
+
+
+@pytest.mark.parametrize(("speed", "is_faster"), [(1.0, False), (1.7, True)])
+def test_a_choice_is_the_same_at_every_start(
+    monkeypatch: pytest.MonkeyPatch, speed: float, is_faster: bool
+) -> None:
+    found = []
+    for seed in range(100):
+        clock = Clock(seed)
+        monkeypatch.setattr(time, "thread_time", lambda clock=clock: clock.now)
+        usual, other = partial(clock.work, speed), partial(clock.work, 1.0)
+        found.append(is_clearly_faster(usual, other, gain=1.3))
+    assert found.count(is_faster) >= 99
+
+
+def test_rounds_run_on_one_thread_whose_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    before = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    counts: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
+    assert not is_clearly_faster(lambda: threads.append(counts[-1]), lambda: None, gain=1e9)
+    assert set(threads) == {1}
+    assert counts == [1, 7]
+    assert before >= 1
+
+
+@pytest.mark.slow
+def test_ten_starts_beside_two_busy_loops_choose_the_same(toy: Toy) -> None:
+    # The same training command once took bf16 and once fp32, because the machine was busy.
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    sizes = {"d_model": 128, "d_ff": 512, "num_encoder_layers": 4, "num_decoder_layers": 4}
+    try:
+        runs = [
+            toy.train(f"run-{n}", precision="auto", matmul="auto", max_updates=1, **sizes)
+            for n in range(10)
+        ]
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    chosen = [(config_of(run)["precision"], config_of(run)["matmul"]) for run in runs]
+    assert len(set(chosen)) == 1, chosen
+
+
+def test_the_first_line_of_the_log_names_every_choice(toy: Toy) -> None:
+    run = toy.train(max_updates=1, threads=1)
+    first = (run / "train.log").read_text().splitlines()[0]
+    for choice in ("fp32 on cpu", "1 x 1 threads", "micro-batches of ", "products by torch"):
+        assert choice in first
 
 
 def test_a_resumed_run_keeps_its_precision(toy: Toy) -> None:
-    let_bf16_be(toy, products=2.0, updates=2.0)
+    let_be(toy, bf16=2.0)
     whole = toy.train("whole", precision="auto", max_updates=4)
     run = toy.stopped_after(2, precision="auto", max_updates=4)
-    let_bf16_be(toy, products=1.0, updates=1.0)
+    let_be(toy)
     assert config_of(toy.train(precision="auto", max_updates=4))["precision"] == "bf16"
     assert_same_run(run, whole)
 
 
-def test_the_trial_runs_the_model_in_both_precisions(toy: Toy) -> None:
-    data, random = DataFolder.open(toy.data), torch.get_rng_state()
-    types = min(len(data.src_vocabulary), len(data.tgt_vocabulary))
-    seconds = settle_module._seconds(recipe(), data, even_batch(100, 10, types))
-    assert set(seconds) == {"fp32", "bf16"}
-    assert all(0 < taken < 60 for taken in seconds.values())
-    assert torch.equal(torch.get_rng_state(), random)  # the run's own numbers do not change
+def test_a_trial_changes_nothing_of_the_run(toy: Toy) -> None:
+    plain = toy.train("plain", matmul="torch", precision="fp32", max_updates=2, dropout=0.1)
+    let_be(toy)
+    tried = toy.train("tried", matmul="auto", precision="auto", max_updates=2, dropout=0.1)
+    assert_same_run(tried, plain)
+
+
+def test_the_trial_trains_in_both_precisions_and_with_both_libraries(toy: Toy) -> None:
+    ways = []
+
+    def noted(usual: partial[None], other: partial[None], **_: float) -> bool:
+        for way in (usual, other):
+            way()
+            ways.append(way.args[0])
+        return True
+
+    toy.patch.setattr(settle_module, "is_clearly_faster", noted)
+    toy.patch.setattr(settle_module, "has_onednn", lambda: True)
+    toy.train(precision="auto", matmul="auto", max_updates=1)
+    libraries, products, models = ways[:2], ways[2:4], ways[4:]
+    assert libraries == ["torch", "onednn"]
+    assert [one.dtype for one in products] == [torch.float32, torch.bfloat16]
+    assert [model.output_projection.dtype for model in models] == [torch.float32, torch.bfloat16]
+    use_library("torch")
 
 
 @pytest.mark.parametrize(
@@ -126,41 +210,24 @@ def test_compiling_is_settled_and_toml_has_true_and_false(toy: Toy) -> None:
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
 )
 def test_the_library_of_matrix_products_stays_that_of_the_start(toy: Toy) -> None:
-    times = {"forward": (2.0, 1.0), "input": (1.0, 2.0), "weight": (1.0, 2.0)}
-    toy.patch.setattr(linear_module, "_seconds_a_row", lambda *_: times)
+    let_be(toy, onednn=2.0)
     whole = toy.train("whole", matmul="auto", max_updates=4)
     run = toy.stopped_after(2, matmul="auto", max_updates=4)
-    for kind, (by_torch, by_onednn) in times.items():
-        times[kind] = by_onednn, by_torch
+    let_be(toy)
     toy.train(matmul="auto", max_updates=4)
-    libraries = [record["matmul"] for record in metrics(run, "start")]
-    assert libraries == ["onednn:forward", "onednn:forward"]
+    assert [record["matmul"] for record in metrics(run, "start")] == ["onednn", "onednn"]
     assert_same_run(run, whole)
     use_library("torch")
 
 
-def test_the_shapes_that_are_timed_are_those_of_the_model(toy: Toy) -> None:
-    timed: list[tuple[dict[tuple[int, int], int], int]] = []
-
-    def fastest(weights: Mapping[tuple[int, int], int], rows: int) -> str:
-        timed.append((dict(weights), rows))
-        return "torch"
-
-    toy.patch.setattr(settle_module, "fastest_library", fastest)
-    toy.train(matmul="auto", max_updates=1)
-    # Queries, keys and values; the feed-forward's two; what attention ends with, and the queries of
-    # attention to the memory; its keys and values, which are as many; the tied embedding.
-    weights = {(96, 32): 2, (64, 32): 3, (32, 64): 2, (32, 32): 4, (345, 32): 1}
-    assert timed == [(weights, 120)]
-    # Learned positions are looked up, not multiplied by.
-    toy.train("learned", matmul="auto", max_updates=1, positions="learned")
-    assert timed.pop() == (weights, 120)
-    toy.train("bf16", matmul="auto", max_updates=1, precision="bf16")
-    assert len(timed) == 1  # where only products of fp32 have a choice
+@pytest.mark.parametrize("values", [{"precision": "bf16"}, {"compile": "true"}])
+def test_only_fp32_that_is_not_compiled_has_a_choice_of_libraries(
+    toy: Toy, values: dict[str, str]
+) -> None:
+    let_be(toy, onednn=2.0)
     toy.patch.setattr(torch.nn.Module, "compile", lambda *_, **__: None)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
-    toy.train("compiled", matmul="auto", max_updates=1, compile="true")
-    assert len(timed) == 1  # the compiler has no product by oneDNN
+    assert config_of(toy.train(matmul="auto", max_updates=1, **values))["matmul"] == "torch"
 
 
 @pytest.mark.parametrize(

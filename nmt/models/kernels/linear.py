@@ -1,17 +1,15 @@
 """Matrix products of linear layers, by the faster of the CPU's two libraries.
 
 torch uses MKL for fp32 products, which does not use AVX-512 on AMD CPUs. There oneDNN, also part of
-torch, is twice as fast. On other CPUs either may be faster, depending on the kind of product. So
-both are timed on the model's shapes, for each kind, and the recipe's `matmul` records the choice.
-oneDNN's operator is private to torch. If it is missing or gives other results, torch's default
-stays. Models that only translate may pack their weights (`packed_weights`).
+torch, is twice as fast. On other CPUs it is about as fast. So `nmt.training.settle` times both, and
+the recipe's `matmul` records the choice. oneDNN's operator is private to torch. If it is missing or
+gives other results, torch's default stays. Models that only translate may pack their weights
+(`packed_weights`).
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -131,85 +129,12 @@ class _OneDNNLinear(torch.autograd.Function):
         )
 
 
-_LIBRARIES = ("torch", "onednn")
-
-_TIMED_WORK = 1 << 29
-"""Multiply-adds of a timed product with over 256 rows: 10 ms on two fast cores."""
-
-_TIMING_SECONDS = 0.7
-
-
-def fastest_library(weights: Mapping[tuple[int, int], int], rows: int) -> str:
-    """Return the faster library for each kind of product, as `use_library` takes it.
-
-    oneDNN must also agree with torch to rounding. The measurement takes about a second, or a few
-    with a large vocabulary.
-
-    Args:
-        weights: the number of weights of each shape (o, i).
-        rows: n, the tokens of a micro-batch.
-    """
-    torchs, onednns = dict.fromkeys(_KINDS, 0.0), dict.fromkeys(_KINDS, 0.0)
-    try:
-        for shape, count in weights.items():
-            for kind, (by_torch, by_onednn) in _seconds_a_row(
-                shape, rows, _TIMING_SECONDS / len(weights)
-            ).items():
-                torchs[kind] += count * by_torch
-                onednns[kind] += count * by_onednn
-    except (AttributeError, RuntimeError):
-        return "torch"
-    # Require a 10 % margin, so that the choice is stable.
-    kinds = [kind for kind in _KINDS if 1.1 * onednns[kind] < torchs[kind]]
-    if len(kinds) == len(_KINDS):
-        return "onednn"
-    return f"onednn:{','.join(kinds)}" if kinds else "torch"
-
-
-def _seconds_a_row(
-    shape: tuple[int, int], rows: int, budget: float
-) -> dict[Kind, tuple[float, float]]:
-    """Return the seconds per token by torch and by oneDNN, for each kind of product.
-
-    Args:
-        shape: of the weight.
-        rows: n. Large products are timed with fewer.
-        budget: seconds to spend; two rounds are always done.
-
-    Raises:
-        AttributeError, RuntimeError: if oneDNN has no such product, or a wrong one.
-    """
-    o, i = shape
-    n = min(rows, max(256, _TIMED_WORK // (o * i)))
+def has_onednn() -> bool:
+    """Return whether this torch has oneDNN's product, which gives the same to rounding."""
     random = torch.Generator().manual_seed(0)
-    x, weight, gradient = (torch.randn(size, generator=random) for size in ((n, i), (o, i), (n, o)))
-    operands: dict[Kind, tuple[Tensor, Tensor]] = {  # a and b of a b^T
-        "forward": (x, weight),
-        "input": (gradient, weight.t()),
-        "weight": (gradient.t(), x.t()),
-    }
-    seconds = {(kind, by): math.inf for kind in operands for by in _LIBRARIES}
-    started = time.perf_counter()
-    for round in range(5):
-        if round >= 2 and time.perf_counter() - started > budget:
-            break
-        for kind, (a, b) in operands.items():
-            results = {}
-            # The order alternates, because the second one finds its operands in the cache.
-            for by in _LIBRARIES[:: 1 if round % 2 else -1]:
-                product = F.linear if by == "torch" else onednn_product
-                results[by], took = _timed(product, a, b)
-                seconds[kind, by] = min(seconds[kind, by], took / n)
-            expected, found = (results[by] for by in _LIBRARIES)
-            if not round and not torch.allclose(expected, found, rtol=1e-4, atol=1e-3):
-                raise RuntimeError("oneDNN's product is not torch's")
-    return {kind: (seconds[kind, "torch"], seconds[kind, "onednn"]) for kind in operands}
-
-
-def _timed(
-    product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor
-) -> tuple[Tensor, float]:
-    """Return a product and its CPU time in this thread, which other processes do not change."""
-    started = time.thread_time()
-    result = product(a, b)
-    return result, time.thread_time() - started
+    x, weight = (torch.randn(n, 64, generator=random) for n in (32, 96))
+    try:
+        found = onednn_product(x, weight)
+    except (AttributeError, RuntimeError):
+        return False
+    return torch.allclose(found, F.linear(x, weight), rtol=1e-4, atol=1e-3)

@@ -86,7 +86,7 @@ def is_usable(kernel: str, precision: str) -> bool:
     if kernel not in KERNELS[precision]:
         return False
     x, weight = _small_factors()
-    with torch.inference_mode(), _one_thread():
+    with torch.inference_mode(), one_thread():
         try:
             product = KERNELS[precision][kernel](weight)
             found = product(x, None)
@@ -118,7 +118,7 @@ def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> Choice:
         for kernel in usable
         if _IN_8_BITS.get(kernel) not in usable
     }
-    with torch.inference_mode(), _one_thread():
+    with torch.inference_mode(), one_thread():
         seconds = _race(packers, shapes)
     # Rounded weights take as long as exact ones.
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
@@ -180,7 +180,7 @@ def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute on one thread: more threads would be missing in forks of this process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
