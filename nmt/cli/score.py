@@ -1,4 +1,4 @@
-"""`nmt score`: BLEU, chrF and TER of a translation, with their signatures."""
+"""`nmt score`: BLEU, chrF or TER of a translation, with their signatures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ EXAMPLES = (
     "nmt score test.de new.de --baseline old.de",
     "nmt score test.de new.de --source test.en --comet-command C --comet-model M",
     "nmt score newstest2014-deen-ref.de.sgm output.de --card",
+    "nmt score newstest2021.en-de.xml:A output.de",
 )
 
 _STDIN = Path("-")
+_LONG_LINE = 500  # words
 
 
 def score(
@@ -33,7 +35,8 @@ def score(
         typer.Argument(
             metavar="REFERENCE",
             help="The human translation, one sentence a line. It may be compressed (.gz, .xz, "
-            ".bz2), WMT's SGML (.sgm), or a column of a .tsv file, for example test.tsv:2.",
+            ".bz2), WMT's SGML (.sgm), a column of a .tsv file, for example test.tsv:2, or a "
+            "translator in WMT's XML, for example test.xml:A.",
         ),
     ],
     hypothesis: Annotated[
@@ -53,6 +56,9 @@ def score(
     The scores are sacreBLEU's, in percent. Give detokenised text, as people read it. Higher is
     better, except for TER.
 
+    The ending of REFERENCE names the language, such as .de. It decides how BLEU and TER split
+    words: Chinese, Japanese, Korean, Thai and others have rules of their own.
+
     You can compare scores only if their signatures are equal, so report both. You get a warning
     about problems that make scores incomparable, for example subword marks.
     """
@@ -61,12 +67,14 @@ def score(
 
     if _STDIN in (reference, options.source, *options.references, *options.baselines):
         raise UsageError("- is stdin, which only HYPOTHESIS can be here")
-    lang = _language(options.tgt, reference) if options.card else ""
     resampling = options.resampling
     references, outputs, source = _read(reference, hypothesis, options)
-    for warning in pitfalls(outputs, references, source, tokenised=options.tokenize == "none"):
+    metrics, spaced = _metrics(options, reference, references)
+    tokenised = options.tokenize == "none"
+    for warning in pitfalls(outputs, references, source, tokenised=tokenised, spaced=spaced):
         console.warning(warning)
-    metrics: dict[str, LineMetric] = {**_metrics(options, [one.lines for one in references], lang)}
+    if "ter" in metrics:
+        _announce_long_lines([*references, *outputs])
     if options.comet_command is not None and options.comet_model is not None and source is not None:
         from nmt.scoring.comet import Comet
 
@@ -80,6 +88,7 @@ def score(
         )
     found = {
         name: results.evaluate(
+            name,
             metric,
             [text.lines for text in outputs],
             resampling,
@@ -97,17 +106,16 @@ def score(
         results.print_tables(found, baselines)
 
 
-def _language(tgt: str | None, reference: Path) -> str:
-    from nmt.data.moses import has_moses_rules
-    from nmt.scoring.inputs import language_of
-
-    lang = tgt or language_of(reference)
-    if tgt is None and not has_moses_rules(lang):
-        raise UsageError(
-            f"--card: {reference} does not end in a language that Moses knows, such as .de; "
-            "pass --tgt"
-        )
-    return lang
+def _announce_long_lines(texts: Sequence[Text]) -> None:
+    """Say that TER will take long: 11 seconds for a line of 500 words, and 33 for 1,000."""
+    for text in texts:
+        for number, line in enumerate(text.lines, start=1):
+            if (words := len(line.split())) >= _LONG_LINE:
+                console.notice(
+                    f"{text.name}: line {number:,} has {words:,} words; TER may take minutes for "
+                    "such lines, BLEU and chrF do not"
+                )
+                return
 
 
 def _read(
@@ -119,10 +127,14 @@ def _read(
     from nmt.scoring.metrics import check_line_counts
 
     encoding = Encoding.find(options.encoding)
-    references = [read_text(path, encoding) for path in (reference, *options.references)]
+    references = [
+        read_text(path, encoding, "reference") for path in (reference, *options.references)
+    ]
     outputs = [read_text(path, encoding) for path in (hypothesis, *options.baselines)]
     check_plain(outputs)
-    source = read_text(options.source, encoding) if options.source is not None else None
+    source = None
+    if options.source is not None:
+        source = read_text(options.source, encoding, "source")
     texts = [*references, *outputs, *([source] if source is not None else [])]
     check_line_counts([(text.name, len(text.lines)) for text in texts])
     check_segments(texts)
@@ -130,21 +142,49 @@ def _read(
 
 
 def _metrics(
-    options: ScoringOptions, references: Sequence[Sequence[str]], lang: str
-) -> dict[str, Metric]:
-    if not options.card:
-        from nmt.scoring.metrics import make_metrics
+    options: ScoringOptions, path: Path, references: Sequence[Text]
+) -> tuple[dict[str, LineMetric], list[str]]:
+    """Return the metrics, and the names of those that split words at spaces."""
+    from nmt.scoring.inputs import language_of
+    from nmt.scoring.metrics import make_metrics
+    from nmt.scoring.tokenizers import has_han, splits_at_spaces
 
-        return make_metrics(
-            options.metrics or DEFAULT_METRICS,
-            references,
-            tokenize=options.tokenize or "13a",
-            lowercase=options.lowercase,
-        )
+    lang = options.lang or references[0].lang or language_of(path)
+    texts = [text.lines for text in references]
+    if options.card:
+        return dict(_card(options, path, texts, lang)), []
+    names = options.metrics or DEFAULT_METRICS
+    tokenize = options.tokenize or _tokenizer(lang, says="bleu" in names)
+    spaced = {"bleu": splits_at_spaces(tokenize), "ter": not has_han(lang)}
+    made = make_metrics(
+        names, texts, tokenize=tokenize, lowercase=options.lowercase, han_words=has_han(lang)
+    )
+    return dict(made), [name.upper() for name in names if spaced.get(name)]
+
+
+def _tokenizer(lang: str, *, says: bool) -> str:
+    """Return BLEU's tokenizer for a language, and say so if it is not the usual one."""
+    from nmt.scoring.tokenizers import DEFAULT, missing_packages, tokenizer_for
+
+    tokenizer, best = tokenizer_for(lang), tokenizer_for(lang, is_installed=lambda _: True)
+    if says and best != DEFAULT:
+        better = "" if best == tokenizer else f"; {best} is better, but {missing_packages(best)}"
+        console.notice(f"the language is {lang}, so BLEU's tokenizer is {tokenizer}{better}")
+    return tokenizer
+
+
+def _card(
+    options: ScoringOptions, path: Path, references: Sequence[Sequence[str]], lang: str
+) -> dict[str, Metric]:
     from nmt.data.moses import has_moses_rules
     from nmt.scoring.bleu_card import bleu_card
 
     card = bleu_card(references, lang)
     if not has_moses_rules(lang):
-        console.warning(f"--tgt {lang}: Moses has no rules for it and takes those of English")
+        if options.lang is None:
+            raise UsageError(
+                f"--card: {path} does not end in a language that Moses knows, such as .de; "
+                "pass --lang"
+            )
+        console.warning(f"--lang {lang}: Moses has no rules for it and takes those of English")
     return card

@@ -13,7 +13,7 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nmt.errors import DataError, UsageError
@@ -50,7 +50,7 @@ class Comet:
         found = _run(command, model, source, reference, outputs)
         self._scores = {tuple(lines): scores for lines, scores in zip(outputs, found, strict=True)}
 
-    def count(self, hypotheses: Sequence[str]) -> LineCounts:
+    def count(self, hypotheses: Iterable[str]) -> LineCounts:
         """Return the score of each line, and 1."""
         return [[score, 1.0] for score in self._scores[tuple(hypotheses)]]
 

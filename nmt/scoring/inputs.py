@@ -1,7 +1,8 @@
-"""Text to score: plain lines, a column of a TSV file, or the segments of WMT's SGML.
+"""Text to score: plain lines, a column of a TSV file, or the segments of WMT's SGML or XML.
 
 The name says which: `test.tsv:2` is the second column of a TSV file, `.sgm` and `.sgml` are SGML,
-and anything else is plain text. All may be compressed (`test.tsv.gz:2`).
+`test.xml:A` is translator A of WMT's XML, and anything else is plain text. All may be compressed
+(`test.tsv.gz:2`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from nmt import console
 from nmt.data.corpus import Encoding, TextStream, read_lines, split_lines
 from nmt.errors import DataError, UsageError
 from nmt.files import read_when_ready
+from nmt.scoring.wmt_xml import read_side
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
 _ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
 _TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d*))?", re.IGNORECASE)
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
+_XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>.+))?", re.IGNORECASE)
 _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^>]*)>", re.IGNORECASE)
@@ -38,16 +41,27 @@ class Text:
     name: str
     lines: list[str]
     segments: tuple[str, ...] = ()
-    """In SGML, the document and number of each line."""
+    """In SGML and XML, the document and number of each line."""
+    lang: str = ""
+    """The language, if XML says it."""
 
 
-def read_text(path: Path, encoding: Encoding) -> Text:
+def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
     """Read a file in the form that its name says, or UTF-8 lines from stdin for -.
+
+    use: what is taken from XML that holds several texts: source, reference or hypothesis.
 
     Raises:
         DataError: if it is not of that form.
     """
     name = name_of(path)
+    if match := _XML.fullmatch(path.name):
+        side = read_side(path.with_name(match["file"]), use, match["whose"])
+        if side.left_out:
+            console.notice(
+                f"{name}: {side.left_out:,} segments of test suites or without reference left out"
+            )
+        return Text(name, side.lines, side.segments, side.lang)
     if match := _TSV.fullmatch(path.name):
         file = path.with_name(match["file"])
         column = int(match["column"]) if match["column"] else None
@@ -56,22 +70,25 @@ def read_text(path: Path, encoding: Encoding) -> Text:
     return read_sgml(name, "\n".join(lines)) if _SGML.fullmatch(path.name) else Text(name, lines)
 
 
-def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
-    """Return the lines of texts that belong together; plain text is not read in advance.
+def stream_together(source: Path, target: Path, encoding: Encoding) -> list[Iterator[str]]:
+    """Return the lines of a source and its translation; plain text is not read in advance.
 
     Raises:
-        UsageError: if more than one of them is stdin.
-        DataError: if SGML files differ in their segments.
+        UsageError: if both are stdin.
+        DataError: if SGML or XML files differ in their segments.
     """
-    if paths.count(Path("-")) > 1:
+    if source == target == Path("-"):
         raise UsageError("stdin can be only one text; name the file of the other")
     whole = {
-        path: read_text(path, encoding)
-        for path in paths
-        if _TSV.fullmatch(path.name) or _SGML.fullmatch(path.name)
+        path: read_text(path, encoding, use)
+        for path, use in ((source, "source"), (target, "hypothesis"))
+        if any(form.fullmatch(path.name) for form in (_TSV, _SGML, _XML))
     }
     check_segments(list(whole.values()))
-    return [iter(whole[path].lines) if path in whole else _stream(path, encoding) for path in paths]
+    return [
+        iter(whole[path].lines) if path in whole else _stream(path, encoding)
+        for path in (source, target)
+    ]
 
 
 def name_of(path: Path) -> str:

@@ -9,11 +9,12 @@ each line, so that resampling need not look at the text again (`nmt.scoring.sign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, cast
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -21,9 +22,11 @@ from sacrebleu.metrics.base import Score as SacreScore
 from sacrebleu.metrics.bleu import BLEUScore
 from sacrebleu.metrics.ter import TERScore
 
+from nmt import console
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.scoring.options import METRICS, TOKENIZERS
 from nmt.scoring.pitfalls import wmt14_hint
+from nmt.scoring.tokenizers import check_tokenizer
 
 References = Sequence[Sequence[str]]
 """R references of N lines each."""
@@ -67,7 +70,7 @@ class Variant:
 class LineMetric(Protocol):
     """What `Metric` and `Comet` can do; see `Metric`."""
 
-    def count(self, hypotheses: Sequence[str]) -> LineCounts: ...
+    def count(self, hypotheses: Iterable[str]) -> LineCounts: ...
 
     def value(self, sums: Sequence[float]) -> float: ...
 
@@ -86,11 +89,13 @@ class Metric:
 
     # sacreBLEU's own significance tests use the private methods below, too.
 
-    def count(self, hypotheses: Sequence[str]) -> LineCounts:
-        """Return the counts of each of N lines."""
+    def count(self, hypotheses: Iterable[str]) -> LineCounts:
+        """Return the counts of each of N lines, which are taken one by one."""
         if self._variant is not None:
-            hypotheses = [self._variant.prepare(line) for line in hypotheses]
-        counts: LineCounts = self._metric._extract_corpus_statistics(hypotheses, None)
+            hypotheses = map(self._variant.prepare, hypotheses)
+        counts: LineCounts = self._metric._extract_corpus_statistics(
+            cast(Sequence[str], hypotheses), None
+        )
         return counts
 
     def value(self, sums: Sequence[float]) -> float:
@@ -143,6 +148,7 @@ def make_metrics(
     *,
     tokenize: str = "13a",
     lowercase: bool = False,
+    han_words: bool = False,
 ) -> dict[str, Metric]:
     """Return name -> metric in the order of `METRICS`.
 
@@ -151,9 +157,11 @@ def make_metrics(
         references: R > 1 if a line has several translations.
         tokenize: BLEU's tokenizer, one of `TOKENIZERS`.
         lowercase: BLEU and chrF ignore case. TER always does, as Tercom defined it.
+        han_words: TER takes Chinese characters and signs as words, for text without spaces.
 
     Raises:
-        UsageError: for an unknown metric or tokenizer.
+        UsageError: for an unknown metric or tokenizer, or one whose packages are missing.
+        DataError: for a tokenizer whose model cannot be downloaded.
     """
     for name in names:
         if name not in METRICS:
@@ -161,15 +169,40 @@ def make_metrics(
     if tokenize not in TOKENIZERS:
         raise UsageError(f"unknown tokenizer {tokenize!r}{did_you_mean(tokenize, TOKENIZERS)}")
     made: dict[str, Callable[[], SacreMetric]] = {
-        # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
-        "bleu": lambda: BLEU(
-            tokenize=tokenize, lowercase=lowercase, force=True, references=references
-        ),
+        "bleu": lambda: _bleu(tokenize, lowercase=lowercase, references=references),
         "chrf": lambda: CHRF(lowercase=lowercase, references=references),
         "chrf++": lambda: CHRF(lowercase=lowercase, word_order=2, references=references),
-        "ter": lambda: TER(references=references),
+        "ter": lambda: TER(normalized=han_words, asian_support=han_words, references=references),
     }
     return {name: Metric(made[name]()) for name in METRICS if name in names}
+
+
+def _bleu(tokenize: str, *, lowercase: bool, references: References) -> BLEU:
+    check_tokenizer(tokenize)
+    model = _model_of(tokenize)
+    if model is not None and not model.exists():
+        console.notice(f"downloading the model of {tokenize} to {model}")
+    try:
+        # `force` only stops sacreBLEU from logging about tokenised text (`nmt.scoring.pitfalls`).
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)
+    except (OSError, RuntimeError, SystemExit) as error:
+        if model is None:
+            raise
+        reason = getattr(error, "reason", error)
+        raise DataError(
+            f"the tokenizer {tokenize} has no model {model} ({reason}); download it once with "
+            "access to the network, or remove a damaged one"
+        ) from None
+
+
+def _model_of(tokenize: str) -> Path | None:
+    """Return the file that sacreBLEU downloads for a tokenizer; the environment may move it."""
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    if tokenize not in SPM_MODELS:
+        return None
+    return Path(SACREBLEU_DIR) / "models" / Path(SPM_MODELS[tokenize]["url"]).name
 
 
 def bleu_variant(references: References, variant: Variant, *, lowercase: bool = False) -> Metric:

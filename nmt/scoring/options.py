@@ -11,10 +11,13 @@ from nmt.errors import UsageError
 from nmt.values import check, value
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
-DEFAULT_METRICS = ("bleu", "chrf", "ter")
+DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long
 
-# sacreBLEU's tokenizers that need neither a download nor another package.
-TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+# sacreBLEU's. Those of MeCab need other packages, and the last four download a model.
+TOKENIZERS = (
+    *("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab"),
+    *("flores101", "flores200", "spm", "spBLEU-1K"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class Resampling:
 
     samples: int = 1000  # of the bootstrap
     trials: int = 10_000  # of approximate randomisation
-    seed: int = 12345  # sacreBLEU's default, too
+    seed: int = 12345  # sacreBLEU's default, too; it takes 0 for no seed
     level: float = 95.0  # percent of the bootstrap samples that an interval holds
 
     def __post_init__(self) -> None:
@@ -77,9 +80,10 @@ class ScoringOptions:
     )
     tokenize: str | None = value(
         None,
-        "BLEU's tokenizer. Take zh for Chinese and char for Japanese.",
+        "BLEU's tokenizer. Those of MeCab need the extras ja and ko. The last four download a "
+        "model when you first use them.",
         choices=TOKENIZERS,
-        shown="13a",
+        shown="by the language",
         panel="Metrics",
     )
     lowercase: bool = value(
@@ -105,9 +109,9 @@ class ScoringOptions:
         "Print every variant of BLEU instead, and which published scores each compares with.",
         panel="Metrics",
     )
-    tgt: str | None = value(
+    lang: str | None = value(
         None,
-        "With --card: the target language, for its tokenisation rules.",
+        "The language of the translation. It decides how BLEU, TER and --card split words.",
         metavar="LANG",
         shown="the ending of REFERENCE",
         panel="Metrics",
@@ -136,7 +140,7 @@ class ScoringOptions:
         panel="Chance",
     )
     seed: int | None = value(
-        None, "Seed of both tests.", minimum=0, shown=str(Resampling.seed), panel="Chance"
+        None, "Seed of both tests.", minimum=1, shown=str(Resampling.seed), panel="Chance"
     )
     sentences: bool = value(
         False,
@@ -167,8 +171,6 @@ class ScoringOptions:
                 yield "--comet-command takes one reference; leave out --reference"
             if self.card:
                 yield "--card is for BLEU; leave out --comet-command"
-        if self.tgt is not None and not self.card:
-            yield "--tgt is for --card"
         if self.confidence is not None and not self._in_total:
             yield "--sentences prints no intervals; add --json, or leave out --confidence"
         elif self.confidence is None and not self._compares:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
-_COPY = 0.9  # share of equal lines that no system reaches
-_UNTRANSLATED = 0.5  # names and numbers stay as they are, but not half of all lines
+_COPY = 1.0  # a good system can have most lines right, of short or generated text
+_MOST = 0.5  # names and numbers stay as they are, but not half of all lines
 
 _WMT14_FILTERED, _WMT14_FULL = 2737, 3003
 _WMT14 = (
@@ -40,6 +40,15 @@ _TOKENISED = (
     _Mark("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
 )
 
+# Letters of scripts without spaces between words (Chinese, Japanese, Thai, Lao, Tibetan, Burmese,
+# Khmer), and others.
+_UNSPACED = re.compile(
+    "[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e01-\u0e2e\u0e81-\u0eae\u0f40-\u0f6c\u1000-\u102a\u1780-\u17a2]"
+)
+_LETTER = re.compile(r"[^\W\d_]")
+_WORD_LETTERS = 5  # of text in these scripts that was split into words, fewer stand together
+
 
 def wmt14_hint(*counts: int) -> str:
     """Explain numbers of lines that are those of newstest2014, full and filtered."""
@@ -52,11 +61,16 @@ def pitfalls(
     source: Text | None = None,
     *,
     tokenised: bool = False,
+    spaced: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield a warning for each problem in texts of N lines each.
 
-    hypotheses: one for each system.
-    tokenised: whether the text is meant to be tokens.
+    Args:
+        hypotheses: one for each system.
+        references: one for each human.
+        source: what was translated.
+        tokenised: whether the text is meant to be tokens.
+        spaced: names of metrics to which words are what stands between spaces.
     """
     for text in (*hypotheses, *references):
         if not any(map(str.strip, text.lines)):
@@ -65,6 +79,8 @@ def pitfalls(
             yield from _marked(text, mark)
         if not tokenised:
             yield from _full_stops(text)
+        if spaced:
+            yield from _unspaced(text, spaced)
     for hypothesis in hypotheses:
         yield from _blank(hypothesis, beside=references)
         for reference in references:
@@ -73,7 +89,7 @@ def pitfalls(
         yield from _blank(reference, beside=hypotheses)
     if source is not None:
         for text in (*hypotheses, *references):
-            yield from _equal(text, source, _UNTRANSLATED, "has it been translated?")
+            yield from _equal(text, source, _MOST, "has it been translated?")
     if len(references[0].lines) == _WMT14_FILTERED:
         yield f"{references[0].name} has {_WMT14_FILTERED:,} lines; {_WMT14}"
 
@@ -98,6 +114,19 @@ def _full_stops(text: Text) -> Iterator[str]:
         yield _described(text, "end in ' .' and look tokenised", found, remedy)
 
 
+def _unspaced(text: Text, metrics: Sequence[str]) -> Iterator[str]:
+    found = [number for number, line in enumerate(text.lines, start=1) if _is_unspaced(line)]
+    if found and len(found) >= _MOST * _with_text(text):
+        what = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
+        remedy = "pass --lang, or --tokenize char" if "BLEU" in metrics else "take another metric"
+        yield _described(text, what, found, remedy)
+
+
+def _is_unspaced(line: str) -> bool:
+    letters = 0 if line.isascii() else len(_UNSPACED.findall(line))
+    return letters >= _WORD_LETTERS * len(line.split()) and 2 * letters > len(_LETTER.findall(line))
+
+
 def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
     found = [
         number
@@ -119,9 +148,12 @@ def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str
         if line.strip() == its.strip() != ""
     ]
     # Blank lines are equal in good translations, too.
-    with_text = sum(map(bool, map(str.strip, text.lines)))
-    if found and len(found) >= share * with_text:
+    if found and len(found) >= share * _with_text(text):
         yield _described(text, f"equal those of {other.name}", found, question)
+
+
+def _with_text(text: Text) -> int:
+    return sum(map(bool, map(str.strip, text.lines)))
 
 
 def _described(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt import console
-from nmt.scoring.metrics import LineMetric, Score
+from nmt.scoring.metrics import LineCounts, LineMetric, Score
 
 if TYPE_CHECKING:
     from nmt.scoring.options import Resampling
@@ -35,6 +35,7 @@ class Result:
 
 
 def evaluate(
+    name: str,
     metric: LineMetric,
     outputs: Sequence[Sequence[str]],
     resampling: Resampling | None = None,
@@ -45,13 +46,14 @@ def evaluate(
     """Score an output.
 
     Args:
+        name: of the metric, to show progress.
         metric: with its references.
         outputs: N lines of the output, then of each baseline.
         resampling: compare the output with the baselines in this way.
         with_interval: whether resampling also gives an interval of the score.
         by_line: whether to score each line, too.
     """
-    counts, *baselines = [metric.count(lines) for lines in outputs]
+    counts, *baselines = _count(name, metric, outputs)
     line_scores: list[list[float]] = []
     line_signature = ""
     if by_line:
@@ -69,10 +71,21 @@ def evaluate(
     return Result(
         metric.score(counts, choices),
         confidence(metric.value, counts, resampling) if with_interval else None,
-        [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
+        compare(metric.value, counts, baselines, resampling) if baselines else [],
         line_scores,
         line_signature,
     )
+
+
+def _count(name: str, metric: LineMetric, outputs: Sequence[Sequence[str]]) -> list[LineCounts]:
+    with console.Progress(name, total=sum(map(len, outputs)), unit="lines") as bar:
+
+        def watched(lines: Sequence[str]) -> Iterator[str]:
+            for line in lines:
+                yield line
+                bar.update()
+
+        return [metric.count(watched(lines)) for lines in outputs]
 
 
 def print_json(results: Mapping[str, Result], baselines: Sequence[str]) -> None:

@@ -1,31 +1,36 @@
-"""Confidence intervals of scores, and significance of differences, by resampling lines.
+"""Confidence intervals of scores, and significance of differences: sacreBLEU's draws and tests.
 
 Bootstrap resampling draws as many lines with replacement, many times, and scores each draw (Koehn
 2004). Approximate randomisation swaps lines of two systems at random: if the systems are equally
 good, differences as large as the observed one are frequent (Riezler and Maxwell 2005). Both add up
 counts by line, so that no text is scored again.
 
-Draws and results are those of `sacrebleu.significance` for the same seed. Unlike sacreBLEU, you can
-choose the confidence level, memory is bounded, and ties count as chance.
+`sacrebleu.significance` draws, and tests. Two things are done here. It has no intervals of
+differences, and only those of 95 %, so intervals are taken from its samples. And it does not count
+draws that are just as far apart as the systems, so that its p-values of two equal outputs, or of
+outputs that differ in few lines, would be the lowest there are; see `_lowest_p_value`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.base import Score, Signature
+from sacrebleu.significance import PairedTest, Result, _bootstrap_resample
 
+from nmt.errors import UsageError
 from nmt.scoring.metrics import LineCounts
 from nmt.scoring.options import Resampling
 
 Array = npt.NDArray[np.float64]
 ScoreOf = Callable[[list[float]], float]
 """Sums of counts -> score in percent: `Metric.value`."""
-
-_CHUNK = 1 << 22  # lines drawn at once, each of which takes some bytes
-_ROUNDING = 1e-9  # of a score in percent
 
 
 @dataclass(frozen=True)
@@ -63,38 +68,69 @@ class Comparison:
 
 def confidence(score_of: ScoreOf, counts: LineCounts, resampling: Resampling) -> Interval:
     """Return the interval of the score on other lines of this kind."""
-    scores = _scores(score_of, _draw(np.array(counts, dtype=np.float64), resampling))
-    return _interval(resampling, scores)
+    rows = np.array(counts, dtype=np.float64)
+    _check_memory(rows, resampling.samples, trials=0)
+    return _interval(resampling, _samples(score_of, rows, resampling))
 
 
 def compare(
-    score_of: ScoreOf, output: LineCounts, baseline: LineCounts, resampling: Resampling
-) -> Comparison:
-    """Compare an output with a baseline on the same N lines, two-sided."""
-    ours, theirs = (np.array(counts, dtype=np.float64) for counts in (output, baseline))  # (N, K)
-    first, second = (score_of(counts.sum(axis=0).tolist()) for counts in (ours, theirs))
-    difference = abs(first - second)
+    score_of: ScoreOf, output: LineCounts, baselines: Sequence[LineCounts], resampling: Resampling
+) -> list[Comparison]:
+    """Compare an output with each baseline on the same N lines, two-sided."""
+    ours, *others = (np.array(counts, dtype=np.float64) for counts in (output, *baselines))
+    _check_memory(ours, resampling.samples, resampling.trials)
+    # Both tests are symmetric, so the output can stand where sacreBLEU has its one baseline.
+    systems = [("", counts) for counts in (ours, *others)]
+    p_values = []
+    for kind, draws in (("bs", resampling.samples), ("ar", resampling.trials)):
+        _set_seed(resampling)
+        metrics = {"score": cast(SacreMetric, _Counted(score_of))}
+        test = PairedTest(cast(Any, systems), metrics, None, test_type=kind, n_samples=draws)
+        _, *results = cast(list[Result], test()[1]["score"])
+        p_values.append([cast(float, result.p_value) for result in results])
+    score, samples = score_of(ours.sum(axis=0).tolist()), _samples(score_of, ours, resampling)
+    comparisons = []
+    for theirs, p_bootstrap, p_randomisation in zip(others, *p_values, strict=True):
+        their_score, lowest = score_of(theirs.sum(axis=0).tolist()), _lowest_p_value(ours, theirs)
+        # The same seed draws the same lines.
+        differences = samples - _samples(score_of, theirs, resampling)
+        comparisons.append(
+            Comparison(
+                score=their_score,
+                difference=score - their_score,
+                confidence=_interval(resampling, differences),
+                p_bootstrap=max(p_bootstrap, lowest),
+                p_randomisation=max(p_randomisation, lowest),
+            )
+        )
+    return comparisons
 
-    drawn = _draw(np.hstack([ours, theirs]), resampling)
-    width = ours.shape[1]
-    samples = _scores(score_of, drawn[:, :width]) - _scores(score_of, drawn[:, width:])
-    # Equal systems would differ as the samples do, but around 0.
-    deviations = np.abs(samples) - np.abs(samples).mean()
 
-    swapped = [_scores(score_of, sums) for sums in _swap(ours, theirs, resampling)]
-    trials = np.abs(swapped[0] - swapped[1])
-    return Comparison(
-        score=second,
-        difference=first - second,
-        confidence=_interval(resampling, samples),
-        p_bootstrap=_p_value(deviations, difference),
-        p_randomisation=_p_value(trials, difference),
-    )
+class _Counted:
+    """A metric as sacreBLEU's tests call it, whose "text" is the counts of its lines."""
+
+    def __init__(self, score_of: ScoreOf) -> None:
+        self._score_of = score_of
+
+    def _extract_corpus_statistics(self, counts: Array, _: None) -> Array:
+        return counts
+
+    def _aggregate_and_compute(self, counts: Array) -> Score:
+        return self._compute_score_from_stats(counts.sum(axis=0))
+
+    def _compute_score_from_stats(self, sums: Array) -> Score:
+        return Score("score", self._score_of(sums.tolist()))
+
+    def get_signature(self) -> Signature:
+        return Signature({"num_refs": 1})  # nobody reads it
 
 
-def _scores(score_of: ScoreOf, sums: Array) -> Array:
-    """Return the score of each row: (draws, K) -> (draws,)."""
-    return np.array([score_of(row.tolist()) for row in sums])
+def _samples(score_of: ScoreOf, counts: Array, resampling: Resampling) -> Array:
+    """Return the score of each bootstrap sample: (samples,)."""
+    _set_seed(resampling)
+    metric = cast(SacreMetric, _Counted(score_of))
+    _, scores = _bootstrap_resample(cast(Any, counts), metric, resampling.samples)
+    return np.array([sample.score for sample in scores])
 
 
 def _interval(resampling: Resampling, scores: Array) -> Interval:
@@ -104,42 +140,28 @@ def _interval(resampling: Resampling, scores: Array) -> Interval:
     return Interval(resampling.level, float(lower), float(upper), mean=float(ordered.mean()))
 
 
-def _p_value(chance: Array, difference: float) -> float:
-    """Return the share of draws, the observed one included, that differ at least this much."""
-    extreme = int(np.count_nonzero(chance >= difference - _ROUNDING))
-    return (extreme + 1) / (len(chance) + 1)
+def _lowest_p_value(ours: Array, theirs: Array) -> float:
+    """Return the p-value of a baseline that loses in each line that differs.
 
-
-def _draw(counts: Array, resampling: Resampling) -> Array:
-    """Draw N of N lines with replacement and add them up: (N, K) -> (samples, K)."""
-    generator = np.random.default_rng(resampling.seed)
-    lines = len(counts)
-    sums = []
-    for rows in _chunks(resampling.samples, lines, multiple=1):
-        drawn = generator.choice(lines, size=(rows, lines), replace=True)
-        times = np.array([np.bincount(row, minlength=lines) for row in drawn], dtype=np.float64)
-        sums.append(times @ counts)  # (rows, K)
-    return np.concatenate(sums)
-
-
-def _swap(ours: Array, theirs: Array, resampling: Resampling) -> tuple[Array, Array]:
-    """Swap each line by the toss of a coin and add up: (N, K) twice -> (trials, K) twice."""
-    generator = np.random.default_rng(resampling.seed)
-    lines = len(ours)
-    moved = []
-    # numpy draws coins by 32 at once, and throws away the rest of a call's last 32.
-    for rows in _chunks(resampling.trials, lines, multiple=32):
-        coins = generator.integers(2, size=(rows, lines), dtype=bool)
-        moved.append(coins.astype(np.float64) @ (theirs - ours))  # (rows, K)
-    change = np.concatenate(moved)
-    return ours.sum(axis=0) + change, theirs.sum(axis=0) - change
-
-
-def _chunks(total: int, lines: int, *, multiple: int) -> Iterator[int]:
-    """Yield numbers of draws that add up to `total`, each as large as `_CHUNK` allows.
-
-    Each but the last is a multiple of `multiple`.
+    For example, 4 lines differ. Of the 16 ways to swap them, two are as far apart as the systems:
+    none swapped, and all. So p is at least 2/16, however large the difference is.
     """
-    rows = max(1, _CHUNK // lines // multiple) * multiple
-    for start in range(0, total, rows):
-        yield min(rows, total - start)
+    differing = int(np.count_nonzero((ours != theirs).any(axis=1)))
+    return min(1.0, 2.0 ** (1 - differing))
+
+
+def _set_seed(resampling: Resampling) -> None:
+    os.environ["SACREBLEU_SEED"] = str(resampling.seed)  # sacreBLEU takes it from nowhere else
+
+
+def _check_memory(counts: Array, samples: int, trials: int) -> None:
+    """Raise UsageError if the draws, which sacreBLEU makes all at once, do not fit into memory."""
+    lines, width = counts.shape
+    # Of samples: line numbers in int64, and counts in fp32. Of trials: two masks, and one in fp64.
+    needed = lines * max(samples * (8 + 4 * width), 10 * trials)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory / 2:
+        options = "--samples and --trials" if trials else "--samples"
+        raise UsageError(
+            f"draws of {lines:,} lines would take {needed / 1e9:,.0f} GB of memory; lower {options}"
+        )

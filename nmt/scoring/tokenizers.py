@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from nmt.data.languages import primary_language, scripts_of
+from nmt.errors import UsageError
 
 DEFAULT = "13a"
 
@@ -46,6 +47,27 @@ def tokenizer_for(lang: str, *, is_installed: Callable[[str], bool] | None = Non
 def is_without_spaces(lang: str) -> bool:
     """Return whether a language is written in a script without spaces between words."""
     return not _WITHOUT_SPACES.isdisjoint(scripts_of(lang))
+
+
+def splits_at_spaces(tokenizer: str) -> bool:
+    """Return whether words are what stands between spaces or signs."""
+    return tokenizer in (DEFAULT, "intl", "none")
+
+
+def has_han(lang: str) -> bool:
+    """Return whether a language is written in Chinese characters, which TER can take as words."""
+    return not {*_HAN, "Jpan"}.isdisjoint(scripts_of(lang))
+
+
+def check_tokenizer(tokenizer: str) -> None:
+    """Raise UsageError if a tokenizer needs packages that are missing."""
+    if not has_packages(tokenizer):
+        raise UsageError(f"the tokenizer {tokenizer} {missing_packages(tokenizer)}")
+
+
+def missing_packages(tokenizer: str) -> str:
+    """Say how to install the packages that a tokenizer needs."""
+    return f"needs other packages; run `pip install nmt[{tokenizer[:2]}]`"
 
 
 def has_packages(tokenizer: str) -> bool:
