@@ -148,7 +148,7 @@ def rescore(
         raise UsageError("TARGET and --n-best FILE are both translations; give one of them")
     text = options.n_best or target or Path("-")
     name, src_name = name_of(text), name_of(options.source)
-    src_lines, lines = stream_together(options.source, text, Encoding.find(options.encoding))
+    src_lines, lines = stream_together((options.source, text), Encoding.find(options.encoding))
     device = choose_device(options.device)
     if device.type == "cpu":
         keep_freed_memory()

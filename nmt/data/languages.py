@@ -66,6 +66,17 @@ def scripts_of(code: str) -> tuple[str, ...]:
 
 
 @cache
+def is_pair(code: str) -> bool:
+    """Return whether a code names two languages, such as zh-en, and not a region, such as zh-tw."""
+    first, _, second = code.partition("-")
+    if len(second) != 2 or not second.islower() or not scripts_of(second):
+        return False
+    from langcodes import Language
+
+    return Language.get(f"und-{second}").maximize().language != first
+
+
+@cache
 def are_close(one: str, other: str) -> bool:
     """Return whether two codes name one language, or two that CLDR takes for about the same.
 

@@ -18,6 +18,7 @@ from nmt.data.languages import primary_language
 from nmt.data.moses import PlainMoses
 from nmt.errors import UsageError
 from nmt.scoring.metrics import Metric, References, Variant, bleu_variant
+from nmt.scoring.tokenizers import is_without_spaces, tokenizer_for
 
 # Over bytes, as perl reads both scripts: a letter of two bytes can end one match and begin the
 # next.
@@ -28,9 +29,6 @@ def split_compounds(line: str) -> str:
     """Split the words of a tokenised line at their hyphens."""
     return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
-
-_WITHOUT_SPACES = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char"}
-"""Languages that Moses' tokenizer does not split into words -> sacreBLEU's tokenizer for them."""
 
 _FOR_COMPARISON = "; only for comparison"
 
@@ -44,10 +42,10 @@ def bleu_card(references: References, lang: str) -> dict[str, Metric]:
         UsageError: for a language that is written without spaces.
     """
     language = primary_language(lang)
-    if language in _WITHOUT_SPACES:
+    if is_without_spaces(lang):
         raise UsageError(
-            f"--card: Moses' tokenizer does not split {lang} into words; "
-            f"score with --tokenize {_WITHOUT_SPACES[language]}"
+            f"--card: Moses' tokenizer does not split {lang} into words; leave out --card, then "
+            f"BLEU's tokenizer is {tokenizer_for(lang)}"
         )
     moses = PlainMoses(language)
     tokenize = cache(moses.tokenize)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.corpus import Encoding, TextStream, read_lines, split_lines
+from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
 from nmt.files import read_when_ready
 from nmt.scoring.wmt_xml import read_side
@@ -27,6 +28,7 @@ _ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
 _TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d*))?", re.IGNORECASE)
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
 _XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>.+))?", re.IGNORECASE)
+_PAIR = ("source", "hypothesis")
 _NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^>]*)>", re.IGNORECASE)
@@ -70,24 +72,24 @@ def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
     return read_sgml(name, "\n".join(lines)) if _SGML.fullmatch(path.name) else Text(name, lines)
 
 
-def stream_together(source: Path, target: Path, encoding: Encoding) -> list[Iterator[str]]:
+def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
     """Return the lines of a source and its translation; plain text is not read in advance.
 
     Raises:
         UsageError: if both are stdin.
         DataError: if SGML or XML files differ in their segments.
     """
-    if source == target == Path("-"):
+    if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")
     whole = {
-        path: read_text(path, encoding, use)
-        for path, use in ((source, "source"), (target, "hypothesis"))
+        use: read_text(path, encoding, use)
+        for use, path in zip(_PAIR, paths, strict=True)
         if any(form.fullmatch(path.name) for form in (_TSV, _SGML, _XML))
     }
     check_segments(list(whole.values()))
     return [
-        iter(whole[path].lines) if path in whole else _stream(path, encoding)
-        for path in (source, target)
+        iter(whole[use].lines) if use in whole else _stream(path, encoding)
+        for use, path in zip(_PAIR, paths, strict=True)
     ]
 
 
@@ -99,7 +101,8 @@ def name_of(path: Path) -> str:
 def language_of(path: Path) -> str:
     """Return the language in a file's name, or "": de for test.en-de.de.sgm.gz."""
     parts = path.name.partition(":")[0].split(".")
-    return next((part for part in reversed(parts) if part.lower() not in _NO_LANGUAGE), "")
+    ending = next((part for part in reversed(parts) if part.lower() not in _NO_LANGUAGE), "")
+    return "" if is_pair(ending) else ending
 
 
 def check_segments(texts: Sequence[Text]) -> None:

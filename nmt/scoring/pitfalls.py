@@ -40,14 +40,14 @@ _TOKENISED = (
     _Mark("split hyphens", re.compile(r"@[-–/]@"), "undo the tokenisation"),
 )
 
-# Letters of scripts without spaces between words (Chinese, Japanese, Thai, Lao, Tibetan, Burmese,
-# Khmer), and others.
+# Letters and marks of scripts without spaces between words: Chinese, Japanese, Thai, Lao, Tibetan,
+# Burmese, Khmer.
 _UNSPACED = re.compile(
     "[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-    "\u0e01-\u0e2e\u0e81-\u0eae\u0f40-\u0f6c\u1000-\u102a\u1780-\u17a2]"
+    "\u0e01-\u0e4e\u0e81-\u0ecd\u0f40-\u0fbc\u1000-\u103f\u1780-\u17d3]"
 )
 _LETTER = re.compile(r"[^\W\d_]")
-_WORD_LETTERS = 5  # of text in these scripts that was split into words, fewer stand together
+_WORD_LETTERS = 7  # if text in these scripts was split into words, fewer stand together
 
 
 def wmt14_hint(*counts: int) -> str:

@@ -71,7 +71,7 @@ def evaluate(
     return Result(
         metric.score(counts, choices),
         confidence(metric.value, counts, resampling) if with_interval else None,
-        compare(metric.value, counts, baselines, resampling) if baselines else [],
+        [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
         line_scores,
         line_signature,
     )

@@ -14,7 +14,7 @@ outputs that differ in few lines, would be the lowest there are; see `_lowest_p_
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -74,36 +74,22 @@ def confidence(score_of: ScoreOf, counts: LineCounts, resampling: Resampling) ->
 
 
 def compare(
-    score_of: ScoreOf, output: LineCounts, baselines: Sequence[LineCounts], resampling: Resampling
-) -> list[Comparison]:
-    """Compare an output with each baseline on the same N lines, two-sided."""
-    ours, *others = (np.array(counts, dtype=np.float64) for counts in (output, *baselines))
+    score_of: ScoreOf, output: LineCounts, baseline: LineCounts, resampling: Resampling
+) -> Comparison:
+    """Compare an output with a baseline on the same N lines, two-sided."""
+    ours, theirs = (np.array(counts, dtype=np.float64) for counts in (output, baseline))  # (N, K)
     _check_memory(ours, resampling.samples, resampling.trials)
-    # Both tests are symmetric, so the output can stand where sacreBLEU has its one baseline.
-    systems = [("", counts) for counts in (ours, *others)]
-    p_values = []
-    for kind, draws in (("bs", resampling.samples), ("ar", resampling.trials)):
-        _set_seed(resampling)
-        metrics = {"score": cast(SacreMetric, _Counted(score_of))}
-        test = PairedTest(cast(Any, systems), metrics, None, test_type=kind, n_samples=draws)
-        _, *results = cast(list[Result], test()[1]["score"])
-        p_values.append([cast(float, result.p_value) for result in results])
-    score, samples = score_of(ours.sum(axis=0).tolist()), _samples(score_of, ours, resampling)
-    comparisons = []
-    for theirs, p_bootstrap, p_randomisation in zip(others, *p_values, strict=True):
-        their_score, lowest = score_of(theirs.sum(axis=0).tolist()), _lowest_p_value(ours, theirs)
-        # The same seed draws the same lines.
-        differences = samples - _samples(score_of, theirs, resampling)
-        comparisons.append(
-            Comparison(
-                score=their_score,
-                difference=score - their_score,
-                confidence=_interval(resampling, differences),
-                p_bootstrap=max(p_bootstrap, lowest),
-                p_randomisation=max(p_randomisation, lowest),
-            )
-        )
-    return comparisons
+    first, second = (score_of(counts.sum(axis=0).tolist()) for counts in (ours, theirs))
+    # The same seed draws the same lines of both.
+    samples = _samples(score_of, ours, resampling) - _samples(score_of, theirs, resampling)
+    lowest = _lowest_p_value(ours, theirs)
+    return Comparison(
+        score=second,
+        difference=first - second,
+        confidence=_interval(resampling, samples),
+        p_bootstrap=max(lowest, _p_value("bs", score_of, ours, theirs, resampling)),
+        p_randomisation=max(lowest, _p_value("ar", score_of, ours, theirs, resampling)),
+    )
 
 
 class _Counted:
@@ -123,6 +109,23 @@ class _Counted:
 
     def get_signature(self) -> Signature:
         return Signature({"num_refs": 1})  # nobody reads it
+
+
+def _p_value(
+    test_type: str, score_of: ScoreOf, ours: Array, theirs: Array, resampling: Resampling
+) -> float:
+    """Return the p-value of sacreBLEU's paired bootstrap (bs) or approximate randomisation (ar)."""
+    _set_seed(resampling)
+    test = PairedTest(
+        cast(Any, [("baseline", theirs), ("output", ours)]),
+        {"score": cast(SacreMetric, _Counted(score_of))},
+        references=None,
+        test_type=test_type,
+        n_samples=resampling.samples if test_type == "bs" else resampling.trials,
+    )
+    _, result = cast(list[Result], test()[1]["score"])
+    assert result.p_value is not None
+    return result.p_value
 
 
 def _samples(score_of: ScoreOf, counts: Array, resampling: Resampling) -> Array:

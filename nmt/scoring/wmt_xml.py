@@ -115,8 +115,12 @@ def _choose(versions: Sequence[Version], path: Path, use: str, chosen: str | Non
         return suited[0]
     what = f"{'more than one' if suited else 'no'} {use}{f' by {chosen}' if chosen else ''}"
     names = list(dict.fromkeys(version.name for version in found if version.name))
-    advice = f"; say whose text to take, such as {path}:{names[0]}, of {', '.join(names)}"
-    raise DataError(f"{path} has {what}{advice if names else ''}")
+    if not names:
+        raise DataError(f"{path} has {what}")
+    raise DataError(
+        f"{path} has {what}; say whose text to take, such as {path}:{names[0]}, of "
+        f"{', '.join(names)}"
+    )
 
 
 class _Parser:

@@ -189,10 +189,10 @@ CASES = [
     (f"{SCORE} --confidence 99 --samples 100", 2, "--samples 200"),
     (f"{SCORE} --sentences --confidence 95", 2, "leave out --confidence"),
     (f"{SCORE} --sentences --baseline valid.en --seed 1", 2, "--seed is for --confidence"),
-    (f"{SCORE} --tgt de", 2, "--tgt is for --card"),
+    (f"{SCORE} --baseline valid.en --seed 0", 2, "--seed 0: must be at least 1"),
     (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
-    (f"{SCORE} --card --tgt ja", 2, "--tokenize char"),
-    ("score blank blank --card", 2, "pass --tgt"),
+    (f"{SCORE} --card --lang ja", 2, "leave out --card"),
+    ("score blank blank --card", 2, "pass --lang"),
     # Rescoring.
     ("rescore model valid.de", 2, "Missing option '--source'"),
     ("rescore model missing --source valid.en", 1, "missing: No such file"),

@@ -145,6 +145,8 @@ def test_a_column_of_a_tsv_file(name: str, tmp_path: Path) -> None:
         ("newstest2014-deen-ref.de.sgm", "de"),
         ("test.fr.tsv.gz:2", "fr"),
         ("test.pt_BR.txt", "pt_BR"),
+        ("test.zh-tw", "zh-tw"),
+        ("test.zh-en.tsv:2", ""),  # a pair; which of the two is it?
         ("reference", "reference"),
         ("txt", ""),
         ("sgm.gz", ""),

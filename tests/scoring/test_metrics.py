@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 import sacrebleu
@@ -10,6 +12,7 @@ import sacrebleu
 from nmt.errors import DataError, UsageError
 from nmt.scoring.metrics import check_line_counts, make_metrics, score
 from nmt.scoring.options import METRICS, TOKENIZERS
+from nmt.scoring.tokenizers import has_packages
 
 HYPOTHESES = [
     'Er sagte: "Das ist, mit Verlaub, nicht 3,5 &amp; 4."',
@@ -98,12 +101,65 @@ def test_scores_and_signatures_are_sacrebleus(
     assert single.score(counts).signature == str(sentence_oracle.get_signature())
 
 
-@pytest.mark.parametrize("tokenize", TOKENIZERS)
+def test_all_tokenizers_of_sacrebleu_are_offered() -> None:
+    assert set(TOKENIZERS) == set(sacrebleu.BLEU.TOKENIZERS)
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "zh", "char", "none"])
 def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
     oracle = sacrebleu.BLEU(tokenize=tokenize)
     result = score(HYPOTHESES, [REFERENCES], tokenize=tokenize)["bleu"]
     assert result.score == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
     assert f"tok:{tokenize}|" in result.signature
+
+
+@pytest.mark.parametrize(("lang", "words"), [("ja", "猫 が 寝 て い ます"), ("ko", "고양이 가 잔다")])
+def test_mecab_splits_words(lang: str, words: str) -> None:
+    if not has_packages(f"{lang}-mecab"):
+        pytest.skip("needs the extra")
+    reference = words.replace(" ", "") if lang == "ja" else words
+    result = score([reference], [[reference]], tokenize=f"{lang}-mecab")["bleu"]
+    assert result.detail["reference_length"] == len(words.split())
+    assert f"tok:{lang}-mecab-" in result.signature
+
+
+def test_a_tokenizer_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.scoring.tokenizers.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"ja-mecab needs other packages; run `pip .*nmt\[ja\]`"):
+        score(["a"], [["a"]], tokenize="ja-mecab")
+
+
+@pytest.mark.parametrize("model", [None, b"", b"damaged"])
+def test_a_tokenizer_without_its_model_is_refused(
+    model: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(_: str) -> None:
+        raise URLError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", offline)
+    for module in ("utils", "tokenizers.tokenizer_spm"):
+        monkeypatch.setattr(f"sacrebleu.{module}.SACREBLEU_DIR", str(tmp_path))
+    path = tmp_path / "models" / "flores200sacrebleuspm"
+    if model is not None:
+        path.parent.mkdir()
+        path.write_bytes(model)
+    with pytest.raises(DataError) as caught:
+        score(["a"], [["a"]], tokenize="flores200")
+    assert f"flores200 has no model {path} (" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert ("no network" in str(caught.value)) == (model is None)
+
+
+def test_ter_can_take_chinese_characters_as_words() -> None:
+    # One of seven characters and signs is wrong. Without spaces, all would be one word.
+    hypotheses, references = ["红色的门开着。"], [["红色的门关着。"]]
+    (metric,) = make_metrics(["ter"], references, han_words=True).values()
+    found = metric.score(metric.count(hypotheses))
+    assert found.score == pytest.approx(100 / 7)
+    oracle = sacrebleu.TER(normalized=True, asian_support=True)
+    assert found.score == oracle.corpus_score(hypotheses, references).score
+    assert found.signature == str(oracle.get_signature())
+    assert "asian:yes" in found.signature
 
 
 def test_lowercase_ignores_case_and_ter_always_does() -> None:

@@ -65,12 +65,55 @@ def test_a_hundred_lines_with_a_separate_full_stop_look_tokenised() -> None:
     assert warning.startswith("hyp: 100 of 200 lines end in ' .' and look tokenised, line 1 first")
 
 
+def test_a_good_system_is_not_a_copy() -> None:
+    reference = [f"Zeile {number}" for number in range(500)]
+    good = ["Zeile", *reference[1:]]
+    assert list(pitfalls([Text("hyp.de", good)], [Text("ref.de", reference)])) == []
+
+
 def test_a_copy_of_the_reference_is_reported() -> None:
     (warning,) = warnings(REFERENCE.lines)
     assert warning.startswith("hyp.de: 5 of 5 lines equal those of ref.de, line 1 first")
     copied = [*REFERENCE.lines, "", ""]  # blank lines do not count
     (warning,) = pitfalls([Text("hyp.de", copied)], [Text("ref.de", copied)])
     assert warning.startswith("hyp.de: 5 of 7 lines equal those of ref.de")
+
+
+UNSPACED = {
+    "zh": ["红色的门打开着，请进来看看。", "火车中午十二点离开了北京。", "IBM 在北京。"],
+    "ja": ["赤いドアが開いています。", "トムは昨日 Tom Sawyer を読みました。"],
+    "th": ["ฉันไปตลาดวันนี้กับแม่", "รถไฟออกตอนเที่ยงวัน เขากินข้าวเช้าทุกวัน"],
+    "my": ["ကျွန်တော် မနက်တိုင်း ရေအေးသောက်သည်။"],
+    "km": ["ខ្ញុំទៅផ្សារថ្ងៃនេះជាមួយម្តាយ។"],
+    "lo": ["ຂ້ອຍໄປຕະຫຼາດມື້ນີ້ກັບແມ່"],
+    "bo": ["ང་རང་ཁྲོམ་ལ་འགྲོ་གི་ཡིན།"],
+}
+SPACED = {
+    "segmented Chinese": ["红色 的 门 打开 着 ， 请 进来 看看 。"],
+    "segmented Burmese": ["ကျွန်တော် မနက် တိုင်း ရေ အေး သောက် သည် ။"],
+    "segmented Thai": ["ฉัน ไป ตลาด วันนี้ กับ แม่"],
+    "Korean": ["나는 오늘 어머니와 시장에 갑니다."],
+    "German": ["Donaudampfschifffahrtsgesellschaftskapitän!"],
+    "a Chinese name": ["The Beijing (北京市朝阳区) office is open today."],
+    "a third": ["火车中午十二点离开了北京。", "Yes.", "No."],
+    "signs": ["。。。。。。", "12345678", ""],
+}
+
+
+@pytest.mark.parametrize("lines", UNSPACED.values(), ids=UNSPACED)
+def test_text_without_spaces_is_reported(lines: list[str]) -> None:
+    text = Text("ref", lines)
+    assert list(pitfalls([], [text])) == []
+    (warning,) = pitfalls([], [text], spaced=["BLEU"])
+    assert re.match(r"ref: \d of \d lines have no spaces, at which BLEU would split", warning)
+    assert warning.endswith("line 1 first; pass --lang, or --tokenize char")
+    (warning,) = pitfalls([], [text], spaced=["TER"])
+    assert warning.endswith("take another metric")
+
+
+@pytest.mark.parametrize("lines", SPACED.values(), ids=SPACED)
+def test_text_with_spaces_is_not_reported(lines: list[str]) -> None:
+    assert list(pitfalls([], [Text("ref", lines)], spaced=["BLEU"])) == []
 
 
 def test_files_without_text_are_reported() -> None:
