@@ -113,7 +113,9 @@ def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
     assert f"tok:{tokenize}|" in result.signature
 
 
-@pytest.mark.parametrize(("lang", "words"), [("ja", "猫 が 寝 て い ます"), ("ko", "고양이 가 잔다")])
+@pytest.mark.parametrize(
+    ("lang", "words"), [("ja", "猫 が 寝 て い ます"), ("ko", "고양이 가 잔다")]
+)
 def test_mecab_splits_words(lang: str, words: str) -> None:
     if not has_packages(f"{lang}-mecab"):
         pytest.skip("needs the extra")

@@ -134,7 +134,10 @@ OUTSIDE = """<!DOCTYPE dataset [<!ENTITY a SYSTEM "file:///etc/passwd">]>
         (XML[:900], "not valid XML ("),
         ("<dataset></dataset>", "has no hypothesis"),
         (SUBMISSION.replace('id="1">Eins', 'id="x">Eins'), "line 3: <seg id='x'>; expected a"),
-        (SUBMISSION.replace("Eins</seg>", '</seg><seg id="1"/>'), "line 3: segment 1 appears twice"),
+        (
+            SUBMISSION.replace("Eins</seg>", '</seg><seg id="1"/>'),
+            "line 3: segment 1 appears twice",
+        ),
         (SUBMISSION.replace("</doc>", '<hyp system="mine"/></doc>'), "a second <hyp> of one docum"),
         (SUBMISSION.replace("<doc ", "<doc testsuite='x' "), "holds no segments to score"),
         (SUBMISSION.encode("utf-16").replace(b"<", b"\x00"), "not valid XML"),
