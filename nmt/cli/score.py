@@ -107,7 +107,7 @@ def score(
 
 
 def _announce_long_lines(texts: Sequence[Text]) -> None:
-    """Say that TER will take long: 11 seconds for a line of 500 words, and 33 for 1,000."""
+    """Say that TER will take long: tens of seconds for 1,000 words, and minutes for 2,000."""
     for text in texts:
         for number, line in enumerate(text.lines, start=1):
             if (words := len(line.split())) >= _LONG_LINE:

@@ -189,7 +189,7 @@ CASES = [
     (f"{SCORE} --confidence 99 --samples 100", 2, "--samples 200"),
     (f"{SCORE} --sentences --confidence 95", 2, "leave out --confidence"),
     (f"{SCORE} --sentences --baseline valid.en --seed 1", 2, "--seed is for --confidence"),
-    (f"{SCORE} --baseline valid.en --seed 0", 2, "--seed 0: must be at least 1"),
+    (f"{SCORE} --baseline valid.en --seed 0", 2, "--seed 0: must be 1 or more"),
     (f"{SCORE} --card --metric ter", 2, "leave out --metric"),
     (f"{SCORE} --card --lang ja", 2, "leave out --card"),
     ("score blank blank --card", 2, "pass --lang"),

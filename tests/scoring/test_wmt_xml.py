@@ -66,7 +66,7 @@ def read(path: Path | str, use: str) -> Text:
 
 def test_each_side_has_the_lines_of_sacrebleu(tmp_path: Path) -> None:
     path = written(tmp_path, XML)
-    oracle = WMTXMLDataset._unwrap_wmt21_or_later(str(path))
+    oracle = WMTXMLDataset._unwrap_wmt21_or_later(str(path))  # type: ignore[no-untyped-call]
     sides = {"src": ("", "source"), "ref:A": (":A", "reference"), "ref:B": (":B", "reference")}
     for key, (whose, use) in sides.items():
         expected = [" ".join(line.split()) for line in oracle[key]]
