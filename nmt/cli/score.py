@@ -145,12 +145,15 @@ def _metrics(
     options: ScoringOptions, path: Path, references: Sequence[Text]
 ) -> tuple[dict[str, LineMetric], list[str]]:
     """Return the metrics, and the names of those that split words at spaces."""
+    from nmt.data.languages import scripts_of
     from nmt.scoring.inputs import language_of
     from nmt.scoring.metrics import make_metrics
     from nmt.scoring.tokenizers import has_han, splits_at_spaces
 
     lang = options.lang or references[0].lang or language_of(path)
     texts = [text.lines for text in references]
+    if options.lang is not None and not scripts_of(options.lang):
+        console.warning(f"--lang {lang}: not the code of a language, such as de or zh")
     if options.card:
         return dict(_card(options, path, texts, lang)), []
     names = options.metrics or DEFAULT_METRICS

@@ -159,8 +159,8 @@ class _Parser:
         if not self._is_dataset:
             if element != "dataset":
                 raise DataError(
-                    f"{self._path}: not a test set of WMT: its first element is <{element}>, "
-                    "expected <dataset>"
+                    f"{self._path}: not WMT's XML: its first element is <{element}>, expected "
+                    "<dataset>; name SGML, such as <mteval> and <refset>, .sgm"
                 )
             self._is_dataset = True
         if element == "doc":

@@ -341,6 +341,12 @@ def test_text_without_spaces_under_13a_is_warned_of(nmt: Nmt, tmp_path: Path) ->
     assert nmt("score", reference, output, "--metric", "chrf").stderr == ""
 
 
+def test_an_unknown_language_is_warned_of(nmt: Nmt, files: Files) -> None:
+    answer = nmt("score", files.reference, files.new, "--lang", "klingon")
+    assert answer.status == 0
+    assert "--lang klingon: not the code of a language" in answer.stderr
+
+
 def test_a_tokenizer_that_is_not_installed_is_told_of(nmt: Nmt, tmp_path: Path) -> None:
     if has_packages("ko-mecab"):
         pytest.skip("the extra is installed")

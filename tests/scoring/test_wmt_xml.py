@@ -128,7 +128,7 @@ OUTSIDE = """<!DOCTYPE dataset [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     [
         (BOMB, "uses the entity &a;"),
         (OUTSIDE, "uses the entity &a;"),
-        ("<tmx></tmx>", "not a test set of WMT: its first element is <tmx>"),
+        ("<mteval></mteval>", "its first element is <mteval>, expected <dataset>; name SGML"),
         ("one\ntwo\n", "line 1: not valid XML (syntax error)"),
         ("", "line 1: not valid XML (no element found)"),
         (XML[:900], "not valid XML ("),
