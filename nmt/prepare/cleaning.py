@@ -36,6 +36,10 @@ def valid(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.are_drawn
 
 
+def variant(pairs: Pairs, _: Cleaning) -> Mask:
+    return pairs.are_variants
+
+
 def missing(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.are_missing
 
@@ -113,6 +117,12 @@ class Rule:
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
 _RULES = (
     Rule("valid", "the pair was drawn for valid (--valid-lines)", valid, always=True),
+    Rule(
+        "variant",
+        "a unit of a TMX file has a language only in another script or region than --src or --tgt",
+        variant,
+        always=True,
+    ),
     Rule("missing", "a row of a table lacks a side", missing, always=True),
     Rule("encoding", "a side is not valid text in its encoding", encoding, always=True),
     Rule(

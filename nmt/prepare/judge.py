@@ -34,6 +34,7 @@ class Pairs:
     are_drawn: Mask  # (pairs,) for valid, or equal to one that is
     are_held_out: Mask  # (pairs,) whether the whole pair is one of valid or test
     are_missing: Mask  # (pairs,) whether a side is missing
+    are_variants: Mask  # (pairs,) whether a side is only there in another script or region
     are_breaks: Mask  # (pairs,) whether both sides are blank, in documents
     score_low: Mask  # (pairs,) whether a score is below its minimum, or is not a number
     langs: tuple[str, str]
@@ -119,6 +120,7 @@ class Cleaner:
         for column, least in zip(block.scores, self.min_scores[block.corpus], strict=True):
             score_low = score_low | ~(np.array(column) >= least)  # NaN is dropped, too
         are_missing = np.isin(numbers, list(block.missing))
+        are_variants = np.isin(numbers, list(block.variants))
         pairs = Pairs(
             src,
             tgt,
@@ -126,6 +128,7 @@ class Cleaner:
             are_drawn,
             are_held_out,
             are_missing,
+            are_variants,
             are_breaks,
             score_low,
             block.langs,

@@ -146,9 +146,12 @@ class HeldOutText:
             are_breaks = blank_pairs(src, tgt) & documents & ~(src.is_bad | tgt.is_bad)
             breaks += int(are_breaks.sum())
             if block.missing:
+                row = min(block.missing)
+                is_variant = row in block.variants
+                what = "has another variant of a language" if is_variant else "lacks a side"
                 raise DataError(
-                    f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
-                    "and test is kept, so remove it"
+                    f"{source.prefix} row {row:,} {what}; every row of valid and test is kept, so "
+                    "remove it"
                 )
             for where, side, found in zip(_places(source), (src, tgt), keys, strict=True):
                 name = block.encoding.name

@@ -40,6 +40,8 @@ class Block:
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
     """Line numbers of pairs that lack a side. Their lines are blank."""
+    variants: frozenset[int] = frozenset()
+    """Those of `missing` that have the side in another script or region than was asked for."""
     scores: tuple[tuple[float, ...], ...] = ()
     """Of each pair, by column that scores are read from. NaN if it is not a number."""
     tags: tuple[str, ...] = ()

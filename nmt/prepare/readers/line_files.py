@@ -28,6 +28,7 @@ from nmt.prepare.text import LINE_FEED, Block, Rows
 from nmt.workers import prefetched
 
 LONGEST_LINE = 1 << 26
+PASS_ENCODING = "pass --encoding, for example --encoding windows-1252"
 CHUNKS_AHEAD = 4
 """Read and decompressed by a thread, of about a megabyte each."""
 _CHUNK_BYTES = 1 << 20
@@ -241,8 +242,10 @@ class Validity:
         self._bad += 1
         self._first_bad = self._first_bad or number
 
-    def warnings(self, name: str, lines: int, unit: str) -> tuple[str, ...]:
-        """Return what is odd about so many lines.
+    def warnings(
+        self, name: str, lines: int, unit: str, advice: str = PASS_ENCODING
+    ) -> tuple[str, ...]:
+        """Return what is odd about so many lines; advice: what to do if many are not valid.
 
         Raises:
             DataError: if too many are not valid.
@@ -254,9 +257,7 @@ class Validity:
                 f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
             if self._bad > MAX_BAD_SHARE * lines:
-                raise DataError(
-                    f"{warnings[0]}; pass --encoding, for example --encoding windows-1252"
-                )
+                raise DataError(f"{warnings[0]}; {advice}")
         if self._encoding.by_line and self._utf8.ends_well() and self._utf8.beyond_ascii:
             warnings.append(
                 f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers import reader
-from nmt.prepare.readers.line_files import Validity
+from nmt.prepare.readers.line_files import PASS_ENCODING, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Advance, Survey
 from nmt.prepare.text import Block
 
@@ -34,6 +35,10 @@ class Row(NamedTuple):
     """The column that is kept; empty if the row has nothing there."""
     is_of_others: bool = False
     """Whether it lacks a side because it is a pair of other languages."""
+    variants: tuple[str, ...] = ()
+    """The language codes of the two texts, if the file has them; with `is_variant`, all codes."""
+    is_variant: bool = False
+    """Whether it lacks a side because that is in another script or region than was asked for."""
 
 
 class Table(ABC):
@@ -48,6 +53,8 @@ class Table(ABC):
     unit = "row"
     named = "columns"
     """What the user chooses the two sides by."""
+    if_invalid = PASS_ENCODING
+    """What to do if many rows are not valid text."""
 
     @property
     @abstractmethod
@@ -66,17 +73,33 @@ class Table(ABC):
     def rows(self, advance: Advance) -> Iterator[Row]:
         """Yield all rows."""
 
+    def describe_variants(
+        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return what is odd about the language codes of rows.
+
+        Args:
+            taken: how many rows with two texts have which `variants`.
+            rejected: how many rows with `is_variant` do.
+        """
+        return ()
+
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
         return [self._survey]
 
     def _survey(self, advance: Advance) -> Survey:
         validity = Validity(self.encoding)
         rows = text_bytes = provenance_bytes = missing = of_others = 0
+        taken, rejected = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
         first: Row | None = None
         first_row = 0
         for row in self.rows(advance):
             rows += 1
             provenance_bytes += len(row.provenance)
+            if row.variants:
+                (rejected if row.is_variant else taken)[row.variants] += 1
+            if row.is_variant:
+                continue
             if row.is_missing:
                 missing += 1
                 of_others += row.is_of_others
@@ -90,9 +113,13 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        warnings = validity.warnings(str(self.path), rows, "row")
+        warnings = validity.warnings(str(self.path), rows, "row", self.if_invalid)
+        variants = self.describe_variants(taken, rejected)
+        if rejected and rejected.total() + missing == rows:
+            raise DataError("; ".join(variants))
+        warnings += variants
         if first is not None:
-            shown = first.src[:60].decode(errors="replace")
+            shown = first.src.decode(errors="replace")[:60]
             told = (
                 f"{self.prefix}: {missing:,} of {rows:,} rows lack a side, such as row "
                 f"{first_row:,}: {shown!r}"
@@ -133,6 +160,7 @@ class Table(ABC):
             b"".join([row.tgt + b"\n" for row in rows]),
             self.encoding,
             missing=frozenset(at for at, row in enumerate(rows, start=number) if row.is_missing),
+            variants=frozenset(at for at, row in enumerate(rows, start=number) if row.is_variant),
             scores=tuple(zip(*(row.scores for row in rows), strict=True)),
             provenance=b"".join([row.provenance + b"\n" for row in rows]) if self.kept else b"",
         )

@@ -1,7 +1,8 @@
 """Translation units of a TMX file, as translation memories write it.
 
 The file is read as a stream, in constant memory. It must not declare entities: those would let a
-file grow without bound, or read others.
+file grow without bound, or read others. Inline codes are left out. Those that stand for a line
+break or a tab, as the tools write them, leave a space.
 
 Source: TMX 1.4b, https://www.gala-global.org/tmx-14b.
 """
@@ -9,22 +10,39 @@ Source: TMX 1.4b, https://www.gala-global.org/tmx-14b.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
-from nmt.data.corpus import Encoding, read_chunks
-from nmt.data.languages import are_close, primary_language
+from nmt.data.corpus import Encoding
+from nmt.data.languages import OTHER_VARIANT, variant_name, variant_rank
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers.line_files import LONGEST_LINE
 from nmt.prepare.readers.reader import Advance, record_file
 from nmt.prepare.readers.table import Row, Table
+from nmt.prepare.readers.xml_text import read_xml, restore
 
-_BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are: expat decodes them
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements inside a segment whose content is formatting, not text."""
+_BREAK_TYPE = re.compile(
+    "(?:x-)?(?:lb|pb|cb|br|tab|line-?break|new-?line|form-?feed)", re.IGNORECASE
+)
+"""The type of a code that separates words: TMX has lb, pb and cb, and tools have more."""
+_WHITE = r"(?:\s|\\[nrtfv]|&\#(?:9|1[0-3]|x0?[9a-d]);)+"
+_BREAK = re.compile(
+    rf"""
+      \A{_WHITE}\Z  # by itself, such as \n of GlobalSight
+    | \bval="{_WHITE}"  # <mq:ch val="&#10;" /> of memoQ
+    | (?:<|&lt;)/?(?:\w+:)?(?:br|lb|tab|line-?break)[0-9]*(?![\w-])  # <br/>, <w:tab/>, <br0/> of OmegaT
+    | \\(?:line|page|par|tab)(?![a-z])  # RTF, of Trados
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""The content of a code that separates words."""
 _LINE_END = re.compile(r"\s*[\r\n]+\s*")
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
@@ -41,6 +59,7 @@ class TmxFile(Table):
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"
+    if_invalid = "it is not in the encoding that its first line declares; export it in UTF-8"
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -51,31 +70,86 @@ class TmxFile(Table):
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         units = _Units(self.path, self.kept)
-        for chunk in read_chunks(
-            self.path, _BYTES, watch=lambda content: advance(len(content)), any_bytes=True
-        ):
+        for chunk in read_xml(self.path, watch=lambda content: advance(len(content))):
             for unit in units.feed(chunk):
                 yield self._row(unit)
         units.finish()
 
     def _row(self, unit: _Unit) -> Row:
-        src, tgt = (_of_language(unit.texts, lang) for lang in self.langs)
-        if src is None or tgt is None:
-            listed = _one_line(", ".join(f"{lang}: {text}" for lang, text in unit.texts.items()))
+        texts = unit.texts
+        codes, is_other = _choose(tuple(texts), self.langs)
+        if codes is None:
             # A memory may have many languages, and not all of them in each unit.
-            return Row(listed.encode(), b"", True, is_of_others=len(unit.texts) > 1)
-        return Row(src.encode(), tgt.encode(), provenance=unit.provenance.encode())
+            return Row(_listed(unit), b"", True, is_of_others=len(texts) > 1)
+        if is_other:
+            return Row(_listed(unit), b"", True, variants=tuple(texts), is_variant=True)
+        src, tgt = codes
+        return Row(
+            restore(texts[src]),
+            restore(texts[tgt]),
+            provenance=restore(unit.provenance) if unit.provenance else b"",
+            variants=codes,
+        )
+
+    def describe_variants(
+        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        described = []
+        for side, (lang, option) in enumerate(zip(self.langs, ("--src", "--tgt"), strict=True)):
+            others, units = Counter[str](), 0
+            for codes, count in rejected.items():
+                ranks = {code: variant_rank(code, lang) for code in codes}
+                found = [code for code, rank in ranks.items() if rank is not None]
+                if all(ranks[code] == OTHER_VARIANT for code in found):
+                    units += count
+                    others.update(dict.fromkeys(found, count))
+            if units:
+                described.append(
+                    f"{self.prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
+                    f"them, give {option} {_most_common(others)}"
+                )
+            names = Counter[str]()
+            for codes, count in taken.items():
+                names[variant_name(codes[side])] += count
+            if len(names) > 1:
+                described.append(
+                    f"{self.prefix}: the {lang} texts are {_spell(names)}; to take only one of "
+                    f"these, give for example {option} {_most_common(names)}"
+                )
+        return tuple(described)
 
 
-def _of_language(texts: dict[str, str], lang: str) -> str | None:
-    """Return the text in a language: with the same code, or else the first of that language."""
-    own = lang.replace("_", "-").lower()
-    if own in texts:
-        return texts[own]
-    primary = primary_language(lang)
-    same = (text for code, text in texts.items() if primary_language(code) == primary)
-    close = (text for code, text in texts.items() if are_close(code, lang))
-    return next(same, None) or next(close, None)
+@lru_cache(4096)
+def _choose(
+    codes: tuple[str, ...], langs: tuple[str, str]
+) -> tuple[tuple[str, str] | None, bool]:
+    """Return which codes of a unit serve best as source and target; None if a language is not there.
+
+    The second value says whether one is in another script or region than was asked for. Codes that
+    serve equally well are taken in their order, so that all units have the same variant.
+    """
+    best = []
+    for lang in langs:
+        ranked = [(variant_rank(code, lang), code) for code in codes]
+        ranked = [(rank, code) for rank, code in ranked if rank is not None]
+        if not ranked:
+            return None, False
+        best.append(min(ranked))
+    (src_rank, src), (tgt_rank, tgt) = best
+    return (src, tgt), OTHER_VARIANT in (src_rank, tgt_rank)
+
+
+def _listed(unit: _Unit) -> bytes:
+    return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in unit.texts.items())))
+
+
+def _spell(counts: Counter[str]) -> str:
+    """Return the most frequent names with their counts, such as "pt-BR (9), pt-PT (2)"."""
+    return ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(5))
+
+
+def _most_common(counts: Counter[str]) -> str:
+    return counts.most_common(1)[0][0]
 
 
 @dataclass
@@ -102,11 +176,12 @@ class _Units:
     _lang: str = ""
     _text: list[str] | None = None  # inside of a segment, or of a prop that is kept
     _codes: int = 0  # elements of formatting that are open
+    _code: list[str] = field(default_factory=list)  # the content of the outermost one
     _size: int = 0  # characters of the unit
     _is_tmx: bool = False
 
     def __post_init__(self) -> None:
-        parser = self._parser = expat.ParserCreate()
+        parser = self._parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -132,8 +207,6 @@ class _Units:
             raise DataError(
                 f"{self.path} line {error.lineno:,}: not valid XML ({what}); export it again"
             ) from None
-        except (LookupError, ValueError) as error:  # it names an encoding that Python cannot read
-            raise DataError(f"{self.path}: {error}; export it in UTF-8") from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._is_tmx:
@@ -144,17 +217,22 @@ class _Units:
             self._unit, self._size = _Unit(_one_line(attributes.get(self.kept, ""))), 0
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
-            self._lang = lang.replace("_", "-").lower()
+            self._lang = lang.replace("_", "-")
             self._count(len(lang) + _TUV_BYTES)
         elif name == "seg" or (name == "prop" and attributes.get("type") == self.kept):
             self._text, self._codes = [], 0
-        elif self._text is not None and (self._codes or name in _CODES):
+        elif self._text is not None and self._codes:
             self._codes += 1
+        elif self._text is not None:
+            kind = attributes.get("type") or attributes.get("ctype") or ""  # ctype: of XLIFF
+            if name == "br" or _BREAK_TYPE.fullmatch(kind):
+                self._text.append("\n")
+            self._codes += name in _CODES
 
     def _characters(self, text: str) -> None:
-        if self._text is not None and not self._codes:
+        if self._text is not None and self._codes < 2:
             self._count(len(text))
-            self._text.append(text)
+            (self._code if self._codes else self._text).append(text)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -176,6 +254,10 @@ class _Units:
             self._text = None
         elif self._text is not None and self._codes:
             self._codes -= 1
+            if not self._codes:
+                if _BREAK.search("".join(self._code)):
+                    self._text.append("\n")
+                self._code.clear()
 
     def _refuse_entity(self, name: str, *_: object) -> None:
         raise DataError(

@@ -1,0 +1,114 @@
+"""The text of an XML file in UTF-8, with the characters that XML does not allow in disguise.
+
+Translation tools write such characters nonetheless, such as `&#x1F;` for the soft hyphen of a word
+processor, and a parser stops at the first one. So each passes the parser as a noncharacter of
+Unicode, which is legal and which no text has. `restore` gives it back.
+
+Source: the production Char of XML 1.0, https://www.w3.org/TR/xml/#charsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nmt.data.corpus import Encoding, read_chunks
+from nmt.errors import DataError, UsageError
+
+_BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
+_UTF8 = Encoding.find("utf-8")
+_DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"']*)")
+_WITHOUT_BOM = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
+
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r"))
+_DISGUISE = 0xFDD0
+"""Of NUL. U+FDD0 to U+FDEF are noncharacters, as many as there are control characters."""
+_INVALID = chr(_DISGUISE + ord("\t"))
+"""The disguise of all else that is not text. A tab is legal, so its place is free."""
+_RESTORED = {_DISGUISE + code: chr(code) for code in _CONTROLS} | {ord(_INVALID): "\udcff"}
+_MARK = b"\xef\xb7"
+"""How the disguises begin in UTF-8. Arabic ligatures begin like that, too."""
+_NONCHARACTERS = (_MARK, b"\xef\xbf\xbe", b"\xef\xbf\xbf")
+_ILLEGAL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+_REFERENCE = re.compile(rb"&#(?:x([0-9A-Fa-f]{1,20})|([0-9]{1,20}));")
+_LONGEST_REFERENCE = 24
+_INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")
+"""A reference or a character of which the next chunk may have the rest."""
+
+
+def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Yield the text of a file, in UTF-8 whatever encoding it declares.
+
+    Args:
+        path: plain or compressed.
+        watch: called with the raw bytes of the file, before decompression.
+
+    Raises:
+        DataError: if the encoding is unknown.
+    """
+    encoding = _encoding(path, next(read_chunks(path, _BYTES, any_bytes=True), b""))
+    held = b""
+    for chunk in read_chunks(path, encoding, watch=watch, any_bytes=True):
+        chunk = held + chunk
+        cut = _INCOMPLETE.search(chunk, max(len(chunk) - _LONGEST_REFERENCE, 0))
+        end = cut.start() if cut else len(chunk)
+        held = chunk[end:]
+        yield _disguise(chunk[:end])
+    yield _disguise(held)
+
+
+def restore(text: str) -> bytes:
+    """Return text of the parser in UTF-8, with its illegal characters; what is not text is \\xff."""
+    raw = text.encode()
+    if _MARK in raw:
+        return text.translate(_RESTORED).encode(errors="surrogateescape")
+    return raw
+
+
+def _encoding(path: Path, start: bytes) -> Encoding:
+    """Return the encoding of a file by its first bytes."""
+    if start[:4] in _WITHOUT_BOM:
+        return Encoding.find(_WITHOUT_BOM[start[:4]])
+    declared = _DECLARED.match(start)
+    if declared is None:
+        return _UTF8  # or UTF-16 with a byte-order mark, which is recognised
+    name = declared[1].decode("ascii", "replace")
+    try:
+        found = Encoding.find(name)
+    except UsageError:
+        raise DataError(f"{path}: its encoding {name!r} is unknown; export it in UTF-8") from None
+    # A declaration of UTF-16 that is not in UTF-16 is left over from before a conversion.
+    is_utf8 = found.name == "utf-8" or found.name.startswith(("utf-16", "utf-32"))
+    return _UTF8 if is_utf8 else Encoding(found.name, by_line=False)
+
+
+def _disguise(chunk: bytes) -> bytes:
+    if not _is_legal(chunk):
+        text = chunk.decode(errors="surrogateescape")
+        chunk = _ILLEGAL.sub(lambda found: _disguise_of(ord(found[0])), text).encode()
+    return _REFERENCE.sub(_disguise_reference, chunk) if b"&#" in chunk else chunk
+
+
+def _is_legal(chunk: bytes) -> bool:
+    if len(chunk.translate(None, _CONTROLS)) < len(chunk):
+        return False
+    try:
+        text = chunk.decode()
+    except UnicodeDecodeError:
+        return False
+    if text.isascii() or b"\xef" not in chunk:  # most chunks, which need no slower search
+        return True
+    return not any(mark in chunk for mark in _NONCHARACTERS)
+
+
+def _disguise_reference(found: re.Match[bytes]) -> bytes:
+    code = int(found[1], 16) if found[1] else int(found[2])
+    if code > 0x10FFFF:
+        return _INVALID.encode()
+    return _disguise_of(code).encode() if _ILLEGAL.match(chr(code)) else found[0]
+
+
+def _disguise_of(code: int) -> str:
+    return chr(_DISGUISE + code) if code < 32 else _INVALID
