@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.languages import primary_language
+from nmt.data.languages import OTHER_VARIANT, primary_language, variant_name, variant_rank
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,62 @@ from nmt.data.languages import primary_language
 )
 def test_a_code_is_reduced_to_the_shortest_code_of_its_language(code: str, language: str) -> None:
     assert primary_language(code) == language
+
+
+@pytest.mark.parametrize(
+    ("asked", "rank", "found"),
+    [
+        ("zh", 0, ("zh", "ZH")),
+        ("zh", 1, ("zh-CN", "zh_Hans", "zh-Hans-CN", "cmn", "zho_Hans", "chi", "ZH-CHS")),
+        ("zh", 2, ("zh-SG",)),
+        ("zh", OTHER_VARIANT, ("zh-TW", "zh-HK", "zh-Hant", "cmn-TW", "zh-CHT")),
+        ("zh-CN", 1, ("zh", "zh-Hans")),
+        ("zh-CN", OTHER_VARIANT, ("zh-TW", "zh-SG")),
+        ("zh_Hant", 1, ("zh-TW", "zho_Hant")),
+        ("zh_Hant", 2, ("zh-HK", "zh-Hant-HK")),
+        ("zh_Hant", OTHER_VARIANT, ("zh", "zh-CN")),
+        ("zh", None, ("yue", "ja", "x-none", "*none*", "und", "", "chinese")),
+        ("sr", 1, ("sr-RS", "sr-Cyrl", "sr-Cyrl-CS", "srp")),
+        ("sr", OTHER_VARIANT, ("sr-Latn", "sr-SP-Latn", "sh")),
+        ("sr-Latn", 2, ("sr-ME", "sr-SP-Latn")),
+        ("pt", 1, ("pt-BR", "por_Latn")),
+        ("pt", 2, ("pt-PT", "pt-AO")),
+        ("pt-BR", 1, ("pt",)),
+        ("pt-PT", OTHER_VARIANT, ("pt", "pt-BR", "pt-AO")),
+        ("en", 1, ("en-us", "EN-US", "eng")),
+        ("en", 2, ("en-GB", "en-UK")),
+        ("en", None, ("und", "x-none", "tlh")),  # CLDR's likely values would make English of them
+        ("en-GB", 1, ("en-UK",)),
+        ("de.tok", 1, ("de-DE", "ger", "GER", "deu")),
+        ("no", 1, ("nb", "nb-NO")),
+        ("nb", 1, ("no", "no-NO")),
+        ("no", None, ("nn", "da")),
+        ("hr", None, ("bs", "sr-Latn")),
+        ("de", None, ("gsw", "nds")),
+        ("he", 1, ("iw", "he-IL")),
+        ("id", 1, ("in",)),
+        ("xx", 2, ("xx-YY",)),
+        ("german", 0, ("German",)),
+    ],
+)
+def test_variants_are_compared_by_script_and_region_with_their_likely_values(
+    asked: str, rank: int | None, found: tuple[str, ...]
+) -> None:
+    assert {code: variant_rank(code, asked) for code in found} == dict.fromkeys(found, rank)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("pt-BR", ("pt", "pt-BR", "por_Latn", "PT-br")),
+        ("zh-CN", ("zh", "cmn_Hans")),
+        ("zh-TW", ("zh-Hant", "zh-TW", "zh-Hant-TW")),
+        ("sr-RS", ("sr", "sr-Cyrl")),
+        ("sr-Latn", ("sr-Latn", "sr-Latn-RS")),
+        ("xx", ("xx",)),
+        ("*none*", ("*none*",)),
+    ],
+)
+def test_codes_of_one_variant_have_one_name(name: str, codes: tuple[str, ...]) -> None:
+    assert {variant_name(code) for code in codes} == {name}
+    assert variant_rank(name, codes[0]) in (0, 1)

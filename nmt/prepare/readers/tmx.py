@@ -106,7 +106,7 @@ class TmxFile(Table):
             if units:
                 described.append(
                     f"{self.prefix}: {units:,} rows have no {lang}, only {_spell(others)}; to take "
-                    f"them, give {option} {_most_common(others)}"
+                    f"them, give {_ask_for(option, others)}"
                 )
             names = Counter[str]()
             for codes, count in taken.items():
@@ -114,7 +114,7 @@ class TmxFile(Table):
             if len(names) > 1:
                 described.append(
                     f"{self.prefix}: the {lang} texts are {_spell(names)}; to take only one of "
-                    f"these, give for example {option} {_most_common(names)}"
+                    f"these, give for example {_ask_for(option, names)}"
                 )
         return tuple(described)
 
@@ -148,8 +148,9 @@ def _spell(counts: Counter[str]) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(5))
 
 
-def _most_common(counts: Counter[str]) -> str:
-    return counts.most_common(1)[0][0]
+def _ask_for(option: str, counts: Counter[str]) -> str:
+    code = counts.most_common(1)[0][0]
+    return f"{option} {code} (in --pair: {code.replace('-', '_')})"
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """The text of an XML file in UTF-8, with the characters that XML does not allow in disguise.
 
 Translation tools write such characters nonetheless, such as `&#x1F;` for the soft hyphen of a word
-processor, and a parser stops at the first one. So each passes the parser as a noncharacter of
-Unicode, which is legal and which no text has. `restore` gives it back.
+processor, and a parser stops at the first one. So control characters and invalid bytes pass the
+parser as noncharacters of Unicode, which are legal and which no text has. `restore` gives them
+back. What is not a character at all becomes U+FFFD.
 
 Source: the production Char of XML 1.0, https://www.w3.org/TR/xml/#charsets.
 """
@@ -10,6 +11,7 @@ Source: the production Char of XML 1.0, https://www.w3.org/TR/xml/#charsets.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from nmt.errors import DataError, UsageError
 
 _BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
 _UTF8 = Encoding.find("utf-8")
+_START_BYTES = 256
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"']*)")
 _WITHOUT_BOM = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
 
@@ -25,7 +28,7 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r"))
 _DISGUISE = 0xFDD0
 """Of NUL. U+FDD0 to U+FDEF are noncharacters, as many as there are control characters."""
 _INVALID = chr(_DISGUISE + ord("\t"))
-"""The disguise of all else that is not text. A tab is legal, so its place is free."""
+"""The disguise of bytes that are not text. A tab is legal, so its place is free."""
 _RESTORED = {_DISGUISE + code: chr(code) for code in _CONTROLS} | {ord(_INVALID): "\udcff"}
 _MARK = b"\xef\xb7"
 """How the disguises begin in UTF-8. Arabic ligatures begin like that, too."""
@@ -48,9 +51,12 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     Raises:
         DataError: if the encoding is unknown.
     """
-    encoding = _encoding(path, next(read_chunks(path, _BYTES, any_bytes=True), b""))
-    held = b""
-    for chunk in read_chunks(path, encoding, watch=watch, any_bytes=True):
+    start = held = b""
+    for chunk in read_chunks(path, _BYTES, any_bytes=True):
+        start += chunk
+        if len(start) >= _START_BYTES:
+            break
+    for chunk in read_chunks(path, _encoding(path, start), watch=watch, any_bytes=True):
         chunk = held + chunk
         cut = _INCOMPLETE.search(chunk, max(len(chunk) - _LONGEST_REFERENCE, 0))
         end = cut.start() if cut else len(chunk)
@@ -60,7 +66,7 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
 
 
 def restore(text: str) -> bytes:
-    """Return text of the parser in UTF-8, with its illegal characters; what is not text is \\xff."""
+    """Return text of the parser in UTF-8, with its control characters; \\xff for an invalid byte."""
     raw = text.encode()
     if _MARK in raw:
         return text.translate(_RESTORED).encode(errors="surrogateescape")
@@ -105,10 +111,11 @@ def _is_legal(chunk: bytes) -> bool:
 
 def _disguise_reference(found: re.Match[bytes]) -> bytes:
     code = int(found[1], 16) if found[1] else int(found[2])
-    if code > 0x10FFFF:
-        return _INVALID.encode()
-    return _disguise_of(code).encode() if _ILLEGAL.match(chr(code)) else found[0]
+    is_legal = code <= sys.maxunicode and not _ILLEGAL.match(chr(code))
+    return found[0] if is_legal else _disguise_of(code).encode()
 
 
 def _disguise_of(code: int) -> str:
-    return chr(_DISGUISE + code) if code < 32 else _INVALID
+    if code < 32:
+        return chr(_DISGUISE + code)
+    return _INVALID if 0xDC80 <= code <= 0xDCFF else "\ufffd"  # a byte, or no character

@@ -12,6 +12,7 @@ import pytest
 from prepare_job import Job, pairs, pairs_in, write
 from text_formats import tmx
 
+from nmt.data import corpus
 from nmt.errors import DataError
 from nmt.prepare.readers import tmx as tmx_reader
 from nmt.prepare.readers.tmx import TmxFile
@@ -58,9 +59,249 @@ def test_a_unit_has_the_text_of_its_languages_without_formatting(
     assert rows(tmp_path, f"{HEAD}{units}</body></tmx>".encode(), langs) == found
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "gb18030"],
+)
 def test_a_file_says_its_own_encoding(tmp_path: Path, encoding: str) -> None:
     assert rows(tmp_path, tmx([("house", "Häuser")], encoding)) == [["house", "Häuser"]]
+
+
+def test_a_declaration_of_utf_16_may_be_left_over_from_before_a_conversion(tmp_path: Path) -> None:
+    content = tmx([("house", "Häuser")], "utf-16").decode("utf-16").encode()
+    assert rows(tmp_path, content) == [["house", "Häuser"]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "lang", "found"),
+    [
+        ({"zh_CN": "s", "zh_TW": "t"}, "zh", "s"),
+        ({"zh_TW": "t", "zh_CN": "s"}, "zh", "s"),
+        ({"zh_TW": "t", "zh_CN": "s"}, "zh_Hans", "s"),
+        ({"zh_CN": "s", "zh_TW": "t"}, "zho_Hant", "t"),
+        ({"zh_CN": "s", "zh": "z"}, "zh", "z"),
+        ({"sr_Latn": "l", "sr_Cyrl": "c"}, "sr", "c"),
+        ({"sr_Cyrl_RS": "c", "sr_Latn_RS": "l"}, "sr-Latn", "l"),
+        ({"de_AT": "a", "de_CH": "c", "de_DE": "d"}, "de", "d"),
+        ({"de_CH": "c", "de_AT": "a"}, "de", "a"),  # the same in all units, whatever their order
+        ({"es_ES": "s", "es_419": "l"}, "es-419", "l"),
+        ({"nn_NO": "n", "nb_NO": "b"}, "no", "b"),
+        ({"x_none": "n", "DE": "d"}, "deu_Latn", "d"),
+    ],
+)
+def test_the_variant_that_was_asked_for_is_read(
+    tmp_path: Path, texts: dict[str, str], lang: str, found: str
+) -> None:
+    content = f"{HEAD}{unit(en='a', **texts)}</body></tmx>".encode()
+    assert rows(tmp_path, content, ("en", lang)) == [["a", found]]
+
+
+def survey(folder: Path, units: list[str], langs: tuple[str, str]) -> tuple[str, ...]:
+    """Return the warnings about a file of these units."""
+    (folder / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
+    (look_at,) = TmxFile("m", folder / "memory.tmx", langs).surveys()
+    return look_at(int).warnings
+
+
+def test_units_without_the_variant_are_rejects_of_their_own_kind(tmp_path: Path) -> None:
+    units = [unit(en=src, zh_CN=tgt) for src, tgt in pairs(40)]
+    units[20] = unit(en="traditional", zh_TW="x", zh_HK="y")
+    units[30] = unit(en="French", fr="y")
+    (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
+    valid = f"{tmp_path}/valid"
+    for lang in ("en", "zh"):
+        (tmp_path / f"valid.{lang}").write_text(f"something in {lang}\n")
+    job = Job.of(
+        *(tmp_path / "data",), train=(f"{tmp_path}/memory.tmx",), valid=valid, tgt_lang="zh",
+        vocab_size=330, keep=("script",),
+    )  # fmt: skip
+    assert job.prepare().info.train.corpora[0].rejected == {"variant": 1, "missing": 1}
+    report = (job.out / "rejects.txt").read_text()
+    assert "(en) row 21: en: traditional, zh-TW: x, zh-HK: y" in report
+    with pytest.raises(DataError, match=r"memory\.tmx row 21 has another variant of a language"):
+        job.but(out=tmp_path / "other", train=(valid,), valid=f"{tmp_path}/memory.tmx").prepare()
+
+
+def test_a_file_without_the_variant_is_refused_with_the_variants_that_it_has(
+    tmp_path: Path,
+) -> None:
+    units = [unit(en="a", sr_Latn="x"), unit(en="b", sr_Latn="y", sr_ME="z"), unit(en="c", fr="f")]
+    with pytest.raises(
+        DataError, match=r"m: 2 rows have no sr, only sr-Latn \(2\), sr-ME \(1\);.* --tgt sr-Latn"
+    ):
+        survey(tmp_path, units, ("en", "sr"))
+
+
+def test_regions_that_are_mixed_are_counted(tmp_path: Path) -> None:
+    units = [unit(en_GB="a", pt_BR="x")] * 2 + [unit(en_GB="b", pt="y"), unit(en_GB="c", pt_PT="z")]
+    (warning,) = survey(tmp_path, units, ("en", "pt"))
+    assert "the pt texts are pt-BR (3), pt-PT (1);" in warning
+    assert "--tgt pt-BR" in warning
+    (warning,) = survey(tmp_path, units, ("en-GB", "pt-BR"))
+    assert "m: 1 rows have no pt-BR, only pt-PT (1);" in warning
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '<ph type="lb"/>',
+        '<ph x="1" type="lb">&lt;br/&gt;</ph>',
+        '<it pos="begin" type="LB">{}</it>',
+        '<ph type="x-tab">\\t</ph>',  # GlobalSight
+        '<ph type="pb"/> ',
+        '<ph x="1">&lt;br/&gt;</ph>',
+        ' <ph x="1">&lt;BR clear="all"&gt;</ph>',
+        "<ph>&amp;lt;br /&amp;gt;</ph>",
+        '<ph x="0">&lt;br0/&gt;</ph>',  # OmegaT
+        "<ph>&lt;/b&gt;&lt;br/&gt;</ph>",  # adjacent tags in one code, of Okapi
+        "<ph>&lt;w:br/&gt;</ph>",
+        "<ph>&lt;w:tab/&gt;</ph>",
+        "<ph>&lt;text:line-break/&gt;</ph>",
+        "<bpt i='1'>\t</bpt><ept i='1'/>",
+        "<ph>&#10;</ph>",
+        "<ph>\\n</ph>",
+        '<ph>&lt;mq:ch val="&amp;#10;" /&gt;</ph>',  # memoQ
+        '<ph>&lt;mq:ch val="\t" /&gt;</ph>',
+        '<ph>&lt;mq:rxt displaytext="\\n" val="\\n" /&gt;</ph>',
+        '<ph>&lt;mq:rxt displaytext="br" val="&amp;lt;br&amp;gt;" /&gt;</ph>',
+        "<ut>\\line </ut>",  # Trados
+        "<ut>{\\tab }</ut>",
+        "<br/>",
+        '<x id="1" ctype="lb"/>',  # of XLIFF
+        "&#10;",
+    ],
+)
+def test_codes_of_line_breaks_and_tabs_separate_words(tmp_path: Path, code: str) -> None:
+    content = f"{HEAD}{unit(en=f'one{code}two', de=f'{code}x{code}')}</body></tmx>".encode()
+    assert rows(tmp_path, content) == [["one two", "x"]]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '<bpt i="1" type="bold">&lt;b&gt;</bpt>',
+        '<ept i="1">&lt;/b&gt;</ept>',
+        '<ph type="x-nbsp"/>',
+        '<ph type="fnote">&lt;fn&gt;<sub>a &lt;br/&gt; note</sub>&lt;/fn&gt;</ph>',
+        "<ph>&lt;brand/&gt;</ph>",
+        "<ph>&lt;table&gt;</ph>",
+        "<ph>C:\\new\\table</ph>",
+        "<ut>{\\b \\pard </ut>",
+        '<ph>&lt;mq:rxt displaytext="name" val="{name}" /&gt;</ph>',
+        '<hi type="term"></hi>',
+        "<ph/>",
+    ],
+)
+def test_other_codes_do_not(tmp_path: Path, code: str) -> None:
+    content = f"{HEAD}{unit(en=f'one{code}two', de='x')}</body></tmx>".encode()
+    assert rows(tmp_path, content) == [["onetwo", "x"]]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 1, 7])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_an_illegal_character_damages_only_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(corpus, "_CHUNK_BYTES", chunk_bytes)
+    units = [
+        unit(en="soft&#x1F;hyphen é", de="x\x0by 😀"),
+        unit(en="&#0;&#031;&#x0000b;", de="&#228;&#x1F600;ﷲ"),
+        unit(en="&#xD800;&#xFFFE;&#1114112;", de="\uffff\ufdd0"),
+        unit(en="&amp;#x1F;", de="fine").replace("<seg>", "<prop>\x01</prop><seg>"),
+    ]
+    head = HEAD.replace("?>", f' encoding="{encoding}"?>')
+    assert rows(tmp_path, f"{head}{''.join(units)}</body></tmx>".encode(encoding)) == [
+        ["soft\x1fhyphen é", "x\x0by 😀"],
+        ["\0\x1f\x0b", "ä😀ﷲ"],
+        ["\ufffd\ufffd\ufffd", "\ufffd\ufffd"],
+        ["&#x1F;", "fine"],
+    ]
+
+
+def test_illegal_characters_and_invalid_bytes_are_rejects_of_their_unit(tmp_path: Path) -> None:
+    units = [unit(en=src, de=tgt) for src, tgt in pairs(40)]
+    units[20], units[30] = unit(en="soft&#x1F;hyphen", de="x"), unit(en="caf\udce9", de="y")
+    content = f"{HEAD}{''.join(units)}</body></tmx>".encode(errors="surrogateescape")
+    (tmp_path / "memory.tmx").write_bytes(content)
+    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
+    train = (f"{tmp_path}/memory.tmx",)
+    job = Job.of(tmp_path / "data", train=train, valid=valid, vocab_size=330)
+    assert job.prepare().info.train.corpora[0].rejected == {"control": 1, "encoding": 1}
+    report = (job.out / "rejects.txt").read_text()
+    assert "(en) row 21: soft\\x1fhyphen\n" in report
+    assert "(en) row 31: caf\\xff\n" in report
+
+
+def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "memory.tmx").write_bytes(
+        f"{HEAD}{unit(en='a', de='Häuser') * 9}</body></tmx>".encode("iso-8859-1")
+    )
+    (look_at,) = TmxFile("m", tmp_path / "memory.tmx", ("en", "de")).surveys()
+    with pytest.raises(DataError, match=r"memory\.tmx row 1 is not valid utf-8 .*its first line"):
+        look_at(int)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        # OmegaT
+        """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx11.dtd">
+<tmx version="1.1">
+  <header creationtool="OmegaT" o-tmf="OmegaT TMX" adminlang="EN-US" datatype="plaintext"
+          creationtoolversion="6.0" segtype="sentence" srclang="EN-US"/>
+  <body>
+<!-- Default translations -->
+    <tu>
+      <tuv lang="EN-US">
+        <seg>Press<ph x="0">&lt;br0/&gt;</ph><bpt i="1" x="1">&lt;b1&gt;</bpt>Save<ept i="1">&lt;/b1&gt;</ept>.</seg>
+      </tuv>
+      <tuv lang="DE-DE" changeid="A" changedate="20240101T000000Z">
+        <seg>Auf<ph x="0">&lt;br0/&gt;</ph>Speichern.</seg>
+      </tuv>
+    </tu>
+  </body>
+</tmx>
+""",
+        # Trados
+        """<?xml version="1.0" encoding="utf-16"?>
+<tmx version="1.4"><header creationtool="SDL Language Platform" creationtoolversion="8.1"
+ o-tmf="SDL TM8 Format" datatype="xml" segtype="sentence" adminlang="en-US" srclang="en-US">
+<prop type="x-Recognizers">RecognizeAll</prop><prop type="x-TMName">it</prop></header><body>
+<tu creationdate="20200101T000000Z" usagecount="0"><prop type="x-LastUsedBy">A\\b</prop>
+<prop type="x-Origin">TM</prop><prop type="x-ConfirmationLevel">Translated</prop>
+<tuv xml:lang="en-US"><seg>Press<ph x="1" type="lb"/><bpt i="1" type="8" x="1" />Save<ept i="1" />.</seg></tuv>
+<tuv xml:lang="de-DE"><seg>Auf
+Speichern.</seg></tuv></tu></body></tmx>
+""",
+        # memoQ
+        """<?xml version="1.0" encoding="utf-16"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4">
+  <header creationtool="MemoQ" creationtoolversion="7.0.70" segtype="sentence" adminlang="en-us"
+          creationid="A" srclang="en" o-tmf="MemoQTM" datatype="unknown">
+    <prop type="defclient">It</prop>
+    <note>for it</note>
+  </header>
+  <body>
+    <tu changedate="20240101T000000Z" changeid="A">
+      <prop type="client">It</prop>
+      <prop type="x-context-pre">&lt;seg&gt;Before.&lt;/seg&gt;</prop>
+      <tuv xml:lang="en">
+        <prop type="x-context-post">&lt;seg&gt;After.&lt;/seg&gt;</prop>
+        <seg>Press<ph>&lt;mq:ch val="&amp;#10;" /&gt;</ph><bpt i="1">{}</bpt>Save<ept i="1">{}</ept>.</seg>
+      </tuv>
+      <tuv xml:lang="de"><seg>Auf<ph>&lt;mq:ch val="&amp;#9;" /&gt;</ph>Speichern.</seg></tuv>
+    </tu>
+  </body>
+</tmx>
+""",
+    ],
+    ids=["OmegaT", "Trados", "memoQ"],
+)  # fmt: skip
+def test_files_of_translation_tools(tmp_path: Path, content: str) -> None:
+    encoding = "utf-16" if "utf-16" in content else "utf-8"
+    assert rows(tmp_path, content.encode(encoding)) == [["Press Save.", "Auf Speichern."]]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +314,9 @@ def test_a_file_says_its_own_encoding(tmp_path: Path, encoding: str) -> None:
         (b'<!DOCTYPE tmx [<!ENTITY a "bomb">]><tmx>&a;</tmx>', "uses the entity &a;"),
         (b'<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx/>', "uses the entity &a;"),
         (b'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>&a;</tmx>', "uses the entity &a;"),
-        (b'<?xml version="1.0" encoding="foo"?><tmx/>', "memory.tmx: .*foo; export it in UTF-8"),
-        (b'<?xml version="1.0" encoding="shift_jis"?><tmx/>', "memory.tmx: .*export it in UTF-8"),
+        (b'<?xml version="1.0" encoding="foo"?><tmx/>', "memory.tmx: .*'foo' .*export it in UTF-8"),
+        (b"<tmx>\n<body\x0b></tmx>", r"memory\.tmx line 2: not valid XML"),
+        (b"<tmx>\n<seg>a & b</seg></tmx>", r"memory\.tmx line 2: not valid XML"),
     ],
 )
 def test_files_that_are_cut_or_of_another_kind_are_refused(
