@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,31 +72,20 @@ class Table(ABC):
     def rows(self, advance: Advance) -> Iterator[Row]:
         """Yield all rows."""
 
-    def describe_variants(
-        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
-    ) -> tuple[str, ...]:
-        """Return what is odd about the language codes of rows.
-
-        Args:
-            taken: how many rows with two texts have which `variants`.
-            rejected: how many rows with `is_variant` do.
-        """
-        return ()
-
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
         return [self._survey]
 
     def _survey(self, advance: Advance) -> Survey:
+        return self._survey_rows(self.rows(advance))
+
+    def _survey_rows(self, found: Iterable[Row]) -> Survey:
         validity = Validity(self.encoding)
         rows = text_bytes = provenance_bytes = missing = of_others = 0
-        taken, rejected = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
         first: Row | None = None
         first_row = 0
-        for row in self.rows(advance):
+        for row in found:
             rows += 1
             provenance_bytes += len(row.provenance)
-            if row.variants:
-                (rejected if row.is_variant else taken)[row.variants] += 1
             if row.is_variant:
                 continue
             if row.is_missing:
@@ -114,10 +102,6 @@ class Table(ABC):
             if is_bad:
                 validity.count_bad(rows)
         warnings = validity.warnings(str(self.path), rows, "row", self.if_invalid)
-        variants = self.describe_variants(taken, rejected)
-        if rejected and rejected.total() + missing == rows:
-            raise DataError("; ".join(variants))
-        warnings += variants
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (

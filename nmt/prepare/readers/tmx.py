@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
@@ -22,7 +22,7 @@ from nmt.data.languages import OTHER_VARIANT, variant_name, variant_rank
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.readers.line_files import LONGEST_LINE
-from nmt.prepare.readers.reader import Advance, record_file
+from nmt.prepare.readers.reader import Advance, Survey, record_file
 from nmt.prepare.readers.table import Row, Table
 from nmt.prepare.readers.xml_text import read_xml, restore
 
@@ -37,7 +37,7 @@ _BREAK = re.compile(
     rf"""
       \A{_WHITE}\Z  # by itself, such as \n of GlobalSight
     | \bval="{_WHITE}"  # <mq:ch val="&#10;" /> of memoQ
-    | (?:<|&lt;)/?(?:\w+:)?(?:br|lb|tab|line-?break)[0-9]*(?![\w-])  # <br/>, <w:tab/>, <br0/> of OmegaT
+    | (?:<|&lt;)/?(?:\w+:)?(?:br|lb|tab|line-?break)[0-9]*(?![\w-])  # <w:tab/>; OmegaT has <br0/>
     | \\(?:line|page|par|tab)(?![a-z])  # RTF, of Trados
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -91,13 +91,38 @@ class TmxFile(Table):
             variants=codes,
         )
 
-    def describe_variants(
-        self, taken: Counter[tuple[str, ...]], rejected: Counter[tuple[str, ...]]
-    ) -> tuple[str, ...]:
+    def _survey(self, advance: Advance) -> Survey:
+        variants = _Variants(self.prefix, self.langs)
+        survey = self._survey_rows(variants.count(self.rows(advance)))
+        return replace(survey, warnings=(*survey.warnings, *variants.describe()))
+
+
+@dataclass
+class _Variants:
+    """How many texts are in which script or region."""
+
+    prefix: str
+    langs: tuple[str, str]
+    taken: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """Pairs by the codes of their texts."""
+    rejected: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """Units that lack a variant that was asked for, by all their codes."""
+
+    def count(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Pass on rows; DataError if there are variants, but none that was asked for."""
+        for row in rows:
+            if row.variants:
+                (self.rejected if row.is_variant else self.taken)[row.variants] += 1
+            yield row
+        if self.rejected and not self.taken:
+            raise DataError("; ".join(self.describe()))
+
+    def describe(self) -> tuple[str, ...]:
+        """Say for each language which variants were rejected, and which are mixed."""
         described = []
         for side, (lang, option) in enumerate(zip(self.langs, ("--src", "--tgt"), strict=True)):
             others, units = Counter[str](), 0
-            for codes, count in rejected.items():
+            for codes, count in self.rejected.items():
                 ranks = {code: variant_rank(code, lang) for code in codes}
                 found = [code for code, rank in ranks.items() if rank is not None]
                 if all(ranks[code] == OTHER_VARIANT for code in found):
@@ -109,7 +134,7 @@ class TmxFile(Table):
                     f"them, give {_ask_for(option, others)}"
                 )
             names = Counter[str]()
-            for codes, count in taken.items():
+            for codes, count in self.taken.items():
                 names[variant_name(codes[side])] += count
             if len(names) > 1:
                 described.append(
@@ -120,10 +145,8 @@ class TmxFile(Table):
 
 
 @lru_cache(4096)
-def _choose(
-    codes: tuple[str, ...], langs: tuple[str, str]
-) -> tuple[tuple[str, str] | None, bool]:
-    """Return which codes of a unit serve best as source and target; None if a language is not there.
+def _choose(codes: tuple[str, ...], langs: tuple[str, str]) -> tuple[tuple[str, str] | None, bool]:
+    """Return which codes of a unit serve best as source and target; None if one is not there.
 
     The second value says whether one is in another script or region than was asked for. Codes that
     serve equally well are taken in their order, so that all units have the same variant.

@@ -66,7 +66,7 @@ def read_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
 
 
 def restore(text: str) -> bytes:
-    """Return text of the parser in UTF-8, with its control characters; \\xff for an invalid byte."""
+    """Return text of the parser in UTF-8, with its control characters, and \\xff for bad bytes."""
     raw = text.encode()
     if _MARK in raw:
         return text.translate(_RESTORED).encode(errors="surrogateescape")

@@ -254,7 +254,8 @@ def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) 
 <!-- Default translations -->
     <tu>
       <tuv lang="EN-US">
-        <seg>Press<ph x="0">&lt;br0/&gt;</ph><bpt i="1" x="1">&lt;b1&gt;</bpt>Save<ept i="1">&lt;/b1&gt;</ept>.</seg>
+        <seg>Press<ph x="0">&lt;br0/&gt;</ph><bpt i="1">&lt;b1&gt;</bpt>Save<ept
+         i="1">&lt;/b1&gt;</ept>.</seg>
       </tuv>
       <tuv lang="DE-DE" changeid="A" changedate="20240101T000000Z">
         <seg>Auf<ph x="0">&lt;br0/&gt;</ph>Speichern.</seg>
@@ -270,7 +271,8 @@ def test_a_file_in_another_encoding_than_it_declares_is_refused(tmp_path: Path) 
 <prop type="x-Recognizers">RecognizeAll</prop><prop type="x-TMName">it</prop></header><body>
 <tu creationdate="20200101T000000Z" usagecount="0"><prop type="x-LastUsedBy">A\\b</prop>
 <prop type="x-Origin">TM</prop><prop type="x-ConfirmationLevel">Translated</prop>
-<tuv xml:lang="en-US"><seg>Press<ph x="1" type="lb"/><bpt i="1" type="8" x="1" />Save<ept i="1" />.</seg></tuv>
+<tuv xml:lang="en-US"><seg>Press<ph x="1" type="lb"/><bpt i="1" type="8" />Save<ept
+i="1" />.</seg></tuv>
 <tuv xml:lang="de-DE"><seg>Auf
 Speichern.</seg></tuv></tu></body></tmx>
 """,
@@ -289,7 +291,8 @@ Speichern.</seg></tuv></tu></body></tmx>
       <prop type="x-context-pre">&lt;seg&gt;Before.&lt;/seg&gt;</prop>
       <tuv xml:lang="en">
         <prop type="x-context-post">&lt;seg&gt;After.&lt;/seg&gt;</prop>
-        <seg>Press<ph>&lt;mq:ch val="&amp;#10;" /&gt;</ph><bpt i="1">{}</bpt>Save<ept i="1">{}</ept>.</seg>
+        <seg>Press<ph>&lt;mq:ch val="&amp;#10;" /&gt;</ph><bpt i="1">{}</bpt>Save<ept
+         i="1">{}</ept>.</seg>
       </tuv>
       <tuv xml:lang="de"><seg>Auf<ph>&lt;mq:ch val="&amp;#9;" /&gt;</ph>Speichern.</seg></tuv>
     </tu>
