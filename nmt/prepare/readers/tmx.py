@@ -43,6 +43,7 @@ _BREAK = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """The content of a code that separates words."""
+_CODE_CHARACTERS = 1000  # of a code that are looked at
 _LINE_END = re.compile(r"\s*[\r\n]+\s*")
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
@@ -162,6 +163,12 @@ def _choose(codes: tuple[str, ...], langs: tuple[str, str]) -> tuple[tuple[str, 
     return (src, tgt), OTHER_VARIANT in (src_rank, tgt_rank)
 
 
+@lru_cache(4096)
+def _is_break(code: str) -> bool:
+    """Return whether a code with this content separates words."""
+    return _BREAK.search(code) is not None
+
+
 def _listed(unit: _Unit) -> bytes:
     return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in unit.texts.items())))
 
@@ -279,7 +286,7 @@ class _Units:
         elif self._text is not None and self._codes:
             self._codes -= 1
             if not self._codes:
-                if _BREAK.search("".join(self._code)):
+                if self._code and _is_break("".join(self._code)[:_CODE_CHARACTERS]):
                     self._text.append("\n")
                 self._code.clear()
 

@@ -32,10 +32,14 @@ _INVALID = chr(_DISGUISE + ord("\t"))
 _RESTORED = {_DISGUISE + code: chr(code) for code in _CONTROLS} | {ord(_INVALID): "\udcff"}
 _MARK = b"\xef\xb7"
 """How the disguises begin in UTF-8. Arabic ligatures begin like that, too."""
-_NONCHARACTERS = (_MARK, b"\xef\xbf\xbe", b"\xef\xbf\xbf")
+_NONCHARACTER = re.compile(rb"\xef(?:\xb7|\xbf[\xbe\xbf])")
 _ILLEGAL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
-_REFERENCE = re.compile(rb"&#(?:x([0-9A-Fa-f]{1,20})|([0-9]{1,20}));")
+_REFERENCE = re.compile(
+    rb"&#(?:x0*(1?[0-9A-Fa-f]|[DFdf][0-9A-Fa-f]{3}|[0-9A-Fa-f]{6,20})"
+    rb"|0*([12]?[0-9]|3[01]|[56][0-9]{4}|[0-9]{7,20}));"
+)
+"""To a number of which some are illegal; a pattern for all numbers would be slower."""
 _LONGEST_REFERENCE = 24
 _INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")
 """A reference or a character of which the next chunk may have the rest."""
@@ -104,9 +108,7 @@ def _is_legal(chunk: bytes) -> bool:
         text = chunk.decode()
     except UnicodeDecodeError:
         return False
-    if text.isascii() or b"\xef" not in chunk:  # most chunks, which need no slower search
-        return True
-    return not any(mark in chunk for mark in _NONCHARACTERS)
+    return text.isascii() or not _NONCHARACTER.search(chunk)
 
 
 def _disguise_reference(found: re.Match[bytes]) -> bytes:
