@@ -7,6 +7,7 @@ Codes may be BCP 47 (de, pt-BR, zh-Hans), ISO 639 (deu, cmn) or NLLB's form with
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from langcodes import Language
 
 _CODE = re.compile(r"[A-Za-z0-9_-]*")
+_WHOLE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+_NAME = re.compile(r"(?P<name>[^()]+?)(?P<variant>\s*\(.*\))?")
+_LONGEST_NAME = 40
 _CLOSE = 10
 """CLDR's distance of hr and bs is 8, and that of no and da 12."""
 _TWO_SCRIPTS = {
@@ -167,6 +171,66 @@ def _parse(code: str) -> Language | None:
         return Language.get(_OLD.get(tag.lower(), tag)).prefer_macrolanguage()
     except LanguageTagError:
         return None
+
+
+def names_language(name: str, code: str) -> bool:
+    """Return whether the name of a column is that of a language: a code, or its English name.
+
+    For example, EN, eng, en-US, English and English (US) name en. Another script or country than
+    that of the code is another language here.
+    """
+    name = name.strip()
+    found = _NAME.fullmatch(name)
+    if not found or len(name) > _LONGEST_NAME:  # most text, for which nothing need be loaded
+        return False
+    if _WHOLE_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
+        return _variants_agree(name, code)
+    codes = {primary_language(code), _tag(code).split("-")[0].lower()}
+    names = [_english_names().get(one, frozenset()) for one in codes]
+    is_name = _folded(found["name"]) in frozenset().union(*names)
+    return is_name and not (found["variant"] and "-" in _tag(code))
+
+
+def is_language(name: str) -> bool:
+    """Return whether a name is a code of a language that has two letters, or its English name."""
+    if _WHOLE_CODE.fullmatch(name) and len(primary_language(name)) == 2:
+        return primary_language(name) in _english_names()
+    found = _NAME.fullmatch(name.strip())
+    if not found or len(name) > _LONGEST_NAME:
+        return False
+    return _folded(found["name"]) in _common_names()
+
+
+def _variants_agree(one: str, other: str) -> bool:
+    """Return whether two codes of a language can mean the same script and region."""
+    if "-" not in _tag(one) or "-" not in _tag(other):
+        return True
+    return variant_rank(one, other) not in (OTHER_VARIANT, None)
+
+
+@cache
+def _english_names() -> Mapping[str, frozenset[str]]:
+    """Return the English names of each language by its code, as IANA's registry has them."""
+    from langcodes.registry_parser import parse_registry
+
+    names = {}
+    for entry in parse_registry():  # type: ignore[no-untyped-call]
+        if entry["Type"] == "language":
+            plain = [_folded(name.partition(" (")[0]) for name in entry["Description"]]
+            # "Modern Greek (1453-)" is Greek.
+            names[entry["Subtag"]] = frozenset(
+                [*plain, *(name.removeprefix("modern ") for name in plain)]
+            )
+    return names
+
+
+@cache
+def _common_names() -> frozenset[str]:
+    return frozenset().union(*(names for code, names in _english_names().items() if len(code) == 2))
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _tag(code: str) -> str:

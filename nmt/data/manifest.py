@@ -94,6 +94,8 @@ class CorpusRecord:
     """The least score by column of a table; pairs with a smaller one were dropped."""
     kept_column: str = ""
     """The column of a table that was kept beside the pairs, as their provenance."""
+    quoted: bool = False
+    """Whether the cells of a table of text were read as quoted."""
 
 
 @dataclass(frozen=True)

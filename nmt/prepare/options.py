@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,24 +14,28 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.term_annotation import MARKERS
 from nmt.errors import UsageError, did_you_mean
+from nmt.prepare.text_names import (
+    QUOTINGS,
+    STDIN,
+    column_parts,
+    file_and_columns,
+    name_and_value,
+    number_of,
+    problems_of_values,
+    score_parts,
+)
 from nmt.values import check, option_name, value
 
 _TEXT, _VOCABULARY = "Text", "Vocabulary"
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _SPECIAL_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LARGEST_WEIGHT = 1000
-_TABLE = re.compile(r"-|.*\.(tsv(\.\w+)?|parquet|arrow)")
 _LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
 
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
 AUTO_TERMS = "auto"
 """Stands for terms that are found in the text."""
-
-STDIN = "-"
-"""Stands for TSV on stdin instead of a file's name."""
-TABLE_FOLDERS = (".parquet", ".arrow")
-"""Suffixes of the files that a folder may be made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +50,11 @@ class PrepareOptions:
     )
     train: tuple[str, ...] = value(
         (),
-        "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst). "
-        "Or a file: .tsv, .parquet or .arrow with columns, such as crawl.tsv:en,de, a folder of "
-        "those two, .tmx, a .zip of OPUS, or - for TSV on stdin. All except - can be at a URL such "
-        "as s3://bucket/train. You can repeat it.",
+        "Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed (.gz, .xz, .bz2, .zst), "
+        "or in two files SOURCE,TARGET. Or a file: .tsv, .csv, .jsonl, .parquet or .arrow with "
+        "columns, such as crawl.tsv:en,de, a folder of the last two, .tmx, a .zip of OPUS, or - "
+        "for TSV on stdin. All except - can be at a URL such as s3://bucket/train. You can repeat "
+        "it.",
         metavar="PREFIX|FILE",
         panel=_TEXT,
     )
@@ -117,6 +122,14 @@ class PrepareOptions:
         "for other files.",
         metavar="FILE:COLUMN",
         shown="none",
+        panel=_TEXT,
+    )
+    quoting: tuple[str, ...] = value(
+        (),
+        "Whether the cells of a TSV are quoted, as in crawl.tsv=none. `prepare` asks for it if it "
+        "cannot tell.",
+        metavar="TEXT=csv|none",
+        shown="found by the cells",
         panel=_TEXT,
     )
     encoding: str = value(
@@ -250,21 +263,28 @@ class PrepareOptions:
             for text in (*self.valid, *self.test)
             if file_and_columns(self.prefix_of(text))[0] == STDIN
         ]
-        problems += _unclear("--weight", self.weight, train)
-        problems += _unclear("--tag", self.tag, (*train, *self.valid, *self.test))
-        scored = [_score_parts(text)[:2] for text in self.min_score]
+        problems += problems_of_values("--weight", self.weight, train)
+        problems += problems_of_values("--tag", self.tag, (*train, *self.valid, *self.test))
+        texts = [self.prefix_of(text) for text in (*train, *self.valid, *self.test)]
+        problems += problems_of_values("--quoting", self.quoting, texts)
+        problems += [
+            f"--quoting {text}: must be csv or none"
+            for text in self.quoting
+            if name_and_value(text)[1] not in QUOTINGS
+        ]
+        scored = [score_parts(text)[:2] for text in self.min_score]
         for text in self.min_score:
-            file, column, least = _score_parts(text)
-            if not column or not math.isfinite(_number(least, default=math.nan)):
+            file, column, least = score_parts(text)
+            if not column or not math.isfinite(number_of(least, default=math.nan)):
                 problems.append(f"--min-score {text}: must be FILE:COLUMN:NUMBER")
             elif file not in files:
                 guess = did_you_mean(file, files)
                 problems.append(f"--min-score {text}: {file} is no training text{guess}")
             elif scored.count((file, column)) > 1:
                 problems.append(f"--min-score {text}: {file}:{column} has more than one; give one")
-        kept = [file for file, _ in map(_column_parts, self.keep_column)]
+        kept = [file for file, _ in map(column_parts, self.keep_column)]
         for text in self.keep_column:
-            file, column = _column_parts(text)
+            file, column = column_parts(text)
             if not (file and column):
                 problems.append(f"--keep-column {text}: must be FILE:COLUMN")
             elif file not in files:
@@ -275,7 +295,7 @@ class PrepareOptions:
         problems += [
             f"--weight {text}: must be a number above 0 and at most {_LARGEST_WEIGHT:,}"
             for text in self.weight
-            if not 0 < _number(_parts(text)[1]) <= _LARGEST_WEIGHT
+            if not 0 < number_of(name_and_value(text)[1]) <= _LARGEST_WEIGHT
         ]
         problems += self._problems_of_words()
         if self.terms is not None and (self.pair or self.keep_text):
@@ -347,7 +367,7 @@ class PrepareOptions:
         """Yield what is wrong with --tag and --symbol, which become pieces of their own."""
         of_pairs = LanguageTokens.of_targets(self.pairs).pieces.values() if self.pair else ()
         of_terms = MARKERS if self.terms is not None else ()
-        given = [("--tag", text, _parts(text)[1]) for text in self.tag]
+        given = [("--tag", text, name_and_value(text)[1]) for text in self.tag]
         given += [("--symbol", symbol, symbol) for symbol in self.symbol]
         for option, text, word in given:
             if len(word.split()) != 1 or "\u2581" in word:
@@ -404,75 +424,29 @@ class PrepareOptions:
     @property
     def weights(self) -> dict[str, float]:
         """How often an epoch visits each pair, by prefix or file of train, if not once."""
-        return {prefix: float(number) for prefix, number in map(_parts, self.weight)}
+        return {prefix: float(number) for prefix, number in map(name_and_value, self.weight)}
 
     @property
     def tags(self) -> dict[str, str]:
         """The tag put before each source line, by prefix or file."""
-        return dict(map(_parts, self.tag))
+        return dict(map(name_and_value, self.tag))
 
     def min_scores(self, file: str) -> dict[str, float]:
         """Return the least score by column of a file, whatever the order they were given in."""
-        parts = map(_score_parts, self.min_score)
+        parts = map(score_parts, self.min_score)
         found = {column: float(least) for name, column, least in parts if name == file}
         return dict(sorted(found.items()))
 
     @property
+    def quotings(self) -> dict[str, str]:
+        """Whether cells are quoted, by file, if an option says so."""
+        return dict(map(name_and_value, self.quoting))
+
+    @property
     def kept_columns(self) -> dict[str, str]:
         """The column that is kept of each file, for those that have one."""
-        return dict(map(_column_parts, self.keep_column))
-
-
-def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
-    name, colon, columns = prefix.rpartition(":")
-    if not colon or "/" in columns or not ("," in columns or _TABLE.fullmatch(name)):
-        return prefix, ()
-    return name, tuple(columns.split(","))
+        return dict(map(column_parts, self.keep_column))
 
 
 def _is_lang(lang: str) -> bool:
     return bool(_LANG.fullmatch(lang)) and lang != "bin"  # valid.bin is a shard
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """Split TEXT=VALUE at the last equals sign, since a prefix may hold others.
-
-    A file is named without its columns.
-    """
-    prefix, _, value = text.rpartition("=")
-    return file_and_columns(prefix)[0], value
-
-
-def _score_parts(text: str) -> tuple[str, str, str]:
-    """Split FILE:COLUMN:NUMBER."""
-    rest, _, least = text.rpartition(":")
-    return *_column_parts(rest), least
-
-
-def _column_parts(text: str) -> tuple[str, str]:
-    """Split FILE:COLUMN; a file is named without the columns of its text."""
-    file, _, column = text.rpartition(":")
-    return file_and_columns(file)[0], column
-
-
-def _number(text: str, *, default: float = 0.0) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return default
-
-
-def _unclear(option: str, given: Sequence[str], prefixes: Sequence[str]) -> Iterator[str]:
-    """Yield which of the TEXT=VALUE of an option name no text, or one that has a value."""
-    seen = set()
-    prefixes = [file_and_columns(prefix)[0] for prefix in prefixes]
-    for text in given:
-        prefix, _ = _parts(text)
-        if "=" not in text:
-            yield f"{option} {text}: must be TEXT=VALUE"
-        elif prefix in seen:
-            yield f"{option} {text}: {prefix} has one already; give only one"
-        elif prefix not in prefixes:
-            yield f"{option} {text}: no text has this name{did_you_mean(prefix, prefixes)}"
-        seen.add(prefix)

@@ -81,7 +81,7 @@ from nmt.workers import map_in_order
 
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("vocab", "new_language", "workers"),
+    *("quoting", "vocab", "new_language", "workers"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 

@@ -170,6 +170,7 @@ def _changed_text(info: DatasetInfo, sources: Sources) -> list[str]:
                 ("columns", list(corpus.columns), list(text.reader.columns)),
                 ("--min-score", _listed(corpus.min_scores), _listed(text.min_scores)),
                 ("--keep-column", corpus.kept_column, text.kept_column),
+                ("--quoting", _QUOTING[corpus.quoted], _QUOTING[text.reader.quoted]),
             )
             if was != now
         ]
@@ -184,6 +185,9 @@ def _changed_vocabulary(info: DatasetInfo, given: Sequence[Vocabulary]) -> list[
     if given and checksums != [file.sha256 for file in info.vocabulary.files]:
         return ["the vocabulary was another one"]
     return []
+
+
+_QUOTING = {True: "csv", False: "none"}
 
 
 def _listed(scores: Mapping[str, float]) -> list[str]:
@@ -386,5 +390,5 @@ def read_hashes(folder: Path, file: FileRecord) -> Hashes:
 
 def _source(text: SourceText) -> list[object]:
     files = [[file.name, file.sha256] for file in text.records]
-    chosen = text.reader.columns, text.min_scores, text.kept_column
+    chosen = text.reader.columns, text.min_scores, text.kept_column, text.reader.quoted
     return [files, text.langs, text.weight, text.tag, *chosen]

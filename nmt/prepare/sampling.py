@@ -153,6 +153,7 @@ class _DrawnText:
     unit = "line"
     files = ()
     columns = ()
+    quoted = False
 
     def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:  # noqa: ARG002
         """Yield the only block."""

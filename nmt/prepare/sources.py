@@ -14,10 +14,11 @@ from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import spell_pair
 from nmt.data.manifest import CorpusRecord, FileRecord
 from nmt.errors import DataError
-from nmt.prepare.options import PrepareOptions, file_and_columns
+from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Reader, Survey, stamps
 from nmt.prepare.text import Block
+from nmt.prepare.text_names import file_and_columns
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and
@@ -83,6 +84,7 @@ class SourceText:
             columns=self.reader.columns,
             min_scores=self.min_scores,
             kept_column=self.kept_column,
+            quoted=self.reader.quoted,
         )
 
     def tags(self, block: Block) -> Sequence[str]:
@@ -168,6 +170,7 @@ class Sources:
                 encoding,
                 scores=tuple(min_scores[at]),
                 kept=kept[at],
+                quoting=options.quotings.get(file_and_columns(prefix)[0], ""),
                 copies=copies,
             )
             for at, prefix in enumerate(prefixes)

@@ -15,9 +15,10 @@ from typing import Any
 from nmt.data.corpus import Encoding
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError, UsageError
-from nmt.prepare.options import TABLE_FOLDERS
+from nmt.prepare.readers.columns import lacks_column, language_columns, nested_columns
 from nmt.prepare.readers.reader import Advance, record_file, record_files
 from nmt.prepare.readers.table import Row, Table, score_of
+from nmt.prepare.text_names import TABLE_FOLDERS
 
 _BATCH_ROWS = 1024
 _LINE_END = re.compile(rb"[\r\n]+")
@@ -64,20 +65,25 @@ class ArrowFiles(Table):
         """
         shards: tuple[Path, ...] = (path,)
         if path.is_dir():
-            shards = tuple(sorted(one for one in path.iterdir() if one.suffix in TABLE_FOLDERS))
-            if len({one.suffix for one in shards}) != 1:
+            shards = tuple(
+                sorted(one for one in path.iterdir() if one.suffix.lower() in TABLE_FOLDERS)
+            )
+            if len({one.suffix.lower() for one in shards}) != 1:
                 raise DataError(f"{path}: must have files of one of {', '.join(TABLE_FOLDERS)}")
         names = [_names(shard) for shard in shards]
         if not columns:
-            inside = tuple(f"translation.{lang}" for lang in langs)
-            columns = inside if set(inside) <= set(names[0]) else langs
+            is_text = names[0].get("translation") in _STRINGS
+            if is_text and not language_columns(str(path), list(names[0]), langs):
+                raise DataError(
+                    f"{path}: its column translation is text, perhaps JSON, and has no fields; "
+                    f"name other columns as in {path.name}:SOURCE,TARGET, or write one for each "
+                    "language"
+                )
+            columns = nested_columns(str(shards[0]), list(names[0]), langs)
         for shard, there in zip(shards, names, strict=True):
             for column in (*columns, *scores, *([kept] if kept else [])):
                 if column not in there:
-                    raise DataError(
-                        f"{shard}: has no column {column!r}; it has {', '.join(there)}; name "
-                        f"columns as in {path.name}:SOURCE,TARGET"
-                    )
+                    raise lacks_column(str(shard), column, list(there))
             for column in columns:
                 if there[column] not in _STRINGS:
                     raise DataError(
@@ -168,7 +174,7 @@ class _Opened:
         self._path = path
         arrow = _pyarrow()
         try:
-            if path.suffix == ".parquet":
+            if path.suffix.lower() == ".parquet":
                 import pyarrow.parquet
 
                 self._file = pyarrow.parquet.ParquetFile(path)
@@ -189,7 +195,7 @@ class _Opened:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._path.suffix == ".parquet":
+        if self._path.suffix.lower() == ".parquet":
             self._file.close()
 
     def batches(self, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
@@ -201,7 +207,7 @@ class _Opened:
             raise _damaged(self._path, error) from None
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        if self._path.suffix == ".parquet":
+        if self._path.suffix.lower() == ".parquet":
             yield from self._file.iter_batches(_BATCH_ROWS, columns=list(columns))
         elif hasattr(self._file, "num_record_batches"):
             for at in range(self._file.num_record_batches):

@@ -13,8 +13,8 @@ from nmt import console
 from nmt.data.compressed import SUFFIXES
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, megabytes, naming
-from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
 from nmt.prepare.readers.find import is_one_file
+from nmt.prepare.text_names import STDIN, TABLE_FOLDERS, file_and_columns, two_files
 from nmt.remote import download, exists, files_at, is_url, mirrored, without_scheme
 
 
@@ -53,14 +53,18 @@ def copies_kept(
                 console.notice(
                     f"copied {megabytes(copies[name].stat().st_size)} from stdin to {folder}"
                 )
-            elif is_url(name):
-                copies[name] = mirrored(name, Path(temporary))
-                for url in _files_of(name, langs):
-                    path = mirrored(url, Path(temporary))
-                    if not path.exists():
-                        download(url, path)
-            elif "://" in name:
-                copies[name] = Path(without_scheme(name))
+                continue
+            two = two_files(name)
+            is_two = two is not None and "://" in two[1]
+            for one in two if two and is_two else (name,):
+                if is_url(one):
+                    copies[one] = mirrored(one, Path(temporary))
+                    for url in [one] if is_two else _files_of(one, langs):
+                        path = mirrored(url, Path(temporary))
+                        if not path.exists():
+                            download(url, path)
+                elif "://" in one:
+                    copies[one] = Path(without_scheme(one))
         yield copies
 
 
@@ -72,7 +76,7 @@ def _copy_stdin(path: Path) -> None:
 def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
     """Return the URLs of the files of a text."""
     if name.endswith("/"):
-        return [url for url in files_at(name) if url.endswith(TABLE_FOLDERS)]
+        return [url for url in files_at(name) if url.lower().endswith(TABLE_FOLDERS)]
     if is_one_file(name):
         return [name]
     found = []

@@ -8,12 +8,22 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.errors import DataError, UsageError
-from nmt.prepare.options import STDIN, TABLE_FOLDERS, file_and_columns
 from nmt.prepare.readers.arrow import ArrowFiles
+from nmt.prepare.readers.jsonl import JsonLines
 from nmt.prepare.readers.line_files import MosesFiles, ZipFiles
 from nmt.prepare.readers.reader import Reader
 from nmt.prepare.readers.tmx import TmxFile
 from nmt.prepare.readers.tsv import TsvFile
+from nmt.prepare.text_names import (
+    STDIN,
+    TABLE_FOLDERS,
+    TABLES,
+    file_and_columns,
+    suffix_of,
+    two_files,
+)
+
+_WITH_COLUMNS = "TSV, CSV, JSON Lines, Parquet and Arrow"
 
 
 def find_reader(
@@ -23,16 +33,18 @@ def find_reader(
     *,
     scores: Sequence[str] = (),
     kept: str = "",
+    quoting: str = "",
     copies: Mapping[str, Path] = {},
 ) -> Reader:
     """Return the reader of a text.
 
     Args:
-        prefix: of two files, or the name of one file, with its columns if it has some.
+        prefix: of two files, their names, or the name of one file, with its columns if it has some.
         langs: source and target language.
         encoding: of text files; Parquet, Arrow and TMX have their own.
         scores: columns of scores that are read, too.
         kept: the column that is kept as provenance, if any.
+        quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
         copies: of stdin and of URLs, by name.
 
     Raises:
@@ -40,45 +52,77 @@ def find_reader(
         UsageError: if columns are named that this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
-    here, suffix = str(copies.get(name, name)), _suffix(name)
+    here, suffix = str(copies.get(name, name)), suffix_of(name)
     path = Path(here)
     if len(columns) not in (0, 2):
         raise UsageError(
             f"{prefix}: name two columns, for the source and the target; --min-score reads another "
             "one, and --keep-column keeps it"
         )
-    if name == STDIN:
-        return TsvFile.find(prefix, path, columns, scores, kept, langs, encoding)
+    if quoting and suffix not in (".tsv", ".csv") and name != STDIN:
+        raise UsageError(f"--quoting {name}: only TSV and CSV have quoted cells; leave it out")
     if is_one_file(name) and not path.exists():
         raise DataError(f"{name}: no such file")
-    if suffix == ".tsv":
-        return TsvFile.find(prefix, path, columns, scores, kept, langs, encoding)
+    if name == STDIN or suffix in (".tsv", ".csv"):
+        return TsvFile.find(
+            prefix, path, columns, scores, kept, langs, encoding,
+            quoting=quoting, is_csv=suffix == ".csv",
+        )  # fmt: skip
+    if suffix == ".jsonl":
+        return JsonLines.find(prefix, path, columns, scores, kept, langs, encoding)
     if suffix in TABLE_FOLDERS or (path.is_dir() and not _is_prefix(here, langs)):
         return ArrowFiles.find(prefix, path, columns, scores, kept, langs)
     if scores:
-        raise UsageError(f"--min-score {name}: only TSV, Parquet and Arrow have columns of scores")
+        raise UsageError(f"--min-score {name}: only {_WITH_COLUMNS} have columns of scores")
     if columns:
-        raise UsageError(f"{prefix}: only TSV, Parquet and Arrow have columns; name no others")
+        raise UsageError(f"{prefix}: only {_WITH_COLUMNS} have columns; name no others")
     if suffix == ".tmx":
         return TmxFile(prefix, path, langs, kept)
     if kept:
-        raise UsageError(
-            f"--keep-column {name}: only TSV, Parquet, Arrow and TMX have columns to keep"
-        )
+        raise UsageError(f"--keep-column {name}: only {_WITH_COLUMNS} and TMX have columns to keep")
     if suffix == ".zip":
         return ZipFiles.find(path, langs, encoding)
-    return MosesFiles(ParallelText.find(here, *langs), encoding)
+    return MosesFiles(_find_files(name, here, langs, copies), encoding)
 
 
 def is_one_file(name: str) -> bool:
     """Tell by its name whether a text is one file with both sides."""
-    return _suffix(name) in (".tsv", ".zip", ".tmx", *TABLE_FOLDERS)
+    return suffix_of(name) in (*TABLES, ".zip", ".tmx")
 
 
-def _suffix(name: str) -> str:
-    """Return the suffix of a file name, without that of compression."""
-    path = Path(name)
-    return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
+def _find_files(
+    name: str, here: str, langs: tuple[str, str], copies: Mapping[str, Path]
+) -> ParallelText:
+    """Return the files of a prefix, or the two that are named."""
+    if _is_prefix(here, langs):
+        return ParallelText.find(here, *langs)
+    if Path(here).is_file():
+        raise DataError(_not_a_prefix(name, langs))
+    two = two_files(name)
+    if two is None:
+        return ParallelText.find(here, *langs)
+    files = [Path(copies.get(one, one)) for one in two]
+    for one, path in zip(two, files, strict=True):
+        if is_one_file(one):
+            raise UsageError(f"{name}: {one} is a table or an archive; give it by itself")
+        if not path.is_file():
+            raise DataError(
+                f"{one}: no such file; {name} is read as two files, SOURCE,TARGET, because there "
+                f"is no {name}.{langs[0]}"
+            )
+    return ParallelText(name, *files)
+
+
+def _not_a_prefix(name: str, langs: tuple[str, str]) -> str:
+    """Say what to give instead of a file."""
+    for lang in langs:
+        if name.endswith(f".{lang}"):
+            return f"{name}: give the prefix of both files, {name.removesuffix(f'.{lang}')}"
+    src, tgt = langs
+    return (
+        f"{name}: not a prefix; give PREFIX of PREFIX.{src} and PREFIX.{tgt}, two files as "
+        f"SOURCE,TARGET, or one file that ends in {', '.join(TABLES)}, .tmx or .zip"
+    )
 
 
 def _is_prefix(name: str, langs: tuple[str, str]) -> bool:

@@ -42,6 +42,7 @@ class LineFiles(ABC):
     encoding: Encoding
     unit = "line"
     columns = ()
+    quoted = False
 
     @property
     @abstractmethod

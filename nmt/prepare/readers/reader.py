@@ -60,6 +60,10 @@ class Reader(Protocol):
     def columns(self) -> tuple[str, ...]:
         """The columns that were chosen in a table."""
 
+    @property
+    def quoted(self) -> bool:
+        """Whether cells of a table of text are quoted."""
+
     def surveys(self) -> Sequence[Callable[[Advance], Survey]]:
         """Return functions that read the text once: one for each side, or one for both."""
 

@@ -54,6 +54,12 @@ class Table(ABC):
     """What the user chooses the two sides by."""
     if_invalid = PASS_ENCODING
     """What to do if many rows are not valid text."""
+    fault = "lack a side"
+    """Of rows that are missing."""
+    quoted = False
+    """Whether it is text whose cells are quoted."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the start of the text."""
 
     @property
     @abstractmethod
@@ -101,11 +107,12 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        warnings = validity.warnings(str(self.path), rows, "row", self.if_invalid)
+        found = validity.warnings(str(self.path), rows, "row", self.if_invalid)
+        warnings = (*self.warnings, *found)
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (
-                f"{self.prefix}: {missing:,} of {rows:,} rows lack a side, such as row "
+                f"{self.prefix}: {missing:,} of {rows:,} rows {self.fault}, such as row "
                 f"{first_row:,}: {shown!r}"
             )
             if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:

@@ -1,26 +1,27 @@
-"""Rows of tab-separated text, as crawls publish them: `crawl.tsv:en,de`, or `-` for stdin.
-
-Cells are taken as they are. There is no quoting, so a cell cannot hold a tab or a line feed.
-"""
+"""Rows of TSV and CSV, as crawls and spreadsheets write them: `crawl.tsv:en,de`, `-` for stdin."""
 
 from __future__ import annotations
 
 import codecs
-import re
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.data.manifest import FileRecord
-from nmt.errors import DataError, UsageError
-from nmt.prepare.options import STDIN, file_and_columns
+from nmt.prepare.readers.cells import Quotes, quoted_rows
+from nmt.prepare.readers.layout import Layout, find_layout, unclear_quotes
 from nmt.prepare.readers.line_files import CHUNKS_AHEAD, Lines
-from nmt.prepare.readers.reader import Advance, record_file
+from nmt.prepare.readers.reader import Advance, Survey, record_file
 from nmt.prepare.readers.table import Row, Table, score_of
+from nmt.prepare.text_names import STDIN, file_and_columns
 from nmt.workers import prefetched
 
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_WITH_STATES = ("iso2022", "hz", "utf-7")
+"""Encodings in which the byte of a quote or a comma may be part of a letter."""
+_NULL = b"\\N"
+"""What databases write for a cell that has no text."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,12 @@ class TsvFile(Table):
     columns: tuple[str, ...]
     """Source and target: names of the header, or numbers from 1."""
     kept: str
-    places: tuple[int, ...]
-    """From 0, of source, target, scores, and the column that is kept if there is one."""
-    has_header: bool
+    layout: Layout
+    quoted: bool
+    warnings: tuple[str, ...]
+    quotes: Quotes | None = None
+    """Counts the cells in quotes while the file is read."""
+    fault = "lack a side or have more cells than the first row"
 
     @classmethod
     def find(
@@ -49,34 +53,41 @@ class TsvFile(Table):
         kept: str,
         langs: tuple[str, str],
         encoding: Encoding,
+        *,
+        quoting: str = "",
+        is_csv: bool = False,
     ) -> TsvFile:
-        """Find the columns; DataError if the header lacks one.
+        """Find the columns; DataError if the file does not show how to read it.
 
         Args:
             prefix: the text as the user names it.
             path: of the file.
             columns: source and target; if there are none, those that the header names like the
-                languages, or else the first two.
+                languages, or else the only two.
             scores: columns of scores.
             kept: the column that is kept; may be empty.
             langs: source and target language.
             encoding: of the text.
+            quoting: whether cells are quoted: csv or none; empty to find out.
+            is_csv: whether it is CSV, and its separator is to be found.
         """
         given, _ = file_and_columns(prefix)
-        name = "stdin" if given == STDIN else given
-        lines = Lines(name, read_chunks(path, encoding))
-        first = lines.take(1) if lines.ready() else b""
-        header = (encoding.decode(first.rstrip(b"\r\n"), number=1) or "").split("\t")
-        if not columns:
-            columns = langs if set(langs) <= set(header) else ("1", "2")
-        chosen = (*columns, *scores, *([kept] if kept else []))
-        if any(_NUMBER.fullmatch(one) and int(one) == 0 for one in chosen):
-            raise UsageError(f"{prefix}: columns are counted from 1, not from 0")
-        places = tuple(
-            int(one) - 1 if _NUMBER.fullmatch(one) else _place(name, one, header) for one in chosen
+        if encoding.name.startswith(_WITH_STATES):
+            encoding = replace(encoding, by_line=False)
+        layout = find_layout(
+            given,
+            Lines(given, read_chunks(path, encoding)),
+            encoding,
+            langs,
+            columns=columns,
+            others=(*scores, *([kept] if kept else [])),
+            quoting=quoting,
+            is_csv=is_csv,
         )
-        has_header = not all(_NUMBER.fullmatch(one) for one in chosen)
-        return cls(prefix, path, name, encoding, tuple(columns), kept, places, has_header)
+        name = "stdin" if given == STDIN else given
+        found = layout.columns
+        warnings = (found.warning,) if found.warning else ()
+        return cls(prefix, path, name, encoding, found.names, kept, layout, layout.quoted, warnings)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -87,32 +98,52 @@ class TsvFile(Table):
         found = record_file(self.path)
         return FileRecord(Path(self.name).name, found.size, found.sha256)
 
+    def _survey(self, advance: Advance) -> Survey:
+        if not self.layout.is_guessed:
+            return super()._survey(advance)
+        quotes = Quotes(self.layout.columns.cells)
+        survey = Table._survey(replace(self, quotes=quotes), advance)
+        if quotes.is_quoted() is not False:
+            raise unclear_quotes(file_and_columns(self.prefix)[0], quotes)
+        return survey
+
     def rows(self, advance: Advance) -> Iterator[Row]:
-        src, tgt, *scores = self.places
+        src, tgt, *scores = self.layout.columns.places
         kept = scores.pop() if self.kept else None
+        most = sys.maxsize if self.layout.columns.is_wide else self.layout.columns.cells
+        for cells in self._cells(advance):
+            size = len(cells)
+            provenance = cells[kept] if kept is not None and kept < size else b""
+            numbers = tuple(score_of(cells[at] if at < size else None) for at in scores)
+            is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
+            if is_whole and _NULL not in (cells[src], cells[tgt]):
+                yield Row(cells[src], cells[tgt], False, numbers, provenance)
+            else:
+                yield Row(self.layout.separator.join(cells), b"", True, numbers)
+
+    def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
+        """Yield the cells of each row, without the header."""
+        layout = self.layout
         chunks = read_chunks(self.path, self.encoding, watch=lambda raw: advance(len(raw)))
+        lines = self._lines(chunks)
+        if layout.names_separator:
+            next(lines)
+        if self.quoted:
+            name, number = file_and_columns(self.prefix)[0], 1 + layout.names_separator
+            rows = quoted_rows(lines, layout.separator, name, number=number)
+        else:
+            rows = (line.split(layout.separator) for line in lines)
+        if layout.columns.has_header:
+            next(rows, None)
+        return rows
+
+    def _lines(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         lines = Lines(self.name, prefetched(chunks, ahead=CHUNKS_AHEAD))
         mark = codecs.BOM_UTF8  # before the first row
-        if lines.ready() and self.has_header:
-            lines.take(1)
-            mark = b""
         while ready := lines.ready():
-            for line in lines.take(ready).removesuffix(b"\n").split(b"\n"):
-                line, mark = line.removesuffix(b"\r").removeprefix(mark), b""
-                cells = line.split(b"\t")
-                provenance = cells[kept] if kept is not None and kept < len(cells) else b""
-                numbers = tuple(score_of(cells[at] if at < len(cells) else None) for at in scores)
-                if max(src, tgt) < len(cells):
-                    yield Row(cells[src], cells[tgt], False, numbers, provenance)
-                else:
-                    yield Row(line, b"", True, numbers)
-
-
-def _place(name: str, column: str, header: Sequence[str]) -> int:
-    if header.count(column) != 1:
-        many = "has several columns" if column in header else "has no column"
-        raise DataError(
-            f"{name}: {many} {column!r}; its first row is {', '.join(header[:8])!r}; name columns "
-            "by a header or by numbers, such as :1,2"
-        )
-    return header.index(column)
+            block = lines.take(ready)
+            if self.quotes is not None:
+                self.quotes.look_at(block)
+            for line in block.removesuffix(b"\n").split(b"\n"):
+                yield line.removesuffix(b"\r").removeprefix(mark)
+                mark = b""

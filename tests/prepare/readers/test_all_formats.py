@@ -112,7 +112,7 @@ def _folder(path: Path) -> Path:
         ("x.tsv:1,2,3", UsageError, "name two columns"),
         ("x.tsv:1,0", UsageError, "counted from 1"),
         (f"x.tsv:1,{'9' * 5_000}", DataError, "has no column"),
-        ("memory.tmx:1,2", UsageError, "only TSV, Parquet and Arrow have columns"),
+        ("memory.tmx:1,2", UsageError, "only TSV, CSV, JSON Lines, Parquet and Arrow have columns"),
     ],
 )
 def test_names_that_say_too_little_are_refused(

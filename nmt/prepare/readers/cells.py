@@ -1,0 +1,186 @@
+"""Cells of a row of text: split at a separator, and quoted or not.
+
+A quoted cell stands in quotes, and a quote inside it is doubled (RFC 4180). It may hold separators
+and line ends, so a stray quote would swallow rows. In TSV both kinds are common: crawls write cells
+as they are, and spreadsheets and data frames quote some of them. `Quotes` tells which it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.errors import DataError
+
+TAB = b"\t"
+_QUOTE, _LINE_FEED = ord('"'), ord("\n")
+_QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
+_SPACED = re.compile(rb' +"[^"]*+(?:""[^"]*+)*+" *')
+"""In CSV that people type, a space stands between a comma and a quote."""
+_LINE_END = re.compile(rb"[\r\n]+")
+_MOST_LINES = 1000
+"""Of a cell; a stray quote would read a whole file."""
+_OUTNUMBERED = 10
+"""A few cells that look quoted, in a text with so many times as many that cannot be."""
+
+
+def one_line(cell: bytes) -> bytes:
+    """Return a cell with its line ends as spaces, since a pair is a line."""
+    return _LINE_END.sub(b" ", cell)
+
+
+def quoted_rows(
+    lines: Iterator[bytes], separator: bytes, name: str, *, number: int = 1
+) -> Iterator[list[bytes]]:
+    """Yield the cells of each row, without quotes.
+
+    Args:
+        lines: without line feeds.
+        separator: one byte.
+        name: of the text, for messages.
+        number: of the first line in the file.
+
+    Raises:
+        DataError: if a cell that begins with a quote is not quoted well.
+    """
+    for line in lines:
+        start = number
+        cells = line.split(separator) if _QUOTE not in line else _split(line, separator)
+        while cells is None and number - start < _MOST_LINES:
+            following = next(lines, None)
+            if following is None:
+                break
+            line, number = line + b"\n" + following, number + 1
+            cells = _split(line, separator)
+        if not cells:
+            raise DataError(
+                f"{name} line {start:,}: a quote opens a cell, but no quote closes it at its end; "
+                f"mend it, or pass --quoting {name}=none if quotes are text"
+            )
+        yield cells
+        number += 1
+
+
+def _split(line: bytes, separator: bytes) -> list[bytes] | None:
+    """Return the cells of a row: none if one is broken, None if it goes on in the next line."""
+    cells, at, size = list[bytes](), 0, len(line)
+    while True:
+        quoted = _QUOTED.match(line, at)
+        if quoted is None and line[at : at + 1] == b'"':
+            return None
+        if quoted is None and separator != TAB:
+            quoted = _SPACED.match(line, at)
+            if quoted and line[quoted.end() : quoted.end() + 1] not in (separator, b""):
+                quoted = None
+        if quoted:
+            cells.append(one_line(quoted[0].strip(b" ")[1:-1].replace(b'""', b'"')))
+            end = quoted.end()
+        else:
+            end = line.find(separator, at)
+            end = size if end < 0 else end
+            cells.append(line[at:end])
+        if end == size:
+            return cells
+        if line[end : end + 1] != separator:
+            return []
+        at = end + 1
+
+
+@dataclass
+class Quotes:
+    """Counts the cells of TSV that begin with a quote, by what they say of the file."""
+
+    columns: int
+    """Cells of a row."""
+    quoted: int = 0
+    """Would be odd as text: a doubled quote inside, or a line end or tab that breaks the row."""
+    unclear: int = 0
+    """Are in quotes as a whole: quoted, or a sentence that someone says."""
+    plain: int = 0
+    """Cannot be quoted, because more text follows the quote that closes."""
+    example: bytes = b""
+    """The first cell that may be quoted."""
+
+    def look_at(self, text: bytes) -> None:
+        """Count the cells of whole lines."""
+        codes = np.frombuffer(text, np.uint8)
+        places = np.flatnonzero(codes == _QUOTE)
+        before = codes[places - 1]
+        starts = places[(places == 0) | (before == TAB[0]) | (before == _LINE_FEED)]
+        end = 0
+        for start in starts.tolist():
+            if start < end:
+                continue
+            found = _QUOTED.match(text, start)
+            if found is None:
+                continue  # it may go on in the lines that follow these
+            if text[found.end() : found.end() + 1] not in (b"\t", b"\r", b"\n", b""):
+                self.plain += 1
+                continue
+            end = found.end()
+            covers = TAB in found[0] or b"\n" in found[0]
+            if covers and self._fits(text, start, end):
+                self.plain += 1
+                end = start
+                continue
+            self.example = self.example or found[0]
+            if covers or b'""' in found[0][1:-1]:
+                self.quoted += 1
+            else:
+                self.unclear += 1
+
+    def _fits(self, text: bytes, start: int, end: int) -> bool:
+        """Tell whether the lines that a cell would cover are rows without it."""
+        first, last = text.rfind(b"\n", 0, start) + 1, text.find(b"\n", end)
+        lines = text[first : len(text) if last < 0 else last].split(b"\n")
+        return all(line.count(TAB) + 1 == self.columns for line in lines)
+
+    def is_quoted(self) -> bool | None:
+        """Return whether the file is quoted; None if that is unclear."""
+        if self.quoted * _OUTNUMBERED <= self.plain:
+            return None if self.unclear and not self.plain else False
+        return None if self.plain else True
+
+
+def has_quoted_column(lines: list[bytes]) -> bool:
+    """Tell whether a column of TSV is in quotes in each of these rows, at least ten."""
+    in_quotes = [
+        {at for at, cell in enumerate(line.split(TAB)) if _QUOTED.fullmatch(cell)} for line in lines
+    ]
+    return len(lines) >= _OUTNUMBERED and bool(set.intersection(*in_quotes))
+
+
+def guess_separator(lines: list[bytes], name: str) -> bytes:
+    """Return what separates the cells of CSV: what gives most rows the cells of the first row.
+
+    Raises:
+        DataError: if nothing does, or more than one.
+    """
+    if not lines:
+        return b","
+    found = []
+    for separator in (b",", b";", TAB, b"|"):
+        widths = [len(cells) for cells in first_rows(lines, separator, name)]
+        if widths and widths[0] > 1 and widths.count(widths[0]) >= 0.9 * len(widths):
+            found.append(separator)
+    if len(found) != 1:
+        what = " and ".join(repr(one.decode()) for one in found) or "nothing"
+        shown = lines[0][:60].decode(errors="replace")
+        raise DataError(
+            f"{name}: {what} may separate its cells; its first row is {shown!r}; write sep=, or "
+            "sep=; on a line before it"
+        )
+    return found[0]
+
+
+def first_rows(lines: list[bytes], separator: bytes, name: str) -> list[list[bytes]]:
+    """Return the rows of the first lines, up to one that is cut or broken."""
+    rows = list[list[bytes]]()
+    with contextlib.suppress(DataError):
+        for cells in quoted_rows(iter(lines), separator, name):
+            rows.append(cells)
+    return rows

@@ -1,0 +1,138 @@
+"""How the rows of TSV and CSV are written: what separates their cells, and which are quoted.
+
+The first rows show it. What they do not show is refused with what to type.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nmt.console import printable
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.prepare.readers.cells import (
+    TAB,
+    Quotes,
+    first_rows,
+    guess_separator,
+    has_quoted_column,
+)
+from nmt.prepare.readers.columns import Columns, find_columns, language_columns
+from nmt.prepare.readers.line_files import Lines
+
+_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
+_DICTIONARY = re.compile(rb"""(^|[\t,;])"?\{\s*('\w+'|""?\w+""?)\s*:""")
+"""A cell such as {'en': ..., of Python or JSON."""
+_SAMPLED = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is needed to read the rows of a file."""
+
+    separator: bytes
+    names_separator: bool
+    """Whether the first line is `sep=;`, for spreadsheets."""
+    quoted: bool
+    """Whether cells are."""
+    is_guessed: bool
+    """Whether the first rows are not quoted, and the others may show something else."""
+    columns: Columns
+
+
+def find_layout(
+    text: str,
+    lines: Lines,
+    encoding: Encoding,
+    langs: tuple[str, str],
+    *,
+    columns: Sequence[str],
+    others: Sequence[str],
+    quoting: str,
+    is_csv: bool,
+) -> Layout:
+    """Find out how a file is written.
+
+    Args:
+        text: its name, for messages.
+        lines: of the file, from the first on.
+        encoding: of the lines.
+        langs: source and target language.
+        columns: source and target, by names or numbers; may be empty.
+        others: more columns that are read.
+        quoting: csv or none; empty to find it.
+        is_csv: whether to look for the separator, and not to doubt that cells are quoted.
+
+    Raises:
+        DataError: if the file does not show it, or lacks a column.
+    """
+    block = lines.take(lines.ready()) if lines.ready() else b""
+    start = block.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n") if block else []
+    start = [line.removesuffix(b"\r") for line in start]
+    if len(start) == 1 and start[0].count(b"\r") > 1:
+        raise DataError(f"{text}: its lines end in \\r only; convert it: tr '\\r' '\\n'")
+    if any(_DICTIONARY.search(line) for line in start[:2]):
+        raise DataError(
+            f"{text}: its cells hold dictionaries, not text; write it with to_json as .jsonl, or "
+            "with a column for each language"
+        )
+    separator, named = TAB, None
+    if is_csv:
+        quoting = quoting or "csv"
+        named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
+        start = start[named is not None :]
+        separator = named[1] if named else guess_separator(start, text)
+    header = [encoding.decode(cell, number=0) or "" for cell in _first(start, separator, text)]
+    is_told = bool(quoting)
+    quoted = quoting == "csv" if is_told else _is_quoted(text, block, lines, start, header, langs)
+    sampled = start[: _SAMPLED + 1]
+    if quoted:
+        rows = first_rows(sampled, separator, text)
+    else:
+        rows = [line.split(separator) for line in sampled]
+    found = find_columns(text, rows, header, langs, columns=columns, others=others)
+    return Layout(separator, named is not None, quoted, not (quoted or is_told), found)
+
+
+def _first(start: list[bytes], separator: bytes, text: str) -> list[bytes]:
+    """Return the cells of the first row, without quotes if they can be quoted."""
+    if not start:
+        return []
+    rows = first_rows(start[:_SAMPLED], separator, text)
+    return rows[0] if rows else start[0].split(separator)
+
+
+def _is_quoted(
+    text: str,
+    block: bytes,
+    lines: Lines,
+    start: list[bytes],
+    header: list[str],
+    langs: tuple[str, str],
+) -> bool:
+    """Tell whether cells of TSV are quoted; DataError if that is unclear."""
+    quotes = Quotes(len(header))
+    quotes.look_at(block)
+    first = start[0].split(TAB) if start else []
+    names_langs = language_columns(text, header, langs) is not None
+    is_header_quoted = names_langs and all(cell.startswith(b'"') for cell in first)
+    if not quotes.plain and (is_header_quoted or has_quoted_column(start[:_SAMPLED])):
+        return True
+    while quotes.is_quoted() is None and not quotes.plain and lines.ready():
+        quotes.look_at(lines.take(lines.ready()))
+    found = quotes.is_quoted()
+    if found is None:
+        raise unclear_quotes(text, quotes)
+    return found
+
+
+def unclear_quotes(text: str, quotes: Quotes) -> DataError:
+    """Return the error for TSV whose cells may be quoted or not."""
+    shown = printable(quotes.example.decode(errors="replace")[:60])
+    return DataError(
+        f"{text}: cells such as {shown} may be quoted, as spreadsheets do, or be text with quotes; "
+        f"pass --quoting {text}=csv or --quoting {text}=none"
+    )
