@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +19,28 @@ def write_tsv(folder: Path, pairs: Pairs) -> str:
     lines = ["score\ten\tde\n", *(f"0.5\t{src}\t{tgt}\n" for src, tgt in pairs)]
     (folder / "crawl.tsv").write_text("".join(lines), encoding="utf-8", newline="")
     return f"{folder}/crawl.tsv:en,de"
+
+
+def write_csv(folder: Path, pairs: Pairs) -> str:
+    """Write what spreadsheets write where the comma is the decimal point."""
+    with (folder / "sheet.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerows([("German", "English"), *((tgt, src) for src, tgt in pairs)])
+    return f"{folder}/sheet.csv"
+
+
+def write_jsonl(folder: Path, pairs: Pairs) -> str:
+    """Write what the library `datasets` writes, compressed."""
+    lines = [json.dumps({"translation": {"en": src, "de": tgt}}) for src, tgt in pairs]
+    (folder / "HUB.JSONL.GZ").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return f"{folder}/HUB.JSONL.GZ"
+
+
+def write_two_files(folder: Path, pairs: Pairs) -> str:
+    src, tgt = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
+    (folder / "english.txt").write_bytes(src)
+    (folder / "german.v2.txt.gz").write_bytes(gzip.compress(tgt))
+    return f"{folder}/english.txt,{folder}/german.v2.txt.gz"
 
 
 def write_zip(folder: Path, pairs: Pairs) -> str:
@@ -70,6 +95,9 @@ def write_arrow(folder: Path, pairs: Pairs) -> str:
 
 FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
     "tsv": write_tsv,
+    "csv": write_csv,
+    "jsonl": write_jsonl,
+    "files": write_two_files,
     "zip": write_zip,
     "tmx": write_tmx,
     "parquet": write_parquet,

@@ -229,7 +229,7 @@ def test_a_column_that_is_not_there_is_told(
 
 def test_only_tables_have_columns_to_keep(tmp_path: Path) -> None:
     file = write(tmp_path, "plain", pairs(9))
-    said = r"--keep-column .*plain: only TSV, Parquet, Arrow and TMX"
+    said = r"--keep-column .*plain: only TSV, CSV, JSON Lines, Parquet"
     with pytest.raises(UsageError, match=said):
         job(tmp_path, file).prepare()
 

@@ -21,11 +21,13 @@ _QUOTE, _LINE_FEED = ord('"'), ord("\n")
 _QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
 _SPACED = re.compile(rb' +"[^"]*+(?:""[^"]*+)*+" *')
 """In CSV that people type, a space stands between a comma and a quote."""
+_IN_QUOTES = re.compile(rb'".*"', re.DOTALL)
 _LINE_END = re.compile(rb"[\r\n]+")
 _MOST_LINES = 1000
 """Of a cell; a stray quote would read a whole file."""
+_CELL_ENDS = (b"\t", b"\r", b"\n", b"")
 _OUTNUMBERED = 10
-"""A few cells that look quoted, in a text with so many times as many that cannot be."""
+"""A few cells that look quoted, in a text with so many times as many quotes that do not."""
 
 
 def one_line(cell: bytes) -> bytes:
@@ -58,8 +60,9 @@ def quoted_rows(
             cells = _split(line, separator)
         if not cells:
             raise DataError(
-                f"{name} line {start:,}: a quote opens a cell, but no quote closes it at its end; "
-                f"mend it, or pass --quoting {name}=none if quotes are text"
+                f"{name} line {start:,}: a quote opens a cell, but none closes it at its end (one "
+                f"inside is written twice); mend it, or pass --quoting {name}=none if quotes are "
+                "text"
             )
         yield cells
         number += 1
@@ -101,37 +104,36 @@ class Quotes:
     unclear: int = 0
     """Are in quotes as a whole: quoted, or a sentence that someone says."""
     plain: int = 0
-    """Cannot be quoted, because more text follows the quote that closes."""
+    """Quotes in cells that are not quoted. Who writes quoted cells leaves none."""
     example: bytes = b""
     """The first cell that may be quoted."""
 
     def look_at(self, text: bytes) -> None:
-        """Count the cells of whole lines."""
+        """Count the quotes of whole lines."""
         codes = np.frombuffer(text, np.uint8)
         places = np.flatnonzero(codes == _QUOTE)
         before = codes[places - 1]
         starts = places[(places == 0) | (before == TAB[0]) | (before == _LINE_FEED)]
-        end = 0
+        end, inside = 0, 0
         for start in starts.tolist():
             if start < end:
                 continue
             found = _QUOTED.match(text, start)
-            if found is None:
-                continue  # it may go on in the lines that follow these
-            if text[found.end() : found.end() + 1] not in (b"\t", b"\r", b"\n", b""):
-                self.plain += 1
+            if found is None:  # it may go on in the lines that follow these
+                inside += text.count(b'"', start)
+                break
+            follows = text[found.end() : found.end() + 1]
+            covers = TAB in found[0] or b"\n" in found[0]
+            if follows not in _CELL_ENDS or (covers and self._fits(text, start, found.end())):
                 continue
             end = found.end()
-            covers = TAB in found[0] or b"\n" in found[0]
-            if covers and self._fits(text, start, end):
-                self.plain += 1
-                end = start
-                continue
+            inside += found[0].count(b'"')
             self.example = self.example or found[0]
             if covers or b'""' in found[0][1:-1]:
                 self.quoted += 1
             else:
                 self.unclear += 1
+        self.plain += len(places) - inside
 
     def _fits(self, text: bytes, start: int, end: int) -> bool:
         """Tell whether the lines that a cell would cover are rows without it."""
@@ -146,12 +148,19 @@ class Quotes:
         return None if self.plain else True
 
 
-def has_quoted_column(lines: list[bytes]) -> bool:
-    """Tell whether a column of TSV is in quotes in each of these rows, at least ten."""
-    in_quotes = [
-        {at for at, cell in enumerate(line.split(TAB)) if _QUOTED.fullmatch(cell)} for line in lines
-    ]
-    return len(lines) >= _OUTNUMBERED and bool(set.intersection(*in_quotes))
+def are_quoted(lines: list[bytes]) -> bool:
+    """Tell whether lines of TSV have a column that is in quotes in each row, or all commas in them.
+
+    Spreadsheets also quote cells that have a comma. Below ten rows, or cells, this may be chance.
+    """
+    rows = [line.split(TAB) for line in lines]
+    in_quotes = [{at for at, cell in enumerate(row) if _IN_QUOTES.fullmatch(cell)} for row in rows]
+    if len(rows) >= _OUTNUMBERED and set.intersection(*in_quotes):
+        return True
+    cells = [cell for row in rows for cell in row if b"," in cell or _IN_QUOTES.fullmatch(cell)]
+    return len(cells) >= _OUTNUMBERED and all(
+        b"," in cell and _IN_QUOTES.fullmatch(cell) for cell in cells
+    )
 
 
 def guess_separator(lines: list[bytes], name: str) -> bytes:

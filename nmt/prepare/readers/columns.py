@@ -75,17 +75,19 @@ def find_columns(
         raise UsageError(f"{text}: columns are counted from 1, not from 0")
     more = tuple(_place(text, one, header) for one in others)
     has_header = not all(map(_NUMBER.fullmatch, given))
-    named = language_columns(text, header, langs)
     if columns:
         src, tgt = (_place(text, one, header) for one in columns)
         is_wide = all(map(_NUMBER.fullmatch, columns))
-        warning = _HEADER_AS_TEXT.format(text=text) if named and not has_header else ""
+        as_text = not has_header and names_languages(header, langs)
+        warning = _HEADER_AS_TEXT.format(text=text) if as_text else ""
         places = (src, tgt, *more)
         return Columns(tuple(columns), places, has_header, len(header), is_wide, warning)
-    if named:
+    if named := language_columns(text, header, langs):
         for at in named:
             if _holds_no_text(rows[1:], at):
-                raise _unclear(text, f"its column {header[at]!r} holds numbers or URLs", rows)
+                raise _unclear(
+                    text, f"its column {header[at]!r} holds numbers or URLs", rows, header
+                )
         names = tuple(header[at] for at in named)
         return Columns(names, (*named, *more), True, len(header), False)
     if has_header or looks_like_header(header, langs):
@@ -172,9 +174,10 @@ def language_columns(
         return None
     for lang, places in zip(langs, found, strict=True):
         if len(places) > 1 or found[0] == found[1]:
-            listed = ", ".join(repr(names[at]) for at in places)
+            listed = ", ".join(names[at] for at in places)
+            example = ",".join(names[one[0]] for one in found)
             raise DataError(
-                f"{text}: {listed} may be the {lang} column; choose two, as in {text}:NAME,NAME"
+                f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
             )
     return found[0][0], found[1][0]
 
@@ -201,6 +204,11 @@ def lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:
         f"{text}: has no column {column!r}; it has {listed}; name columns as in "
         f"{text}:SOURCE,TARGET"
     )
+
+
+def names_languages(names: Sequence[str], langs: tuple[str, str]) -> bool:
+    """Tell whether each language has a column, or several."""
+    return all(_of_language(names, lang) for lang in langs)
 
 
 def _of_language(names: Sequence[str], lang: str) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.console import printable
 from nmt.data.corpus import Encoding
@@ -16,11 +16,11 @@ from nmt.errors import DataError
 from nmt.prepare.readers.cells import (
     TAB,
     Quotes,
+    are_quoted,
     first_rows,
     guess_separator,
-    has_quoted_column,
 )
-from nmt.prepare.readers.columns import Columns, find_columns, language_columns
+from nmt.prepare.readers.columns import Columns, find_columns, names_languages
 from nmt.prepare.readers.line_files import Lines
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
@@ -84,7 +84,7 @@ def find_layout(
         quoting = quoting or "csv"
         named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
         start = start[named is not None :]
-        separator = named[1] if named else guess_separator(start, text)
+        separator = named[1] if named else guess_separator(start[:_SAMPLED], text)
     header = [encoding.decode(cell, number=0) or "" for cell in _first(start, separator, text)]
     is_told = bool(quoting)
     quoted = quoting == "csv" if is_told else _is_quoted(text, block, lines, start, header, langs)
@@ -116,11 +116,12 @@ def _is_quoted(
     """Tell whether cells of TSV are quoted; DataError if that is unclear."""
     quotes = Quotes(len(header))
     quotes.look_at(block)
-    first = start[0].split(TAB) if start else []
-    names_langs = language_columns(text, header, langs) is not None
-    is_header_quoted = names_langs and all(cell.startswith(b'"') for cell in first)
-    if not quotes.plain and (is_header_quoted or has_quoted_column(start[:_SAMPLED])):
+    in_quotes = are_quoted(start[:_SAMPLED])
+    is_header_quoted = names_languages(header, langs) and start[0].startswith(b'"')
+    if not quotes.plain and (in_quotes or is_header_quoted):
         return True
+    if in_quotes:  # and quotes inside are written in another way, such as \"
+        raise unclear_quotes(text, replace(quotes, example=start[1]))
     while quotes.is_quoted() is None and not quotes.plain and lines.ready():
         quotes.look_at(lines.take(lines.ready()))
     found = quotes.is_quoted()

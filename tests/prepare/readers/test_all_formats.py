@@ -69,7 +69,7 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
     assert (checked.path / "valid.en").read_bytes() == (plain.out / "valid.en").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["tsv", "tmx", "parquet", "arrow"])
+@pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "tmx", "parquet", "arrow"])
 def test_a_run_resumes_in_the_middle_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -99,7 +99,7 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert corpus.columns == ("en", "de")
     told = (job.out / "rejects.txt").read_text()
     assert "crawl.tsv column en row 5: only this" in told
-    assert "crawl.tsv: 1 of 40 rows lack a side, such as row 5: 'only this'" in (
+    assert "1 of 40 rows lack a side or have more cells than the first row, such as row 5: " in (
         capsys.readouterr().err
     )
     (sampled,) = dry_run(job.options, job.cleaning, pairs=1000)
@@ -107,7 +107,9 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
 
 
 def test_a_tenth_of_short_rows_means_other_columns(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"41 of 41 rows lack a side, such as row 1: .*; check"):
+    with pytest.raises(
+        DataError, match=r"41 of 41 rows lack a side or .*, such as row 1: .*; check"
+    ):
         job.but(train=(f"{tmp_path}/crawl.tsv:1,7",)).prepare()
     assert not (tmp_path / "data").exists()
 
@@ -130,7 +132,7 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_score(job: Job, tmp_path: 
 
 
 def test_column_0_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"crawl\.tsv:0,1: columns are counted from 1"):
+    with pytest.raises(UsageError, match=r"crawl\.tsv: columns are counted from 1"):
         job.but(train=(f"{tmp_path}/crawl.tsv:0,1",)).prepare()
 
 
