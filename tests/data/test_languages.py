@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.languages import OTHER_VARIANT, primary_language, variant_name, variant_rank
+from nmt.data.languages import (
+    OTHER_VARIANT,
+    is_language,
+    names_language,
+    primary_language,
+    variant_name,
+    variant_rank,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +88,34 @@ def test_variants_are_compared_by_script_and_region_with_their_likely_values(
 def test_codes_of_one_variant_have_one_name(name: str, codes: tuple[str, ...]) -> None:
     assert {variant_name(code) for code in codes} == {name}
     assert variant_rank(name, codes[0]) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "names_it"),
+    [
+        *((name, "en", True) for name in ("en", "EN", "eng", "en-US", "en_GB", "eng_Latn")),
+        *((name, "en", True) for name in ("English", " english ", "English (US)")),
+        *((name, "en", False) for name in ("text", "e", "Englisch", "id", "ENG 1", "x" * 1000)),
+        ("ger", "de", True),
+        ("de", "deu_Latn", True),
+        ("Castilian", "es", True),  # a second name
+        ("Greek", "el", True),  # "Modern Greek (1453-)"
+        ("Malay", "ms", True),  # "Malay (macrolanguage)"
+        ("Mandarin Chinese", "cmn", True),
+        ("Chinese", "cmn", True),
+        ("zh-TW", "zh_Hant", True),
+        ("zh-CN", "zh_Hant", False),
+        ("pt", "pt_BR", True),
+        ("pt-PT", "pt_BR", False),
+        ("Chinese (Simplified)", "zh", True),
+        ("Chinese (Simplified)", "zh_Hant", False),
+    ],
+)
+def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_it: bool) -> None:
+    assert names_language(name, code) is names_it
+
+
+def test_other_languages_are_known_too() -> None:
+    assert all(map(is_language, ("fr", "FR-ca", "fra", "French", "Norwegian Bokmål", "Hi")))
+    # Even is a language with three letters, Are and hut are ones in the registry.
+    assert not any(map(is_language, ("Hallo", "Even", "hut", "xx", "", "French text")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -146,6 +147,11 @@ class Quotes:
         if self.quoted * _OUTNUMBERED <= self.plain:
             return None if self.unclear and not self.plain else False
         return None if self.plain else True
+
+
+def usual_cells(lines: list[bytes]) -> int:
+    """Return how many cells most lines of TSV have, if quotes are text."""
+    return statistics.mode([line.count(TAB) + 1 for line in lines] or [1])
 
 
 def are_quoted(lines: list[bytes]) -> bool:

@@ -83,6 +83,9 @@ def find_columns(
         places = (src, tgt, *more)
         return Columns(tuple(columns), places, has_header, len(header), is_wide, warning)
     if named := language_columns(text, header, langs):
+        if rows[1:] and all(len(row) > len(header) for row in rows[1:]):
+            what = f"its header has {len(header)} columns and its rows have {len(rows[1])}"
+            raise DataError(f"{text}: {what}; name all columns, or write it without row names")
         for at in named:
             if _holds_no_text(rows[1:], at):
                 raise _unclear(

@@ -19,6 +19,8 @@ from nmt.prepare.readers.cells import (
     are_quoted,
     first_rows,
     guess_separator,
+    quoted_rows,
+    usual_cells,
 )
 from nmt.prepare.readers.columns import Columns, find_columns, names_languages
 from nmt.prepare.readers.line_files import Lines
@@ -85,40 +87,42 @@ def find_layout(
         named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
         start = start[named is not None :]
         separator = named[1] if named else guess_separator(start[:_SAMPLED], text)
-    header = [encoding.decode(cell, number=0) or "" for cell in _first(start, separator, text)]
-    is_told = bool(quoting)
-    quoted = quoting == "csv" if is_told else _is_quoted(text, block, lines, start, header, langs)
-    sampled = start[: _SAMPLED + 1]
-    if quoted:
-        rows = first_rows(sampled, separator, text)
+    quoted, is_told = quoting == "csv", bool(quoting)
+    if not is_told:
+        first = _unquoted(start[0].split(TAB)) if start else []
+        is_named = names_languages(_decoded(first, encoding), langs)
+        quoted = _is_quoted(text, block, lines, start, is_named=is_named)
+    if quoted and start:
+        rows = first_rows(start[:_SAMPLED], separator, text)
+        rows = rows or [next(quoted_rows(iter(start), separator, text))]  # raises what is wrong
+        header = _decoded(rows[0], encoding)
     else:
-        rows = [line.split(separator) for line in sampled]
+        rows = [line.split(separator) for line in start[:_SAMPLED]]
+        header = _decoded(_unquoted(rows[0]), encoding) if rows else []
     found = find_columns(text, rows, header, langs, columns=columns, others=others)
     return Layout(separator, named is not None, quoted, not (quoted or is_told), found)
 
 
-def _first(start: list[bytes], separator: bytes, text: str) -> list[bytes]:
-    """Return the cells of the first row, without quotes if they can be quoted."""
-    if not start:
-        return []
-    rows = first_rows(start[:_SAMPLED], separator, text)
-    return rows[0] if rows else start[0].split(separator)
+def _decoded(cells: list[bytes], encoding: Encoding) -> list[str]:
+    return [encoding.decode(cell, number=0) or "" for cell in cells]
+
+
+def _unquoted(cells: list[bytes]) -> list[bytes]:
+    """Return the names of a header, which may be in quotes although the other rows are not."""
+    return [cell[1:-1] if cell[:1] == cell[-1:] == b'"' else cell for cell in cells]
 
 
 def _is_quoted(
-    text: str,
-    block: bytes,
-    lines: Lines,
-    start: list[bytes],
-    header: list[str],
-    langs: tuple[str, str],
+    text: str, block: bytes, lines: Lines, start: list[bytes], *, is_named: bool
 ) -> bool:
-    """Tell whether cells of TSV are quoted; DataError if that is unclear."""
-    quotes = Quotes(len(header))
+    """Tell whether cells of TSV are quoted; DataError if that is unclear.
+
+    is_named: whether the first row names the languages.
+    """
+    quotes = Quotes(usual_cells(start[:_SAMPLED]))
     quotes.look_at(block)
     in_quotes = are_quoted(start[:_SAMPLED])
-    is_header_quoted = names_languages(header, langs) and start[0].startswith(b'"')
-    if not quotes.plain and (in_quotes or is_header_quoted):
+    if not quotes.plain and (in_quotes or (is_named and start[0].startswith(b'"'))):
         return True
     if in_quotes:  # and quotes inside are written in another way, such as \"
         raise unclear_quotes(text, replace(quotes, example=start[1]))

@@ -1,4 +1,4 @@
-"""Text whose pairs are rows of one file: what TSV, Arrow, Parquet and TMX have in common.
+"""Text whose pairs are rows of one file: what TSV, JSON Lines, Parquet and TMX have in common.
 
 A row that lacks a side is a pair that cleaning drops by the rule `missing`, so no row is lost
 without being counted. Rows are counted from 1, without a header.

@@ -112,6 +112,15 @@ def _folder(path: Path) -> Path:
         ("x.tsv:1,2,3", UsageError, "name two columns"),
         ("x.tsv:1,0", UsageError, "counted from 1"),
         (f"x.tsv:1,{'9' * 5_000}", DataError, "has no column"),
+        ("none.CSV", DataError, "none.CSV: no such file"),
+        ("none.jsonl.gz:a,b", DataError, "none.jsonl.gz: no such file"),
+        (
+            "corpus.txt",
+            DataError,
+            r"corpus.txt: not a prefix; give PREFIX of .*SOURCE,TARGET.*\.tmx",
+        ),
+        ("half.en", DataError, "half.en: give the prefix of both files, .*/half$"),
+        ("half.en,half.xx", DataError, "no such file; .* is read as two files, SOURCE,TARGET"),
         ("memory.tmx:1,2", UsageError, "only TSV, CSV, JSON Lines, Parquet and Arrow have columns"),
     ],
 )
@@ -120,6 +129,8 @@ def test_names_that_say_too_little_are_refused(
 ) -> None:
     (tmp_path / "x.tsv").write_text("a\tb\n")
     (tmp_path / "memory.tmx").write_text("<tmx></tmx>")
+    for name_of_one in ("corpus.txt", "half.en"):
+        (tmp_path / name_of_one).write_text("a\n")
     with pytest.raises(kind, match=message):
         found(f"{tmp_path}/{name}")
 
@@ -128,3 +139,44 @@ def test_a_folder_does_not_hide_the_files_of_its_name(tmp_path: Path) -> None:
     prefix = write(tmp_path, "news", pairs(3))
     (tmp_path / "news").mkdir()
     assert found(prefix).files == (tmp_path / "news.en", tmp_path / "news.de")
+
+
+@pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "zip", "tmx", "parquet", "arrow"])
+def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
+    given = FORMATS[name](tmp_path, TEXT)
+    file, colon, columns = given.removeprefix(f"{tmp_path}/").partition(":")
+    upper = tmp_path / file.upper()
+    (tmp_path / file).rename(upper)
+    if upper.is_dir():
+        for shard in upper.iterdir():
+            shard.rename(upper / shard.name.upper())
+    assert sum(block.lines for block in found(f"{upper}{colon}{columns}").blocks()) == len(TEXT)
+
+
+def test_two_files_are_named_in_options_as_they_were_given(tmp_path: Path) -> None:
+    name = FORMATS["files"](tmp_path, pairs(60))
+    job = Job.of(
+        tmp_path / "data",
+        train=(name,),
+        valid=write(tmp_path, "valid", pairs(3)),
+        test=(name,),
+        weight=(f"{name}=2",),
+        tag=(f"{name}=<new>",),
+        keep=("overlap",),
+        vocab_size=330,
+    )
+    (corpus,) = job.prepare().info.train.corpora
+    assert (corpus.prefix, corpus.weight, corpus.tag) == (name, 2.0, "<new>")
+    assert (corpus.src.name, corpus.tgt.name) == ("english.txt", "german.v2.txt.gz")
+
+
+def test_a_prefix_may_have_a_comma(tmp_path: Path) -> None:
+    prefix = write(tmp_path, "news,2013", pairs(3))
+    assert found(prefix).files == (tmp_path / "news,2013.en", tmp_path / "news,2013.de")
+
+
+def test_a_table_is_not_one_of_two_files(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a\tb\n")
+    write(tmp_path, "half", pairs(1))
+    with pytest.raises(UsageError, match=r"x\.tsv is a table or an archive; give it by itself"):
+        found(f"{tmp_path}/x.tsv,{tmp_path}/half.de")

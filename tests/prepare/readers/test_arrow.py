@@ -46,6 +46,14 @@ def test_columns_are_those_named_or_the_languages(tmp_path: Path, suffix: str) -
     assert rows(str(nested)) == [("a", "x"), ("", "")]
 
 
+def test_columns_may_have_names_of_languages_and_json_is_refused(tmp_path: Path) -> None:
+    named = save(tmp_path / "named.parquet", {"German": ["x"], "en-US": ["a"]})
+    assert rows(str(named)) == [("a", "x")]
+    text = save(tmp_path / "text.parquet", {"translation": ['{"en": "a", "de": "x"}']})
+    with pytest.raises(DataError, match="its column translation is text, perhaps JSON"):
+        rows(str(text))
+
+
 def test_null_is_a_missing_side_and_scores_may_be_null(tmp_path: Path) -> None:
     (src, tgt), scores = zip(*pairs(40), strict=True), [0.5] * 40
     columns = {"en": list(src), "de": list(tgt), "laser": scores}

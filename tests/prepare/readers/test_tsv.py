@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,14 +21,30 @@ UTF8 = Encoding.find("utf-8")
 
 
 def rows(
-    folder: Path, text: str | bytes, columns: str = "", *, encoding: Encoding = UTF8, name: str = ""
+    folder: Path,
+    text: str | bytes,
+    columns: str = "",
+    *,
+    encoding: Encoding = UTF8,
+    name: str = "x.tsv",
+    langs: tuple[str, str] = ("en", "de"),
+    quoting: str = "",
 ) -> list[tuple[str, str]]:
-    path = folder / (name or "x.tsv")
+    path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = find_reader(f"{path}{columns}", ("en", "de"), encoding)
+    found = find_reader(f"{path}{columns}", langs, encoding, quoting=quoting)
     assert isinstance(found, TsvFile)
-    codec = encoding.line_codec
+    for survey in found.surveys():
+        survey(int)
+    codec = found.encoding.line_codec
     return [(row.src.decode(codec), row.tgt.decode(codec)) for row in found.rows(int)]
+
+
+def table(lines: Iterable[Sequence[str]]) -> str:
+    return "".join("\t".join(cells) + "\n" for cells in lines)
+
+
+PAIRS = [(src, tgt) for src, tgt in pairs(12)]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +58,8 @@ def rows(
         ("\ufeffde\ten\nx\ta\n", "", [("a", "x")]),
         ("score\tsrc\tmt\n1\ta\tx\n", ":src,mt", [("a", "x")]),
         ("de\ten\nx\ta\n", ":1,2", [("de", "en"), ("x", "a")]),
+        ("a\tx\t\nb\ty\t\n", "", [("a", "x"), ("b", "y")]),
+        ("url\tscore\n", ":1,2", [("url", "score")]),
         ('"a\t"x"\n', "", [('"a', '"x"')]),
         ("", "", []),
         ("en\tde\n", "", []),
@@ -73,6 +92,97 @@ def test_a_header_that_lacks_a_column_is_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         rows(tmp_path, text, columns)
+
+
+@pytest.mark.parametrize(
+    ("header", "langs"),
+    [
+        (("DE", "EN"), ("en", "de")),
+        (("de-DE", "en-US"), ("en", "de")),
+        (("de_DE", "en_US"), ("en", "de")),
+        (("deu", "eng"), ("en", "de")),
+        (("deu_Latn", "eng_Latn"), ("en", "de")),
+        (("German", "English"), ("en", "de")),
+        (("german", "ENGLISH (US)"), ("eng", "deu")),
+        (('"de"', '"en"'), ("en", "de")),
+        (("target", "source"), ("en", "de")),
+        (("de", "zh-TW"), ("zh_Hant", "de")),
+        (("pt-PT", "pt-BR"), ("pt_BR", "pt_PT")),
+    ],
+)
+def test_a_header_names_languages_by_code_country_or_english_name(
+    tmp_path: Path, header: tuple[str, str], langs: tuple[str, str]
+) -> None:
+    swapped = [header, *((tgt, src) for src, tgt in PAIRS)]
+    assert rows(tmp_path, table(swapped), langs=langs) == PAIRS
+    titled = [("Topic", *header), *(("daily life", tgt, src) for src, tgt in PAIRS)]
+    if header[0] != '"de"':  # quoted throughout
+        assert rows(tmp_path, table(titled), langs=langs) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # A header without the languages: what it has, and what to type.
+        ("Source text\tTarget text\na\tx\n", "Source text | Target text; .*:Source text,Target"),
+        ("text_en\ttext_de\na\tx\n", "text_en | text_de; choose two, as in .*:text_en,text_de, or"),
+        ("fr\tde\na\tx\n", r"names no en and de: fr \| de"),
+        ("German\tDeutsch\na\tx\n", r"names no en and de: German \| Deutsch"),
+        ("en-US\ten-GB\tde\na\tb\tx\n", "the en column may be en-US, en-GB; .*:en-US,de"),
+        ("zh\tde\na\tx\n", r"names no en and de: zh \| de"),
+        # No header, and more than two columns.
+        ("a b\tx y\t0.7\n" * 3, r"has 3 columns and no header .*: a b \| x y \| 0.7; .*\.tsv:1,2"),
+        ("http://a/1\thttp://b/1\ta b\tx y\n" * 3, r"has 4 columns .*\.tsv:3,4$"),
+        ("17\ta b\tx y\n18\ta\tx\n", r"has 3 columns .*\.tsv:2,3$"),
+        # Two columns, of which one is no text.
+        ("1\ta b\n2\ta c\n", "a column holds numbers or URLs"),
+        ("https://a/b\ta b\n", "a column holds numbers or URLs"),
+        ("id\tEN\tde\n1\t2\tx\n3\t4\ty\n", "its column 'EN' holds numbers or URLs"),
+        ("en\tde\ra\tx\rb\ty\r", r"its lines end in \\r only"),
+    ],
+)
+def test_columns_that_would_be_a_guess_are_refused_with_what_to_type(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        rows(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["Hi\tHallo", "No\tNein", "2 of us\t2 von uns", "Good\tGut", "it\tes ist", "Title:\tTitel:"],
+)
+def test_a_first_row_of_text_is_no_header(tmp_path: Path, first: str) -> None:
+    found = rows(tmp_path, f"{first}\nb b\ty y\n")
+    assert found == [tuple(first.split("\t")), ("b b", "y y")]
+
+
+def test_the_only_two_columns_are_those_that_no_option_reads(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("0.5\ta b\tx y\tlink\n")
+    found = find_reader(str(path), ("en", "de"), UTF8, scores=("1",), kept="4")
+    assert found.columns == ("2", "3")
+
+
+def test_a_header_that_is_read_as_text_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("en\tde\na\tx\n")
+    (survey,) = find_reader(f"{path}:1,2", ("en", "de"), UTF8).surveys()
+    (warning,) = survey(int).warnings
+    assert "its first row names the languages, but is read as text" in warning
+
+
+def test_rows_with_more_cells_than_the_header_are_missing(tmp_path: Path) -> None:
+    # R writes row names, and no name for their column.
+    text = "en\tde\n" + "".join(f"{n}\t{src}\t{tgt}\n" for n, (src, tgt) in enumerate(PAIRS))
+    with pytest.raises(DataError, match="its header has 2 columns and its rows have 3"):
+        rows(tmp_path, text)
+    text = table([("en", "de"), *PAIRS, *PAIRS[:3], ("a", "tab", "x"), ("b", "y", "", "")])
+    assert rows(tmp_path, text)[12:] == [*PAIRS[:3], ("a\ttab\tx", ""), ("b", "y")]
+
+
+def test_the_null_of_a_database_is_a_missing_side(tmp_path: Path) -> None:
+    assert rows(tmp_path, table([*PAIRS, ("a", r"\N")]))[12:] == [("a\t\\N", "")]
 
 
 @pytest.fixture

@@ -1,0 +1,91 @@
+"""CSV: what separates its cells, and what is wrong with its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, pairs, pairs_in, write
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.tsv import TsvFile
+
+UTF8 = Encoding.find("utf-8")
+
+
+def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
+    (folder / "x.csv").write_bytes(text.encode())
+    found = find_reader(f"{folder}/x.csv{columns}", ("en", "de"), UTF8)
+    assert isinstance(found, TsvFile)
+    for survey in found.surveys():
+        survey(int)
+    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "found"),
+    [
+        ("a b.,x y.\nc,z\n", "", [("a b.", "x y."), ("c", "z")]),
+        ('"a, b","x ""y"""\r\nc,z\r\n', "", [("a, b", 'x "y"'), ("c", "z")]),
+        ('"a\n\nb",x\n', "", [("a b", "x")]),
+        (",English,German\n0,a,x\n", "", [("a", "x")]),  # the index of a data frame
+        ('\ufeffde;en\n"x; y";a\n', "", [("a", "x; y")]),
+        ("sep=;\nde;en\nx, y;a, b\n", "", [("a, b", "x, y")]),
+        ("sep=;\r\na, b;x, y\r\n", "", [("a, b", "x, y")]),
+        ("de\ten\nx, y\ta, b\n", "", [("a, b", "x, y")]),
+        ('"en", "de"\n"a, b", "x"\na, x\n', "", [("a, b", "x"), ("a", " x")]),
+        ("en,de\na,\n", "", [("a", "")]),
+        ("url,src,tgt\nu,a,x\n", ":src,tgt", [("a", "x")]),
+        ("u,a,x\n", ":2,3", [("a", "x")]),
+        ("", "", []),
+    ],
+)
+def test_the_separator_is_what_makes_rows_equal(
+    tmp_path: Path, text: str, columns: str, found: list[tuple[str, str]]
+) -> None:
+    assert rows(tmp_path, text, columns) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a, b;x, y\n", "',' and ';' may separate its cells; .* write sep=, or sep=; on a line"),
+        ("a\nb\n", "nothing may separate its cells; its first row is 'a'"),
+        (
+            "u,a,x\n",
+            r"has 3 columns and no header .*: u \\| a \\| x; choose two, as in .*x\.csv:1,2",
+        ),
+        ('en,de\na,x\n"b" c,y\n', r"x\.csv line 3: a quote opens a cell, but none closes it"),
+        ('sep=,\nen,de\n"a\nb",x\n"b,y\n', r"x\.csv line 5: a quote opens a cell"),
+        ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate its cells"),
+        # What `datasets` writes for a column with a field for each language, and JSON.
+        ("translation\n\"{'en': 'a', 'de': 'x'}\"\n", "its cells hold dictionaries, not text"),
+        ('id,translation\n1,"{""en"": ""a"", ""de"": ""x""}"\n', "hold dictionaries, not text"),
+    ],
+)
+def test_what_the_first_rows_do_not_show_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        rows(tmp_path, text)
+
+
+def test_a_row_with_an_unquoted_comma_is_rejected_and_counted(tmp_path: Path) -> None:
+    lines = [f"{n / 100},{src},{tgt},link {n}\n" for n, (src, tgt) in enumerate(pairs(40))]
+    lines[7] = "0.9,so, it is,ti si os,link\n"
+    path = tmp_path / "Sheet.CSV"
+    path.write_text("score,EN,DE,url\n" + "".join(lines))
+    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
+    job = Job.of(
+        tmp_path / "data",
+        train=(str(path),),
+        valid=valid,
+        min_score=(f"{path}:score:0.05",),
+        keep_column=(f"{path}:url",),
+        vocab_size=330,
+    )
+    folder = job.prepare()
+    assert pairs_in(folder) == pairs(40)[5:7] + pairs(40)[8:]
+    assert folder.info.train.corpora[0].rejected == {"missing": 1, "score": 5}

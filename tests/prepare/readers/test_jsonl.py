@@ -1,0 +1,100 @@
+"""JSON Lines: which keys are read, and what becomes of objects that lack one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prepare_job import Job, pairs, pairs_in, write
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.jsonl import JsonLines
+
+
+def rows(
+    folder: Path, entries: list[Any], columns: str = "", *, encoding: str = "utf-8"
+) -> list[tuple[str, str]]:
+    path = folder / "x.jsonl"
+    path.write_bytes("".join(f"{one}\n" for one in map(_line, entries)).encode(encoding))
+    found = find_reader(f"{path}{columns}", ("en", "de"), Encoding.find(encoding))
+    assert isinstance(found, JsonLines)
+    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+
+
+def _line(entry: Any) -> str:
+    return entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "windows-1252", "utf-16"])
+@pytest.mark.parametrize(
+    ("entry", "columns"),
+    [
+        ({"de": "Tür", "en": "door"}, ""),
+        ({"id": 7, "German": "Tür", "en-US": "door"}, ""),
+        ({"translation": {"de": "Tür", "en": "door"}}, ""),
+        ({"translation": {"de": "Tür", "en": "door"}}, ":translation.en,translation.de"),
+        ({"src": "door", "mt": "Tor", "pe": "Tür"}, ":src,pe"),
+        ({"source": "door", "target": "Tür"}, ""),
+        ({"a.b": "door", "a": {"c": "Tür"}}, ":a.b,a.c"),
+    ],
+)
+def test_columns_are_keys_that_are_named_or_the_languages(
+    tmp_path: Path, entry: dict[str, Any], columns: str, encoding: str
+) -> None:
+    assert rows(tmp_path, [entry] * 2, columns, encoding=encoding) == [("door", "Tür")] * 2
+
+
+def test_line_ends_become_spaces_and_a_lacking_side_is_missing(tmp_path: Path) -> None:
+    entries = [{"en": "a\r\nb", "de": "x"}, {"en": None, "de": "y"}, {"en": "c"}, {"de": "z"}]
+    assert rows(tmp_path, entries) == [("a b", "x"), *((_line(one), "") for one in entries[1:])]
+    assert rows(tmp_path, []) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "columns", "message"),
+    [
+        ([{"en": "a", "de": "x"}, '{"en": "b"'], "", r"x\.jsonl line 2: not a JSON object"),
+        (['[{"en": "a"}]'], "", r"line 1: not a JSON object: .*; JSON Lines has one on each line"),
+        (["[" * 100_000], "", "line 1: not a JSON object"),
+        ([{"en": "a", "de": "x"}, ""], "", "line 2: not a JSON object"),
+        ([{"en": "a", "de": 7}], "", "line 1: de is not a string"),
+        ([{"text": "a", "other": "x"}], "", "has no column 'en'; it has text, other; name columns"),
+        ([{"en": "a", "de": "x"}], ":en,xx", "has no column 'xx'; it has en, de"),
+        ([{"en-US": "a", "en-GB": "b", "de": "x"}], "", "the en column may be en-US, en-GB"),
+        ([{"translation": "a"}], "", "has no column 'en'; it has translation"),
+    ],
+)
+def test_lines_that_cannot_be_read_are_named(
+    tmp_path: Path, entries: list[Any], columns: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        rows(tmp_path, entries, columns)
+
+
+def test_scores_kept_columns_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    entries = [
+        {"en": src, "de": tgt, "laser": n / 100, "id": n} for n, (src, tgt) in enumerate(pairs(40))
+    ]
+    lines = [json.dumps(one).encode() for one in entries]
+    lines[9] = lines[9].replace(b"das", b"d\xff")
+    lines[11] = lines[11].replace(b"das", b"d\\ud800")
+    del entries[8]["laser"]
+    lines[8] = json.dumps(entries[8]).encode()
+    path = tmp_path / "hub.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    job = Job.of(
+        tmp_path / "data",
+        train=(str(path),),
+        valid=write(tmp_path, "valid", [("something else", "etwas anderes")]),
+        min_score=(f"{path}:laser:0.05",),
+        keep_column=(f"{path}:id",),
+        vocab_size=330,
+    )
+    folder = job.prepare()
+    assert pairs_in(folder) == [pairs(40)[n] for n in range(5, 40) if n not in (8, 9, 11)]
+    assert folder.info.train.corpora[0].rejected == {"score": 6, "encoding": 2}
+    assert folder.train.provenance(0) == "5"

@@ -1,0 +1,184 @@
+"""Quoted cells of TSV are recognised, text with quotes stays as it is, and doubt is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, pairs, pairs_in, write
+
+from nmt.data.corpus import Encoding
+from nmt.errors import DataError, UsageError
+from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.tsv import TsvFile
+
+UTF8 = Encoding.find("utf-8")
+SAID = [
+    ('She said "stop" at noon.', 'Sie sagte "halt" um zwölf.'),
+    ("A small dog, asleep", "Ein kleiner Hund, schlafend"),
+    *pairs(12),
+]
+ONE_LINE = [("First line second line", "Erste Zeile zweite Zeile")]
+
+
+def read(path: Path, text: str, *, quoting: str = "") -> list[tuple[str, str]]:
+    path.write_text(text, encoding="utf-8", newline="")
+    return read_again(path, quoting=quoting)
+
+
+def read_again(path: Path, *, quoting: str = "") -> list[tuple[str, str]]:
+    found = find_reader(str(path), ("en", "de"), UTF8, quoting=quoting)
+    assert isinstance(found, TsvFile)
+    for survey in found.surveys():
+        survey(int)
+    return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
+
+
+def pandas(rows: list[tuple[str, str]], quoting: int = csv.QUOTE_MINIMAL) -> str:
+    """What `to_csv(sep="\\t", quoting=...)` writes: it uses the module csv."""
+    file = io.StringIO()
+    csv.writer(file, "excel-tab", quoting=quoting, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+def excel(rows: list[tuple[str, str]]) -> str:
+    """What "Text (Tab delimited)" is: cells with a comma are quoted, too."""
+
+    def cell(text: str) -> str:
+        quoted = '"' + text.replace('"', '""') + '"'
+        return quoted if set(text) & set('",\t\n') else text
+
+    return "".join(f"{cell(src)}\t{cell(tgt)}\r\n" for src, tgt in rows)
+
+
+def everywhere(rows: list[tuple[str, str]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, "excel-tab", quoting=csv.QUOTE_ALL).writerows(rows)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("write_rows", [pandas, excel, everywhere])
+@pytest.mark.parametrize("header", [[], [("en", "de")]])
+def test_what_quotes_cells_is_read_as_it_was_written(
+    tmp_path: Path,
+    write_rows: Callable[[list[tuple[str, str]]], str],
+    header: list[tuple[str, str]],
+) -> None:
+    assert read(tmp_path / "x.tsv", write_rows([*header, *SAID])) == SAID
+
+
+@pytest.mark.parametrize("text", ["First line\nsecond line", "First line\r\nsecond line"])
+def test_a_line_end_in_a_cell_becomes_a_space(tmp_path: Path, text: str) -> None:
+    rows = [*pairs(5), (text, "Erste Zeile\nzweite Zeile"), *pairs(5)]
+    assert read(tmp_path / "x.tsv", pandas(rows)) == [*pairs(5), *ONE_LINE, *pairs(5)]
+
+
+def test_a_tab_in_a_cell_is_text(tmp_path: Path) -> None:
+    rows = [*pairs(5), ("one\ttab", "ein Tab")]
+    assert read(tmp_path / "x.tsv", pandas(rows)) == rows
+
+
+def test_a_quoted_header_means_quoted_cells(tmp_path: Path) -> None:
+    text = '"en"\t"de"\n' + pandas(pairs(3))
+    assert read(tmp_path / "x.tsv", text) == pairs(3)
+
+
+def test_all_commas_in_quotes_are_of_a_spreadsheet(tmp_path: Path) -> None:
+    commas = [(f"{src}, or so", f"{tgt}, oder so") for src, tgt in pairs(5)]
+    assert read(tmp_path / "x.tsv", excel([*pairs(5), *commas])) == [*pairs(5), *commas]
+
+
+def test_utf_16_of_a_spreadsheet_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "x.TSV"
+    path.write_bytes(b"\xff\xfe" + excel([("en", "de"), *SAID]).encode("utf-16-le"))
+    assert read_again(path) == SAID
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ('"Hello," he said.', '"Hallo", sagte er.'),
+        ('"Stop', "Halt"),
+        ('"Stop', 'Halt"'),
+        ('He said "go"', 'Er sagte "geh"'),
+        ('"x" and "y"', '"x" und "y"'),
+        ('""Pulp Fiction""', '""Pulp Fiction""'),
+        ('5" wide', '5" breit'),
+    ],
+)
+def test_text_with_quotes_stays_as_it_is(tmp_path: Path, odd: tuple[str, str]) -> None:
+    rows = [odd, *pairs(12), ('"Hello."', '"Hallo."'), ('The 5"', 'Die 5"')]
+    text = "".join(f"{src}\t{tgt}\n" for src, tgt in rows)
+    assert read(tmp_path / "x.tsv", text) == rows
+
+
+def test_one_doubled_quote_among_much_text_is_text(tmp_path: Path) -> None:
+    rows = [('"Who?""Me!"', '"Wer?""Ich!"'), *[('He said "go"', 'Er sagte "geh"')] * 6]
+    text = "".join(f"{src}\t{tgt}\n" for src, tgt in rows)
+    assert read(tmp_path / "x.tsv", text) == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a b\tx y\n"Hello."\t"Hallo."\n',  # a sentence, or a cell
+        '"He said ""go"""\tx y\n"Hello," he said.\tx y\n',  # both
+        "".join(f'"the \\"{n}\\""\t"das \\"{n}\\""\n' for n in range(12)),  # R's write.table
+    ],
+)
+def test_doubt_is_refused_unless_the_option_says_it(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataError, match=r"pass --quoting .*x\.tsv=csv or --quoting .*x\.tsv=none"):
+        read(tmp_path / "x.tsv", text)
+    plain = [tuple(line.split("\t")) for line in text.splitlines()]
+    assert read(tmp_path / "x.tsv", text, quoting="none") == plain
+
+
+def test_quotes_that_only_later_rows_have_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.prepare.readers.reader.BLOCK_LINES", 5)
+    with pytest.raises(DataError, match='cells such as "She said'):
+        read(tmp_path / "x.tsv", pandas([*pairs(20), SAID[0]]))
+
+
+@pytest.mark.parametrize("broken", ['"Hello" he said\tx\n', '"Hello\tx\n'])
+def test_a_broken_cell_is_named_by_its_line(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "x.tsv"
+    with pytest.raises(DataError, match=r"x\.tsv line 15: a quote opens a cell, but none closes"):
+        read(path, pandas(SAID) + broken, quoting="csv")
+
+
+@pytest.mark.parametrize("name", ["iso2022_jp", "shift_jis", "gb18030", "utf-7"])
+def test_bytes_of_quotes_and_commas_inside_of_letters_are_none(tmp_path: Path, name: str) -> None:
+    rows = [("い, に", '"a", b'), ("東京。表", "Tokyo"), ("、ア", "ソ")]
+    assert b'"' in "、".encode("iso2022_jp") + "ア".encode("iso2022_jp")
+    file = io.StringIO()
+    csv.writer(file).writerows(rows)
+    (tmp_path / "x.csv").write_bytes(file.getvalue().encode(name))
+    found = find_reader(f"{tmp_path}/x.csv", ("ja", "en"), Encoding.find(name))
+    assert isinstance(found, TsvFile)
+    codec = found.encoding.line_codec
+    assert [(row.src.decode(codec), row.tgt.decode(codec)) for row in found.rows(int)] == rows
+
+
+def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> None:
+    text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs(40)) + '"so is it"\t"ti si os"\n'
+    (tmp_path / "x.tsv").write_text(text)
+    valid = write(tmp_path, "valid", [("something else", "etwas anderes")])
+    job = Job.of(tmp_path / "data", train=(f"{tmp_path}/x.tsv",), valid=valid, vocab_size=330)
+    with pytest.raises(DataError, match="may be quoted"):
+        job.prepare()
+    quoted = job.but(quoting=(f"{tmp_path}/x.tsv=csv",))
+    assert pairs_in(quoted.prepare())[40:] == [("so is it", "ti si os")]
+    plain = job.but(quoting=(f"{tmp_path}/x.tsv=none",))
+    with pytest.raises(UsageError, match=r"the --quoting of .*x\.tsv was csv and is none"):
+        plain.prepare()
+    assert pairs_in(plain.but(out=tmp_path / "b").prepare())[40:] == [('"so is it"', '"ti si os"')]
+    for given, problem in (("y.tsv=csv", "no text has this name"), ("x.tsv=yes", "csv or none")):
+        with pytest.raises(UsageError, match=problem):
+            job.but(quoting=(f"{tmp_path}/{given}",))
+    with pytest.raises(UsageError, match="only TSV and CSV have quoted cells"):
+        job.but(train=(valid,), quoting=(f"{valid}=csv",)).prepare()
