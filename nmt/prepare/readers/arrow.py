@@ -75,9 +75,8 @@ class ArrowFiles(Table):
             is_text = names[0].get("translation") in _STRINGS
             if is_text and not language_columns(str(path), list(names[0]), langs):
                 raise DataError(
-                    f"{path}: its column translation is text, perhaps JSON, and has no fields; "
-                    f"name other columns as in {path.name}:SOURCE,TARGET, or write one for each "
-                    "language"
+                    f"{path}: its column translation is text, perhaps JSON, not a field for each "
+                    "language; write a column for each language, or the JSON as .jsonl"
                 )
             columns = nested_columns(str(shards[0]), list(names[0]), langs)
         for shard, there in zip(shards, names, strict=True):

@@ -37,10 +37,10 @@ def read_again(path: Path, *, quoting: str = "") -> list[tuple[str, str]]:
     return [(row.src.decode(), row.tgt.decode()) for row in found.rows(int)]
 
 
-def pandas(rows: list[tuple[str, str]], quoting: int = csv.QUOTE_MINIMAL) -> str:
-    """What `to_csv(sep="\\t", quoting=...)` writes: it uses the module csv."""
+def pandas(rows: list[tuple[str, str]]) -> str:
+    """What `to_csv(sep="\t")` writes: it uses the module csv."""
     file = io.StringIO()
-    csv.writer(file, "excel-tab", quoting=quoting, lineterminator="\n").writerows(rows)
+    csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
