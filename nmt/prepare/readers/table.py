@@ -107,8 +107,8 @@ class Table(ABC):
                     is_bad = is_bad or self.encoding.decode(side, number=rows) is None
             if is_bad:
                 validity.count_bad(rows)
-        found = validity.warnings(str(self.path), rows, "row", self.if_invalid)
-        warnings = (*self.warnings, *found)
+        odd = validity.warnings(str(self.path), rows, "row", self.if_invalid)
+        warnings = (*self.warnings, *odd)
         if first is not None:
             shown = first.src.decode(errors="replace")[:60]
             told = (
