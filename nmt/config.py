@@ -175,16 +175,28 @@ class TrainingConfig:
     validate_bleu: bool = value(
         False, "Whether validation also translates the valid text by beam search and scores BLEU."
     )
+    validate_metric: str = value(
+        "none",
+        "Metric of the translations in validation, besides BLEU with validate_bleu: chrf is "
+        "sacreBLEU's chrF2. valid_old is scored by it too; with none, by BLEU.",
+        choices=("none", "bleu", "chrf"),
+    )
+    validate_tokenizer: str = value(
+        "auto",
+        "BLEU's tokenizer in validation: 13a, intl, zh, char, none, ja-mecab or ko-mecab; or one "
+        "for each pair of languages, as en-de:13a,en-zh:zh. auto: by the target language; the run "
+        "keeps the choice.",
+    )
     valid_old: str = value(
         "",
         "Prefix of a second valid text in the languages of the data, such as one of the domain "
-        "that a tuned model must not forget. Its BLEU is measured at the start and in each "
-        "validation.",
+        "that a tuned model must not forget. Its BLEU, or chrF with validate_metric=chrf, is "
+        "measured at the start and in each validation.",
         resumable=True,
     )
     stop_if_worse: float = value(
         0.0,
-        "Stop when BLEU of valid_old has fallen by more than this since the start; 0: never.",
+        "Stop when the score of valid_old has fallen by more than this since the start; 0: never.",
         minimum=0.0,
         resumable=True,
     )
@@ -196,9 +208,9 @@ class TrainingConfig:
     )
     best_metric: str = value(
         "loss",
-        "Metric that selects the best checkpoints: smoothed valid loss, or BLEU (needs "
-        "validate_bleu).",
-        choices=("loss", "bleu"),
+        "Metric that selects the best checkpoints, and that patience goes by: smoothed valid loss, "
+        "BLEU (needs validate_bleu), or chrF (needs validate_metric=chrf).",
+        choices=("loss", "bleu", "chrf"),
     )
     save_every: int = value(
         1_500, "Updates between two checkpoints, which averaging uses.", minimum=1, resumable=True
@@ -222,13 +234,20 @@ class TrainingConfig:
         """Whether the model is compiled; never as long as `auto` is not settled."""
         return self.compile == "true"
 
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of the valid text's translations; empty if only samples are translated."""
+        asked = {self.validate_metric, "bleu" if self.validate_bleu else "none"}
+        return [name for name in ("bleu", "chrf") if name in asked]
+
     def problems(self) -> list[str]:
         """Return the problems of the combination of values."""
         found = []
         if not _MATMUL.fullmatch(self.matmul):
             found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
-        if self.best_metric == "bleu" and not self.validate_bleu:
-            found.append("best_metric 'bleu' needs validate_bleu = true")
+        if self.best_metric not in ("loss", *self.metrics):
+            needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = 'chrf'"}
+            found.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
             found.append("lora_rank cannot be combined with freeze or compile; leave them out")
         if self.stop_if_worse and not self.valid_old:

@@ -93,5 +93,5 @@ def select_checkpoints(path: Path, count: int, *, best: bool) -> list[Path]:
     if not best:
         return found[-count:]
     metric = run.best_metric()
-    sign = -1 if metric == "bleu" else 1
+    sign = 1 if metric == "loss" else -1
     return sorted(found, key=lambda one: sign * ModelReader(one).card.valid[metric])[:count]

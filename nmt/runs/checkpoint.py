@@ -73,16 +73,16 @@ class RunState:
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
     learning_rate_factor: float = 1.0  # below 1 after the run has diverged and gone back
     old_text: str = ""  # the recipe's valid_old that the next two are of
-    old_bleu: float = 0.0  # when it was first measured
-    lost_bleu: float = 0.0  # by how much it has fallen since
+    old_score: float = 0.0  # when it was first measured
+    lost_score: float = 0.0  # by how much it has fallen since
 
-    def measured_old(self, text: str, bleu: float | None) -> RunState:
-        """Return the state after BLEU of an old valid text was measured; None: there is none."""
-        if bleu is None:
+    def measured_old(self, text: str, score: float | None) -> RunState:
+        """Return the state after an old valid text was scored; None: there is none."""
+        if score is None:
             return self
         if text != self.old_text:
-            return replace(self, old_text=text, old_bleu=bleu, lost_bleu=0.0)
-        return replace(self, lost_bleu=self.old_bleu - bleu)
+            return replace(self, old_text=text, old_score=score, lost_score=0.0)
+        return replace(self, lost_score=self.old_score - score)
 
     @property
     def best_updates(self) -> list[int]:
@@ -170,6 +170,9 @@ def restore(
 
 _Stored = tuple[RunState, dict[str, Tensor]]
 
+_RENAMED = {"old_bleu": "old_score", "lost_bleu": "lost_score"}
+"""Values of states that were written when BLEU was the only score."""
+
 
 def _read_newest(
     run: RunFolder, vectors: Mapping[str, Vector], before: int | None
@@ -217,6 +220,7 @@ def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
 
 def _parse_state(values: dict[str, Any]) -> RunState:
     best = tuple((float(metric), int(update)) for metric, update in values["best"])
+    values = {_RENAMED.get(name, name): one for name, one in values.items()}
     return RunState(**values | {"best": best, "position": Position(**values["position"])})
 
 

@@ -11,17 +11,22 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nmt import console
 from nmt.config import TrainingConfig
+from nmt.data.language_tokens import spell_pair
 from nmt.errors import UsageError
 from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
+from nmt.scoring.tokenizers import tokenizer_for
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+    from nmt.scoring.metrics import Score
 
 Record = Mapping[str, Any]
 
@@ -45,12 +50,25 @@ _VALID = {
     "perplexity": "perplexity {:.3f}",
     "loss": "smoothed loss {:.4f}",
     "bleu": "BLEU {:.2f}",
+    "chrf": "chrF {:.2f}",
     "old_bleu": "old BLEU {:.2f}",
+    "old_chrf": "old chrF {:.2f}",
 }
-_HISTORY = {"nll": "valid nll", "bleu": "valid BLEU", "old_bleu": "old BLEU"}
+_HISTORY = {
+    "nll": "valid nll",
+    "bleu": "valid BLEU",
+    "chrf": "valid chrF",
+    "old_bleu": "old BLEU",
+    "old_chrf": "old chrF",
+}
+METRIC_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
+"""What people call the metrics of validation."""
 _SAMPLE = ("source", "reference", "translation")
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 40  # validations in a sparkline
+
+_LOW_BLEU, _LOW_VALIDATIONS = 0.5, 3
+"""So low a BLEU, in so many validations of a model that learns, may be the tokenizer's fault."""
 
 _PACE_SECONDS = 10.0  # time after which the log says how long the run will take
 _CURVES_SECONDS = 60.0
@@ -121,29 +139,76 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class TextResult:
+    """The metrics of the valid text of one pair of languages."""
+
+    langs: tuple[str, str]
+    nll: float  # nats per token
+    tokenizer: str  # BLEU's
+    scores: Mapping[str, Score] = field(default_factory=dict)  # of its translations, by metric
+
+
+@dataclass(frozen=True)
 class ValidationResult:
     """The metrics of a validation, and some sample translations."""
 
     loss: float  # smoothed, as in training; nats per token
     nll: float  # nats per token
-    bleu: float | None
-    bleu_signature: str | None
+    texts: tuple[TextResult, ...] = ()
     samples: tuple[Sample, ...] = ()
-    old_bleu: float | None = None  # of valid_old
-    by_pair: Mapping[str, float] = field(default_factory=dict)
-    """With several pairs of languages, the nll and BLEU of each, as `nll/en-de`."""
+    old_scores: Mapping[str, Score] = field(default_factory=dict)  # of valid_old, by metric
 
     @property
     def perplexity(self) -> float:
         """exp(nll), per subword."""
         return math.exp(min(self.nll, 700.0))
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean of each metric of translations over the pairs of languages."""
+        names = self.texts[0].scores if self.texts else ()
+        return {name: fmean(text.scores[name].score for text in self.texts) for name in names}
+
+    @property
+    def old_score(self) -> float | None:
+        """The score of valid_old, if there is one."""
+        return next((score.score for score in self.old_scores.values()), None)
+
+    def best_by(self, metric: str) -> float:
+        """Return the loss or a score as a number that is lower for a better model."""
+        return self.loss if metric == "loss" else -self.scores[metric]
+
+    @property
+    def by_pair(self) -> dict[str, float]:
+        """With several pairs of languages, the nll and scores of each, as `nll/en-de`."""
+        if len(self.texts) < 2:
+            return {}
+        pairs = {spell_pair(text.langs): text for text in self.texts}
+        nlls = {f"nll/{pair}": text.nll for pair, text in pairs.items()}
+        return nlls | {
+            f"{name}/{pair}": text.scores[name].score
+            for name in self.scores
+            for pair, text in pairs.items()
+        }
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """sacreBLEU's signatures as `bleu_signature`, or `bleu_signature/en-de` if pairs differ."""
+        found = {f"old_{name}_signature": one.signature for name, one in self.old_scores.items()}
+        for name in self.scores:
+            of_pairs = {
+                f"{name}_signature/{spell_pair(text.langs)}": text.scores[name].signature
+                for text in self.texts
+            }
+            shared = set(of_pairs.values())
+            found |= {f"{name}_signature": shared.pop()} if len(shared) == 1 else of_pairs
+        return found
+
     def metrics(self) -> dict[str, float]:
-        """Return the metrics by name; without BLEU if it was not computed."""
+        """Return the metrics by name; without the scores that were not computed."""
         metrics = {"loss": self.loss, "nll": self.nll, "perplexity": self.perplexity}
-        bleus = {"bleu": self.bleu, "old_bleu": self.old_bleu}
-        metrics |= {name: bleu for name, bleu in bleus.items() if bleu is not None}
-        return {**metrics, **self.by_pair}
+        old = {f"old_{name}": one.score for name, one in self.old_scores.items()}
+        return metrics | self.scores | old | self.by_pair
 
 
 class Report:
@@ -163,6 +228,8 @@ class Report:
         self._tensorboard: SummaryWriter | None = None
         self._train: Record = {}
         self._valid: list[Record] = []
+        self._doubted: set[tuple[str, str]] = set()
+        """Pairs of languages whose BLEU we have warned of."""
         self._draw_at = 0.0
         self._marks: list[tuple[int, float]] = []
         """(update, time) at the start and after the first update, until the pace is logged."""
@@ -212,26 +279,50 @@ class Report:
         """Report a validation's metrics and samples."""
         update = state.update
         record: dict[str, Any] = {"kind": "valid", "update": update, **result.metrics()}
-        if result.bleu_signature is not None:
-            record["bleu_signature"] = result.bleu_signature
+        record |= result.signatures
         if result.samples:
             record["samples"] = [dataclasses.asdict(sample) for sample in result.samples]
         self._record(record)
-        signature = f" ({result.bleu_signature})" if result.bleu_signature else ""
-        best = ", the best so far" if state.best_updates[:1] == [update] else ""
+        signatures = result.signatures
+        shared = dict.fromkeys(one for key, one in signatures.items() if "/" not in key)
+        listed = f" ({'; '.join(shared)})" if shared else ""
+        best = f", the best so far by {METRIC_NAMES[self.config.best_metric]}"
+        best = best if state.best_updates[:1] == [update] else ""
         self.run.log(
-            f"update {update:,} valid: {_metrics(record, _VALID)}{signature}{best}; {seconds:.1f} s"
+            f"update {update:,} valid: {_metrics(record, _VALID)}{listed}{best}; {seconds:.1f} s"
         )
-        if result.by_pair:
-            listed = ", ".join(f"{name} {value:.4g}" for name, value in result.by_pair.items())
-            self.run.log(f"update {update:,} valid: {listed}")
+        by_pair = []
+        for name, value in result.by_pair.items():
+            signature = signatures.get(name.replace("/", "_signature/", 1))
+            by_pair.append(f"{name} {value:.4g}" + (f" ({signature})" if signature else ""))
+        if by_pair:
+            self.run.log(f"update {update:,} valid: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
                 text = console.printable(getattr(sample, label))
                 self.run.log(f"valid line {sample.line:,} {label}: {text}", aloud=False)
         self._valid.append(record)
+        for one in result.texts:
+            self._doubt_bleu(one, f"/{spell_pair(one.langs)}" if result.by_pair else "")
         self._show(state)
         self._draw_curves()
+
+    def _doubt_bleu(self, text: TextResult, end: str) -> None:
+        """Warn once if BLEU stays near 0 although the model learns; `end`: of the text's keys."""
+        scored = [one for one in self._valid if f"bleu{end}" in one][-_LOW_VALIDATIONS:]
+        learns = scored and scored[-1][f"nll{end}"] < scored[0][f"nll{end}"]
+        is_low = all(one[f"bleu{end}"] < _LOW_BLEU for one in scored)
+        if text.langs in self._doubted or len(scored) < _LOW_VALIDATIONS or not (learns and is_low):
+            return
+        self._doubted.add(text.langs)
+        suited = tokenizer_for(text.langs[1])
+        other = suited if suited != text.tokenizer else "char"
+        self.run.warn(
+            f"BLEU of {spell_pair(text.langs)} stays below {_LOW_BLEU} while the loss falls; its "
+            f"tokenizer is {text.tokenizer}, for the target language {text.langs[1]!r}. Check that "
+            f"code; if its text has no spaces between words, begin a new run with "
+            f"validate_tokenizer={other}, or with validate_metric=chrf and best_metric=chrf"
+        )
 
     def stage_began(self, state: RunState, stage: str) -> None:
         """Report a stage of the recipe that begins after this update."""

@@ -29,6 +29,7 @@ from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, resumable_ke
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
 from nmt.plot import Panel, Point, Series, draw_curves
+from nmt.scoring.tokenizers import DEFAULT
 
 FORMAT_VERSION = 2
 _OWN_FILES = {
@@ -45,6 +46,7 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
     ),
     ("Perplexity", "log scale", [("train", "perplexity"), ("valid", "perplexity")]),
     ("BLEU", "percent", [("valid", "bleu"), ("valid", "old_bleu")]),
+    ("chrF", "percent", [("valid", "chrf"), ("valid", "old_chrf")]),
     ("Learning rate", "", [("train", "learning_rate")]),
     ("Speed", "source and target tokens per second", [("train", "tokens_per_second")]),
     ("Gradient norm", "", [("train", "grad_norm")]),
@@ -53,7 +55,7 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
 
 
 def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
-    """Draw the records of a run's `metrics.jsonl`; with a BLEU panel if there are BLEU scores."""
+    """Draw the records of a run's `metrics.jsonl`; panels of BLEU and chrF if there are scores."""
     kept = list(records)
     marks = [
         (update, str(record["stage"]).partition(",")[0])
@@ -63,9 +65,9 @@ def curves_from_metrics(records: Iterable[Mapping[str, object]]) -> str:
     panels = []
     for title, explanation, shown in _CURVES:
         series = tuple(
-            Series("old" if key == "old_bleu" else key.partition("/")[2] or kind, points)
+            Series("old" if key.startswith("old_") else key.partition("/")[2] or kind, points)
             for kind, key in (*shown, *_of_pairs(kept, shown))
-            if (points := _points(kept, kind, key)) or "bleu" not in key
+            if (points := _points(kept, kind, key)) or title not in ("BLEU", "chrF")
         )
         if series:
             log_scale = title == "Perplexity"
@@ -180,7 +182,7 @@ class RunFolder:
             threads=training.threads or (threads if same else 0),
             **{
                 key: before[key]
-                for key in ("matmul", "precision", "compile")
+                for key in ("matmul", "precision", "compile", "validate_tokenizer")
                 if getattr(training, key) == "auto"
             },
         )
@@ -223,7 +225,7 @@ class RunFolder:
         return InitialModel(run["init_from"], run["init_from_checksum"])
 
     def best_metric(self) -> str:
-        """Return the metric that selects the run's best checkpoints: loss or bleu."""
+        """Return the metric that selects the run's best checkpoints: loss, bleu or chrf."""
         return str(self._read_config()["training"]["best_metric"])
 
     def _read_config(self) -> dict[str, Any]:
@@ -237,6 +239,8 @@ class RunFolder:
                 f"{self._config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"
             )
+        # Before a run recorded BLEU's tokenizer, it was the same for all languages.
+        document["training"].setdefault("validate_tokenizer", DEFAULT)
         return document
 
     def write_config(self, recipe: Recipe, data: str, initial: InitialModel, *, ranks: int) -> None:

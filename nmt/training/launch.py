@@ -26,6 +26,7 @@ from nmt.training.saving import Need
 from nmt.training.settle import settle
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
+from nmt.training.valid_tokenizers import tokenizers_of
 from nmt.training.verify import verify
 
 
@@ -234,6 +235,7 @@ def _check_fit(recipe: Recipe, data: DataFolder) -> None:
     if recipe.training.guided_links == COLUMN:
         _check_column(recipe, data)
     Stages.of(data, recipe.stages)
+    tokenizers_of(recipe.training.validate_tokenizer, data)
     if recipe.training.valid_old:
         if not all(data.info.langs):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Fill in what a recipe leaves open: threads, precision, compiling, and the library of products.
+"""Fill in what a recipe leaves open: threads, precision, compiling, products, BLEU's tokenizer.
 
 The first rank decides for all, because only it may have the run folder. A run that is resumed keeps
 its choices.
@@ -32,6 +32,7 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
+from nmt.training.valid_tokenizers import settled_tokenizers
 
 _CPU = torch.device("cpu")
 
@@ -59,7 +60,9 @@ def settle(
             training = run.settled(training, ranks.world_size, share)
     threads = training.threads or default_threads(ranks.local_world_size)
     open_values = [threads, training.matmul, training.precision, training.compile]
-    threads, matmul, precision, compiled = ranks.gather(open_values)[0]
+    open_values += [training.validate_tokenizer]
+    threads, matmul, precision, compiled, tokenizers = ranks.gather(open_values)[0]
+    tokenizers = settled_tokenizers(recipe.training, tokenizers, data, ranks)
     # Otherwise each process would start as many compilers as if it were the only one.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
     if device.type == "cuda":
@@ -80,7 +83,12 @@ def settle(
         pays = not training.lora_rank and _pays_to_compile(device, precision)
         compiled = "true" if all(ranks.gather(pays)) else "false"
     training = dataclasses.replace(
-        recipe.training, threads=threads, matmul=matmul, precision=precision, compile=compiled
+        recipe.training,
+        threads=threads,
+        matmul=matmul,
+        precision=precision,
+        compile=compiled,
+        validate_tokenizer=tokenizers,
     )
     return dataclasses.replace(recipe, training=training)
 

@@ -33,7 +33,7 @@ from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import Report
+from nmt.runs.report import METRIC_NAMES, Report
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guidance import find_links
@@ -211,9 +211,9 @@ class Trainer:
         return has_ended or self.state.update >= self.config.max_updates
 
     def _has_forgotten(self) -> bool:
-        """Whether BLEU of valid_old has fallen by more than the recipe allows."""
+        """Whether the score of valid_old has fallen by more than the recipe allows."""
         is_of_this = self.state.old_text == self.config.valid_old
-        return is_of_this and 0 < self.config.stop_if_worse < self.state.lost_bleu
+        return is_of_this and 0 < self.config.stop_if_worse < self.state.lost_score
 
     # --- the start
 
@@ -376,9 +376,8 @@ class Trainer:
             self._go_back(f"valid loss {result.loss} at update {self.state.update:,}")
             return True
         self.valid = result.metrics()
-        by_bleu = self.config.best_metric == "bleu"
-        metric = -(result.bleu or 0.0) if by_bleu else result.loss
-        self.state = self.state.measured_old(self.config.valid_old, result.old_bleu)
+        metric = result.best_by(self.config.best_metric)
+        self.state = self.state.measured_old(self.config.valid_old, result.old_score)
         if self._has_forgotten():  # so these weights are not the best
             state = dataclasses.replace(self.state, validated=self.state.update)
         else:
@@ -438,7 +437,7 @@ class Trainer:
             sound,
             learning_rate_factor=factor,
             old_text=self.state.old_text,
-            old_bleu=self.state.old_bleu,
+            old_score=self.state.old_score,
         )
         self._go_on_from(sound_again)
         self.saver.resume_from(sound)
@@ -470,7 +469,8 @@ class Trainer:
         full = self.state.update >= self.config.max_updates
         reason = f"no better result in {self.config.patience} validations"
         if self._has_forgotten():
-            reason = f"BLEU of {self.config.valid_old} has fallen by {self.state.lost_bleu:.2f}"
+            name = METRIC_NAMES[self.validator.old_metric]
+            reason = f"{name} of {self.config.valid_old} has fallen by {self.state.lost_score:.2f}"
         elif full:
             reason = "max_updates"
         if self.ranks.is_first:

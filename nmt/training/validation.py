@@ -23,10 +23,11 @@ from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
-from nmt.runs.report import Sample, ValidationResult
-from nmt.scoring.metrics import score
+from nmt.runs.report import Sample, TextResult, ValidationResult
+from nmt.scoring.metrics import Score, score
 from nmt.search.options import SearchOptions
 from nmt.training.loss import smoothed_cross_entropy
+from nmt.training.valid_tokenizers import old_metric, tokenizers_of
 from nmt.translate.torch_engine import TorchEngine
 from nmt.translate.translator import Translator
 
@@ -66,6 +67,8 @@ class Validator:
         self.config = config
         self.micro_batch_tokens = config.micro_batch_tokens
         self._texts = [_Text.read(text) for text in data.valid_texts]
+        self.old_metric = old_metric(config)
+        self._tokenizers = tokenizers_of(config.validate_tokenizer, data)
         self._old = read_pairs(config.valid_old, *data.info.langs) if config.valid_old else None
         shares = np.array_split(np.arange(config.sample_translations), len(self._texts))
         for text, share in zip(self._texts, shares, strict=True):
@@ -84,25 +87,24 @@ class Validator:
         try:
             loss, nll, nlls = self._losses(model, check_stop)
             if not math.isfinite(loss):
-                return ValidationResult(loss, nll, None, None)
-            bleus, signature, samples = self._translations(model, check_stop)
-            old_bleu = self._old_bleu(model, check_stop)
+                return ValidationResult(loss, nll)
+            scores, samples = self._translations(model, check_stop)
+            old_scores = self._old_scores(model, check_stop)
         except Stopped:
             return None
         finally:
             model.train()
-        bleu = float(np.mean(list(bleus.values()))) if bleus else None
-        by_pair = {}
-        if len(self._texts) > 1:
-            by_pair = {f"nll/{pair}": one for pair, one in nlls.items()}
-            by_pair |= {f"bleu/{pair}": one for pair, one in bleus.items()}
-        return ValidationResult(loss, nll, bleu, signature, samples, old_bleu, by_pair)
+        texts = tuple(
+            TextResult(text.langs, text_nll, self._tokenizers[text.pair], text_scores)
+            for text, text_nll, text_scores in zip(self._texts, nlls, scores, strict=True)
+        )
+        return ValidationResult(loss, nll, texts, samples, old_scores)
 
     @torch.inference_mode()
     def _losses(
         self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[float, float, dict[str, float]]:
-        """Return loss and nll over all texts, and the nll by pair of languages."""
+    ) -> tuple[float, float, list[float]]:
+        """Return loss and nll over all texts, and the nll of each."""
         sums = torch.zeros(len(self._texts), 3, dtype=torch.float64)  # loss, nll, tokens
         parts = self._parts()
         with self.ranks.together():  # a stop on one rank ends it on all
@@ -112,8 +114,7 @@ class Validator:
         sums = self.ranks.sum_(sums)
         loss_sum, nll_sum, tokens = sums.sum(0).tolist()
         nlls = (sums[:, 1] / sums[:, 2]).tolist()
-        pairs = (text.pair for text in self._texts)
-        return loss_sum / tokens, nll_sum / tokens, dict(zip(pairs, nlls, strict=True))
+        return loss_sum / tokens, nll_sum / tokens, nlls
 
     def _parts(self) -> list[tuple[int, Indices]]:
         """Return all pairs of valid in parts, each with the number of its text."""
@@ -145,14 +146,15 @@ class Validator:
 
     def _translations(
         self, model: TranslationModel, check_stop: Callable[[], None]
-    ) -> tuple[dict[str, float], str | None, tuple[Sample, ...]]:
-        """Translate the raw valid texts; return BLEU by pair, its signature and the samples.
+    ) -> tuple[list[dict[str, Score]], tuple[Sample, ...]]:
+        """Translate the raw valid texts; return the scores of each, and the samples.
 
-        BLEU needs all lines. Without BLEU only the samples are translated.
+        Scores need all lines. Without scores only the samples are translated.
         """
-        bleus, signature, samples = dict[str, float](), None, list[Sample]()
+        metrics = self.config.metrics
+        scores, samples = list[dict[str, Score]](), list[Sample]()
         for text in self._texts:
-            lines = range(len(text.sources)) if self.config.validate_bleu else text.shown
+            lines = range(len(text.sources)) if metrics else text.shown
             sources = [text.sources[line] for line in lines]
             outputs = self._translate(model, sources, text.langs, check_stop)
             found = dict(zip(lines, outputs, strict=True))
@@ -160,17 +162,23 @@ class Validator:
                 Sample(line + 1, text.sources[line], text.references[line], found[line])
                 for line in text.shown
             ]
-            if self.config.validate_bleu:
-                result = score(outputs, [text.references], metrics=("bleu",))["bleu"]
-                bleus[text.pair], signature = result.score, result.signature
-        return bleus, signature, tuple(samples)
+            tokenizer = self._tokenizers[text.pair]
+            scores.append(
+                score(outputs, [text.references], metrics, tokenize=tokenizer) if metrics else {}
+            )
+        return scores, tuple(samples)
 
-    def _old_bleu(self, model: TranslationModel, check_stop: Callable[[], None]) -> float | None:
+    def _old_scores(
+        self, model: TranslationModel, check_stop: Callable[[], None]
+    ) -> dict[str, Score]:
+        """Return the score of valid_old by its metric; nothing if there is no such text."""
         if self._old is None:
-            return None
+            return {}
         sources, references = self._old
-        texts = self._translate(model, sources, self.data.info.langs, check_stop)
-        return score(texts, [references], metrics=("bleu",))["bleu"].score
+        langs = self.data.info.langs
+        outputs = self._translate(model, sources, langs, check_stop)
+        tokenizer = self._tokenizers[spell_pair(langs)]
+        return score(outputs, [references], [self.old_metric], tokenize=tokenizer)
 
     def _translate(
         self,
@@ -219,7 +227,7 @@ class Validator:
         old = len(self._old[0]) if self._old else 0
         sources = [source for text in self._texts for source in text.sources]
         shown = sum(len(text.shown) for text in self._texts)
-        count = len(sources) if self.config.validate_bleu else shown
+        count = len(sources) if self.config.metrics else shown
         tried = [sources[n] for n in spread(min(count + old, _LINES_TRIED), len(sources))]
         parts = [part for _, part in self._parts()]  # about equal
         model.eval()

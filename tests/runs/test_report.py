@@ -16,12 +16,14 @@ from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 from toy_training import Toy, metrics, recipe, status
 
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import Report, Sample, ValidationResult, rows, sparkline
+from nmt.runs.report import Report, Sample, TextResult, ValidationResult, rows, sparkline
 from nmt.runs.run_folder import RunFolder, curves_from_metrics
+from nmt.scoring.metrics import Score
 from nmt.values import Value
 
 SAMPLES = (Sample(4, "one two", "zwei eins", "x\u2028y"), Sample(9, "a\x1b[2Jb", "b", ""))
-RESULT = ValidationResult(1.5, 0.0, None, None)
+RESULT = ValidationResult(1.5, 0.0)
+ZH, DE = ("en", "zh"), ("en", "de")
 Capture = pytest.CaptureFixture[str]
 
 
@@ -99,7 +101,8 @@ def test_a_validation_is_on_record_with_its_samples(
     report: Report, tmp_path: Path, capsys: Capture
 ) -> None:
     state = RunState(2_000, best=((1.5, 2_000),))
-    report.validated(state, ValidationResult(1.5, 0.0, 33.3, "nrefs:1", SAMPLES), seconds=2.5)
+    text = TextResult(DE, 0.0, "13a", {"bleu": Score("BLEU", 33.3, "nrefs:1")})
+    report.validated(state, ValidationResult(1.5, 0.0, (text,), SAMPLES), seconds=2.5)
     report.validated(RunState(2_001, best=((1.4, 4),)), RESULT, seconds=0.1)
     first, second = metrics(tmp_path)
     assert first == {
@@ -118,7 +121,7 @@ def test_a_validation_is_on_record_with_its_samples(
     assert second.keys() == {"kind", "update", "loss", "nll", "perplexity"}
     assert log_of(tmp_path)[1:] == [
         "update 2,000 valid: nll 0.0000, perplexity 1.000, smoothed loss 1.5000, BLEU 33.30 "
-        "(nrefs:1), the best so far; 2.5 s",
+        "(nrefs:1), the best so far by loss; 2.5 s",
         "valid line 4 source: one two",
         "valid line 4 reference: zwei eins",
         r"valid line 4 translation: x\u2028y",

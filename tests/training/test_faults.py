@@ -262,7 +262,7 @@ def test_a_worse_model_than_one_that_could_not_be_written_is_among_the_best(toy:
 
     def measured(*_: object) -> ValidationResult:
         loss = next(results)
-        return ValidationResult(loss, loss, None, "")
+        return ValidationResult(loss, loss)
 
     seen: list[list[str]] = []
 

@@ -53,8 +53,9 @@ from nmt.errors import Stopped, UsageError
 from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.model_file import ModelReader, load_model, write_model
 from nmt.models.transformer import Transformer
-from nmt.runs.report import ValidationResult
+from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
+from nmt.scoring.metrics import Score
 from nmt.training import loss, saving
 from nmt.training.meter import device_name
 from nmt.training.update import UpdateRunner
@@ -370,7 +371,8 @@ def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy) -> None:
 
     def measured(*_: object) -> ValidationResult:
         loss, bleu = next(results)
-        return ValidationResult(loss, loss, bleu, "signature")
+        text = TextResult(("en", "de"), loss, "13a", {"bleu": Score("BLEU", bleu, "signature")})
+        return ValidationResult(loss, loss, (text,))
 
     toy.patch.setattr(Validator, "measure", measured)
     run = toy.train(validate_bleu=True, best_metric="bleu", patience=2, validate_every=3)

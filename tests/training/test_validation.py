@@ -96,9 +96,9 @@ def test_bleu_is_that_of_translating_the_raw_text(learnt: Path, result: Validati
     hypotheses = [best.text for best in Translator.load(learnt).translate(sources)]
     bleu = sacrebleu.BLEU()
     expected = bleu.corpus_score(hypotheses, [references])
-    assert result.bleu == pytest.approx(expected.score)
+    assert result.scores == {"bleu": pytest.approx(expected.score)}
     assert 1 < expected.score < 100  # so that it could differ
-    assert result.bleu_signature == str(bleu.get_signature())
+    assert result.signatures == {"bleu_signature": str(bleu.get_signature())}
 
 
 @pytest.mark.parametrize("with_bleu", [False, True])
@@ -173,7 +173,7 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
 
 
 def test_a_hopeless_model_has_a_finite_perplexity() -> None:
-    assert math.isfinite(ValidationResult(1e6, 1e6, None, None).perplexity)
+    assert math.isfinite(ValidationResult(1e6, 1e6).perplexity)
 
 
 def test_the_perplexity_of_the_valid_text_is_the_valid_split_s(
@@ -231,5 +231,5 @@ def test_lines_that_end_a_document_are_not_validated(
         validator = Validator(folder, ALONE, torch.device("cpu"), config)
         result = validator.measure(model, lambda: False)
         assert result is not None
-        bleus.append((result.bleu, result.samples))
+        bleus.append((result.scores, result.samples))
     assert bleus[0] == bleus[1]
