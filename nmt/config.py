@@ -246,7 +246,7 @@ class TrainingConfig:
         if not _MATMUL.fullmatch(self.matmul):
             found.append(f"matmul cannot be {self.matmul!r}; give auto, torch or onednn")
         if self.best_metric not in ("loss", *self.metrics):
-            needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = 'chrf'"}
+            needed = {"bleu": "validate_bleu = true", "chrf": "validate_metric = chrf"}
             found.append(f"best_metric {self.best_metric!r} needs {needed[self.best_metric]}")
         if self.lora_rank and (self.freeze or self.compile == "true"):
             found.append("lora_rank cannot be combined with freeze or compile; leave them out")

@@ -106,6 +106,11 @@ def test_what_does_not_fit_together_is_told_together() -> None:
         d_model=12, num_heads=4, positions="rotary"
     )
     assert resolve_set(best_metric="bleu", validate_bleu=True).training.best_metric == "bleu"
+    assert resolve_set(best_metric="bleu", validate_metric="bleu").training.metrics == ["bleu"]
+    message = refusal(best_metric="chrf", validate_bleu=True)
+    assert "best_metric 'chrf' needs validate_metric = chrf" in message
+    both = resolve_set(best_metric="chrf", validate_metric="chrf", validate_bleu=True).training
+    assert both.metrics == ["bleu", "chrf"]
 
 
 def test_heads_of_widths_of_their_own_need_not_divide_d_model() -> None:

@@ -194,7 +194,7 @@ class ValidationResult:
     @property
     def signatures(self) -> dict[str, str]:
         """sacreBLEU's signatures as `bleu_signature`, or `bleu_signature/en-de` if pairs differ."""
-        found = {f"old_{name}_signature": one.signature for name, one in self.old_scores.items()}
+        found = dict[str, str]()
         for name in self.scores:
             of_pairs = {
                 f"{name}_signature/{spell_pair(text.langs)}": text.scores[name].signature
@@ -202,7 +202,8 @@ class ValidationResult:
             }
             shared = set(of_pairs.values())
             found |= {f"{name}_signature": shared.pop()} if len(shared) == 1 else of_pairs
-        return found
+        old = {f"old_{name}_signature": one.signature for name, one in self.old_scores.items()}
+        return found | old
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics by name; without the scores that were not computed."""

@@ -239,7 +239,7 @@ class RunFolder:
                 f"{self._config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"
             )
-        # Before a run recorded BLEU's tokenizer, it was the same for all languages.
+        # Before runs recorded BLEU's tokenizer, all had this one.
         document["training"].setdefault("validate_tokenizer", DEFAULT)
         return document
 

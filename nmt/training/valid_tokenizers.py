@@ -20,9 +20,15 @@ _AUTO = "auto"
 
 
 def settled_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ranks: Ranks) -> str:
-    """Return `named` or, for auto, the choice, written as `validate_tokenizer`.
+    """Return the tokenizer of each pair, as `validate_tokenizer` has them.
 
-    Every rank scores, so a tokenizer must be installed for all of them.
+    Every rank scores, so what a tokenizer needs must be installed for all of them.
+
+    Args:
+        config: the recipe's values.
+        named: the recipe's `validate_tokenizer`, or that of the run that goes on.
+        data: the data folder.
+        ranks: all of them take part.
 
     Raises:
         UsageError: if the run computes BLEU, and the packages of a tokenizer are missing.
@@ -37,21 +43,20 @@ def settled_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
                 f"BLEU of {pair} is computed with {tokenizer} (validate_tokenizer), which is not "
                 f"installed here; run `pip install 'nmt[{tokenizer.partition('-')[0]}]'`"
             )
-    settled = _spelled(tokenizers)
-    if config.validate_tokenizer == _AUTO != named and ranks.is_first and computes_bleu:
-        new = _spelled(tokenizers_of(_AUTO, data, is_installed=usable.__contains__))
-        if new != settled:
+    if named == _AUTO:  # with the pairs, so that a recipe for other languages does not keep it
+        return _spelled(tokenizers)
+    if config.validate_tokenizer == _AUTO and ranks.is_first and computes_bleu:
+        chosen_now = tokenizers_of(_AUTO, data, is_installed=usable.__contains__)
+        if chosen_now != tokenizers:
             console.notice(
-                f"BLEU of validation goes on with the tokenizer {settled}, with which this run "
-                f"began; a new run would take {new}"
+                f"BLEU of validation goes on with the tokenizer that this run began with, "
+                f"{_spelled(tokenizers)}; a new run would take {_spelled(chosen_now)}"
             )
-    return settled
+    return named
 
 
 def _spelled(tokenizers: Mapping[str, str]) -> str:
-    """Return tokenizers by pair as a recipe has them: one name, or one for each pair."""
-    if len(set(tokenizers.values())) == 1:
-        return next(iter(tokenizers.values()))
+    """Return the tokenizer of each pair as a recipe's `validate_tokenizer` has them."""
     return ",".join(f"{pair}:{tokenizer}" for pair, tokenizer in tokenizers.items())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from command_line import Answer, Nmt
 from toy_training import metrics
 
 from nmt.models.model_file import read_card
+from nmt.runs import checkpoint
+from nmt.runs.checkpoint import RunState
 from nmt.scoring.metrics import score
 
 
@@ -66,6 +69,31 @@ def test_a_run_that_forgets_is_stopped(
     words = (*words[:2], "--set", "stop_if_worse=100", "--max-updates", str(status["update"] + 5))
     assert tune(*words).status == 0
     assert [one["update"] for one in valid(run)[-2:]] == [status["update"], status["update"] + 5]
+
+
+def test_forgetting_can_be_measured_by_chrf(
+    nmt: Nmt, data: Path, learnt: Path, tune: Callable[..., Answer], tmp_path: Path
+) -> None:
+    bound = ("--set", "stop_if_worse=5", "--max-updates", "500", "--set", "validate_metric=chrf")
+    done = tune("--valid-old", data / "valid", *bound)
+    assert done.status == 0, done.stderr
+    start, *_, end = valid(tmp_path / "tuned")
+    translated = nmt("translate", learnt, "--input", data / "valid.en").stdout.splitlines()
+    references = (data / "valid.de").read_text().splitlines()
+    found = score(translated, [references], ("chrf",))["chrf"]
+    assert start["old_chrf"] == pytest.approx(found.score)
+    assert start["old_chrf_signature"] == found.signature
+    assert "old_bleu" not in start
+    status = json.loads((tmp_path / "tuned" / "status.json").read_text())
+    assert f"chrF of {data / 'valid'} has fallen by" in status["reason"]
+    assert start["old_chrf"] - end["old_chrf"] > 5
+
+
+def test_a_state_from_before_chrf_is_read() -> None:
+    state = RunState(5, old_text="old", old_score=20.0, lost_score=1.5)
+    values = asdict(state)
+    values["old_bleu"], values["lost_bleu"] = values.pop("old_score"), values.pop("lost_score")
+    assert checkpoint._parse_state(values) == state
 
 
 def test_without_a_bound_the_old_text_is_only_measured(

@@ -133,6 +133,93 @@ def test_a_validation_is_on_record_with_its_samples(
     assert len(capsys.readouterr().err.splitlines()) == 2  # a pipe only gets the metrics
 
 
+def scored(nll: float, *bleus: float, langs: tuple[tuple[str, str], ...] = (ZH,)) -> Any:
+    """A validation with such BLEU scores of pairs of languages."""
+    texts = tuple(
+        TextResult(pair, nll, "13a", {"bleu": Score("BLEU", bleu, f"tok:{pair[1]}")})
+        for pair, bleu in zip(langs, bleus, strict=True)
+    )
+    return ValidationResult(nll, nll, texts)
+
+
+def test_pairs_have_their_own_signatures_where_they_differ(report: Report, tmp_path: Path) -> None:
+    report.validated(RunState(5), scored(2.0, 10.0, 20.0, langs=(ZH, DE)), seconds=0.1)
+    (record,) = metrics(tmp_path)
+    signatures = {key: value for key, value in record.items() if "signature" in key}
+    assert signatures == {"bleu_signature/en-zh": "tok:zh", "bleu_signature/en-de": "tok:de"}
+    assert log_of(tmp_path)[1:] == [
+        "update 5 valid: nll 2.0000, perplexity 7.389, smoothed loss 2.0000, BLEU 15.00; 0.1 s",
+        "update 5 valid: nll/en-zh 2, nll/en-de 2, bleu/en-zh 10 (tok:zh), bleu/en-de 20 (tok:de)",
+    ]
+
+
+@pytest.mark.parametrize("metric", ["loss", "bleu", "chrf"])
+def test_the_log_says_by_what_a_validation_is_the_best(tmp_path: Path, metric: str) -> None:
+    config = recipe(best_metric=metric, validate_bleu=True, validate_metric="chrf").training
+    scores = {name: Score(name, 5.0, f"of {name}") for name in ("bleu", "chrf")}
+    result = ValidationResult(1.5, 0.0, (TextResult(DE, 0.0, "13a", scores),))
+    with Report(RunFolder(tmp_path), config, 0) as report:
+        report.validated(RunState(7, best=((1.5, 7),)), result, seconds=0.1)
+    said = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}[metric]
+    (line,) = log_of(tmp_path)
+    ending = f"BLEU 5.00, chrF 5.00 (of bleu; of chrf), the best so far by {said}; 0.1 s"
+    assert line.endswith(ending)
+
+
+# --- where BLEU says nothing
+
+
+def warnings_of(folder: Path) -> list[str]:
+    return [line for line in log_of(folder) if line.startswith("warning: ")]
+
+
+def test_a_bleu_near_0_of_a_model_that_learns_is_doubted_once(
+    report: Report, tmp_path: Path
+) -> None:
+    for update, nll in enumerate([4.0, 3.0, 3.5, 2.0, 1.0], start=1):
+        report.validated(RunState(update), scored(nll, 0.4), seconds=0.1)
+        assert len(warnings_of(tmp_path)) == (update >= 3)
+    (warning,) = warnings_of(tmp_path)
+    for named in ("en-zh", "tokenizer is 13a", "'zh'", "validate_tokenizer=zh", "best_metric=chrf"):
+        assert named in warning
+
+
+@pytest.mark.parametrize(
+    ("nlls", "bleus"),
+    [
+        ((4.0, 3.0), (0.0, 0.0)),
+        ((4.0, 3.0, 2.0), (0.0, 0.0, 0.5)),
+        ((4.0, 3.0, 2.0), (0.5, 0.0, 0.0)),
+        ((2.0, 3.0, 4.0), (0.0, 0.0, 0.0)),
+    ],
+)
+def test_other_scores_are_not_doubted(
+    report: Report, tmp_path: Path, nlls: tuple[float, ...], bleus: tuple[float, ...]
+) -> None:
+    for update, (nll, bleu) in enumerate(zip(nlls, bleus, strict=True), start=1):
+        report.validated(RunState(update), scored(nll, bleu), seconds=0.1)
+    report.validated(RunState(9), RESULT, seconds=0.1)  # without BLEU
+    assert not warnings_of(tmp_path)
+
+
+def test_only_the_pair_whose_bleu_is_near_0_is_doubted(report: Report, tmp_path: Path) -> None:
+    for update in range(1, 6):
+        result = scored(4.0 - update / 2, 0.0, 20.0, langs=(("de", "xx"), DE))
+        report.validated(RunState(update), result, seconds=0.1)
+    (warning,) = warnings_of(tmp_path)
+    assert "de-xx" in warning and "validate_tokenizer=char" in warning
+
+
+def test_what_was_before_a_resume_counts(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for update, nll in ((7, 3.5), (14, 2.5)):
+        run.record({"kind": "valid"} | valid(update, nll, bleu=0.0))
+    with Report(run, recipe().training, 20) as report:
+        report.started(RunState(20), "a model")
+        report.validated(RunState(21), scored(2.0, 0.0), seconds=0.1)
+    assert len(warnings_of(tmp_path)) == 1
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
@@ -175,6 +262,15 @@ def test_bleu_has_a_panel_once_it_was_taken() -> None:
     picture = ElementTree.fromstring(curves_from_metrics([valid, scored]))
     assert "BLEU" in titles(picture)
     assert any("28.81" in text for text in texts(picture))
+
+
+def test_chrf_has_a_panel_of_its_own() -> None:
+    record: dict[str, object] = {"kind": "valid", "update": 1, "nll": 1.0, "chrf": 51.92}
+    record |= {"chrf/en-de": 50.5, "chrf/en-zh": 53.34, "old_chrf": 47.11}
+    picture = ElementTree.fromstring(curves_from_metrics([record]))
+    assert "chrF" in titles(picture) and "BLEU" not in titles(picture)
+    for shown in ("51.92", "en-zh", "old"):
+        assert any(shown in text for text in texts(picture))
 
 
 def test_records_that_are_not_numbers_are_left_out() -> None:

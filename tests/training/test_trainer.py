@@ -53,6 +53,7 @@ from nmt.errors import Stopped, UsageError
 from nmt.models.kernels.packed_attention import Sentences
 from nmt.models.model_file import ModelReader, load_model, write_model
 from nmt.models.transformer import Transformer
+from nmt.runs.averaging import select_checkpoints
 from nmt.runs.report import TextResult, ValidationResult
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.metrics import Score
@@ -365,19 +366,25 @@ def test_patience_ends_a_run_that_gets_no_better(toy: Toy) -> None:
     assert status(run)["update"] == 15
 
 
-def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy) -> None:
-    # Loss gets better, BLEU does not after the second.
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy, metric: str) -> None:
+    # Loss and the other score get better, this one does not after the second.
     results = iter([(4.0, 9.5), (3.0, 10.0), (2.0, 9.0), (1.0, 8.0)])
 
     def measured(*_: object) -> ValidationResult:
-        loss, bleu = next(results)
-        text = TextResult(("en", "de"), loss, "13a", {"bleu": Score("BLEU", bleu, "signature")})
+        loss, found = next(results)
+        scores = {name: Score(name, 50 - 10 * loss, "signature") for name in ("bleu", "chrf")}
+        scores[metric] = Score(metric, found, "signature")
+        text = TextResult(("en", "de"), loss, "13a", scores)
         return ValidationResult(loss, loss, (text,))
 
     toy.patch.setattr(Validator, "measure", measured)
-    run = toy.train(validate_bleu=True, best_metric="bleu", patience=2, validate_every=3)
+    both: dict[str, Value] = {"validate_bleu": True, "validate_metric": "chrf"}
+    run = toy.train(**both, best_metric=metric, patience=2, validate_every=3, keep_best=2)
     assert (status(run)["update"], status(run)["status"]) == (12, "finished")
     assert ModelReader(run / "best.safetensors").card.update == 6
+    best = select_checkpoints(run, 2, best=True)
+    assert [ModelReader(path).card.update for path in best] == [6, 3]
 
 
 # --- what it refuses, which `test_dry_run.py` has more of

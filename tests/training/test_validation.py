@@ -101,6 +101,18 @@ def test_bleu_is_that_of_translating_the_raw_text(learnt: Path, result: Validati
     assert result.signatures == {"bleu_signature": str(bleu.get_signature())}
 
 
+def test_chrf_is_computed_where_it_is_asked_for(learnt: Path, measure: Measure) -> None:
+    sources, references = zip(*TEXT, strict=True)
+    hypotheses = [best.text for best in Translator.load(learnt).translate(sources)]
+    chrf = sacrebleu.CHRF()
+    expected = {"chrf": pytest.approx(chrf.corpus_score(hypotheses, [references]).score)}
+    result = measure(validate_metric="chrf")
+    assert result.scores == expected
+    assert result.signatures == {"chrf_signature": str(chrf.get_signature())}
+    assert measure(validate_metric="chrf", validate_bleu=True).scores.keys() == {"bleu", "chrf"}
+    assert measure(validate_metric="bleu").scores.keys() == {"bleu"}
+
+
 @pytest.mark.parametrize("with_bleu", [False, True])
 def test_samples_are_translations_of_lines_spread_over_the_text(
     learnt: Path, measure: Measure, with_bleu: bool, monkeypatch: pytest.MonkeyPatch
