@@ -316,13 +316,14 @@ class Report:
         if text.langs in self._doubted or len(scored) < _LOW_VALIDATIONS or not (learns and is_low):
             return
         self._doubted.add(text.langs)
-        suited = tokenizer_for(text.langs[1])
-        other = suited if suited != text.tokenizer else "char"
+        tgt = text.langs[1]
+        suited = [one for one in (tokenizer_for(tgt), "char") if one != text.tokenizer]
+        other = f"validate_tokenizer={suited[0]}, or with " if suited else ""
         self.run.warn(
             f"BLEU of {spell_pair(text.langs)} stays below {_LOW_BLEU} while the loss falls; its "
-            f"tokenizer is {text.tokenizer}, for the target language {text.langs[1]!r}. Check that "
-            f"code; if its text has no spaces between words, begin a new run with "
-            f"validate_tokenizer={other}, or with validate_metric=chrf and best_metric=chrf"
+            f"tokenizer is {text.tokenizer}, for the target language {tgt!r}. Check that code; if "
+            f"its text has no spaces between words, begin a new run with {other}"
+            "validate_metric=chrf and best_metric=chrf"
         )
 
     def stage_began(self, state: RunState, stage: str) -> None:

@@ -180,6 +180,7 @@ def test_a_bleu_near_0_of_a_model_that_learns_is_doubted_once(
         report.validated(RunState(update), scored(nll, 0.4), seconds=0.1)
         assert len(warnings_of(tmp_path)) == (update >= 3)
     (warning,) = warnings_of(tmp_path)
+    assert "\n" not in warning
     for named in ("en-zh", "tokenizer is 13a", "'zh'", "validate_tokenizer=zh", "best_metric=chrf"):
         assert named in warning
 
