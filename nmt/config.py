@@ -183,8 +183,8 @@ class TrainingConfig:
     )
     validate_tokenizer: str = value(
         "auto",
-        "BLEU's tokenizer in validation: 13a, intl, zh, char, none, ja-mecab or ko-mecab; or one "
-        "for each pair of languages, as en-de:13a,en-zh:zh. auto: by the target language; the run "
+        "BLEU's tokenizer in validation, as of nmt score --tokenize: one for all pairs of "
+        "languages, or one for each, as en-de:13a,en-zh:zh. auto: by the target language; the run "
         "keeps the choice.",
     )
     valid_old: str = value(

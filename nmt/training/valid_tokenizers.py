@@ -13,8 +13,9 @@ from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
 from nmt.distributed import Ranks
 from nmt.errors import UsageError, did_you_mean
+from nmt.scoring.metrics import make_metrics
 from nmt.scoring.options import TOKENIZERS
-from nmt.scoring.tokenizers import has_packages, tokenizer_for
+from nmt.scoring.tokenizers import has_packages, missing_packages, tokenizer_for
 
 _AUTO = "auto"
 
@@ -32,6 +33,7 @@ def settled_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
 
     Raises:
         UsageError: if the run computes BLEU, and the packages of a tokenizer are missing.
+        DataError: if the model of a tokenizer cannot be downloaded.
     """
     usable = [name for name in TOKENIZERS if has_packages(name)]
     usable = [name for name in TOKENIZERS if all(name in one for one in ranks.gather(usable))]
@@ -40,9 +42,14 @@ def settled_tokenizers(config: TrainingConfig, named: str, data: DataFolder, ran
     for pair, tokenizer in tokenizers.items():
         if computes_bleu and tokenizer not in usable:
             raise UsageError(
-                f"BLEU of {pair} is computed with {tokenizer} (validate_tokenizer), which is not "
-                f"installed here; run `pip install 'nmt[{tokenizer.partition('-')[0]}]'`"
+                f"BLEU of {pair} is computed with {tokenizer} (validate_tokenizer), which "
+                f"{missing_packages(tokenizer)}"
             )
+    if computes_bleu:
+        with ranks.together():  # a model is downloaded now, and once, not at the first validation
+            if ranks.local_rank == 0:
+                for tokenizer in set(tokenizers.values()):
+                    make_metrics(["bleu"], [["a"]], tokenize=tokenizer)
     if named == _AUTO:  # with the pairs, so that a recipe for other languages does not keep it
         return _spelled(tokenizers)
     if config.validate_tokenizer == _AUTO and ranks.is_first and computes_bleu:

@@ -354,7 +354,7 @@ def test_a_tokenizer_that_is_not_installed_is_told_of(nmt: Nmt, tmp_path: Path) 
     answer = nmt("score", path, path, *BLEU)
     assert "tok:13a" in answer.stdout
     assert (
-        "ko-mecab is better, but needs other packages; run `pip install nmt[ko]`" in answer.stderr
+        "ko-mecab is better, but needs other packages; run `pip install 'nmt[ko]'`" in answer.stderr
     )
     assert "nmt[ko]" in nmt("score", path, path, "--tokenize", "ko-mecab").refusal(2)
 

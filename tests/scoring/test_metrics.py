@@ -107,12 +107,10 @@ def test_all_tokenizers_of_sacrebleu_are_offered() -> None:
 
 @pytest.mark.parametrize("tokenize", ["13a", "intl", "zh", "char", "none"])
 def test_tokenizers_are_sacrebleus(tokenize: str) -> None:
-    if not has_packages(tokenize):
-        pytest.skip("its packages are not installed")
     oracle = sacrebleu.BLEU(tokenize=tokenize)
     result = score(HYPOTHESES, [REFERENCES], tokenize=tokenize)["bleu"]
     assert result.score == oracle.corpus_score(HYPOTHESES, [REFERENCES]).score
-    assert f"tok:{tokenize}" in result.signature
+    assert f"tok:{tokenize}|" in result.signature
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_mecab_splits_words(lang: str, words: str) -> None:
 
 def test_a_tokenizer_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.scoring.tokenizers.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"ja-mecab needs other packages; run `pip .*nmt\[ja\]`"):
+    with pytest.raises(UsageError, match=r"ja-mecab needs other packages; run `pip .*nmt\[ja\]'`"):
         score(["a"], [["a"]], tokenize="ja-mecab")
 
 

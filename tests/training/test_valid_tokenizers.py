@@ -16,7 +16,8 @@ from toy_training import ALONE, GERMAN, Toy, metrics, recipe, train
 from toy_training import pairs as german_pairs
 
 from nmt.data.folder import DataFolder, HeldOut
-from nmt.errors import UsageError
+from nmt.distributed import Ranks
+from nmt.errors import DataError, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.report import ValidationResult
 from nmt.training import valid_tokenizers
@@ -250,6 +251,7 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
     """Train a run to Japanese, whose validations are invented: they need no MeCab."""
     data = prepared(tmp_path, "ja")
     monkeypatch.setattr(Validator, "measure", lambda *_: ValidationResult(1.0, 1.0))
+    monkeypatch.setattr(valid_tokenizers, "make_metrics", lambda *_, **__: None)
 
     def go_on(max_updates: int, **values: Value) -> Path:
         values = {"validate_bleu": True, "max_updates": max_updates, **values}
@@ -278,7 +280,7 @@ def test_a_run_does_not_go_on_without_its_tokenizer(
     install(monkeypatch, True)
     assert config_of(japanese(2))["validate_tokenizer"] == "en-ja:ja-mecab"
     install(monkeypatch, False)
-    with pytest.raises(UsageError, match=re.escape("ja-mecab (validate_tokenizer), which is")):
+    with pytest.raises(UsageError, match=re.escape("ja-mecab (validate_tokenizer), which needs")):
         japanese(4)
 
 
@@ -293,11 +295,25 @@ def test_a_run_from_before_tokenizers_were_recorded_keeps_13a(
     assert "en-ja:13a; a new run would take en-ja:char" in capsys.readouterr().err
 
 
-def test_every_process_must_have_it() -> None:
-    ranks = SimpleNamespace(is_first=True, gather=lambda own: [own, ["13a", "char"]])
+def test_every_process_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, True)
+    others = ["13a", "char"]
+    monkeypatch.setattr(Ranks, "gather", lambda _, own: [own, others] if own else [None, None])
     for named, settled in (("auto", "en-ja:char"), ("char", "char")):
         config = recipe(validate_bleu=True).training
-        assert settled_tokenizers(config, named, folder_of("ja"), cast(Any, ranks)) == settled
+        assert settled_tokenizers(config, named, folder_of("ja"), ALONE) == settled
+
+
+def test_a_model_that_cannot_be_downloaded_is_told_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def offline(*_: object, tokenize: str, **__: object) -> None:
+        raise DataError(f"the tokenizer {tokenize} has no model")
+
+    monkeypatch.setattr(valid_tokenizers, "make_metrics", offline)
+    config = recipe(validate_bleu=True).training
+    with pytest.raises(DataError, match="flores200"):
+        settled_tokenizers(config, "flores200", folder_of("km"), ALONE)
 
 
 def test_mecab_scores_japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
