@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ _CLOSING = frozenset(".,;:!?)]}»…%")
 def is_wide(character: str) -> bool:
     """Tell whether a character is one of a script without spaces."""
     return bool(re.fullmatch(f"[{_WITHOUT_SPACES}]", character))
+
+
+def has_letters(text: str, kept: Iterable[tuple[int, int]] = ()) -> bool:
+    """Tell whether a text has a letter, which is any character of a Unicode category L*.
+
+    Digits, signs, emoji, lone combining marks, and numbers such as \u2163 are none.
+
+    kept: starts and ends of parts that do not count.
+    """
+    last, others = 0, list[str]()
+    for start, end in sorted(kept):
+        others.append(text[last : max(last, start)])
+        last = max(last, end)
+    return any(map(str.isalpha, chain(*others, text[last:])))
 
 
 @cache

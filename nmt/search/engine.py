@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from nmt.data.terms import Term
 from nmt.errors import UsageError
@@ -30,11 +30,18 @@ Pair = tuple[Ids, Ids]
 """Source and target without eos."""
 
 
+class Copy(NamedTuple):
+    """Text without letters, which is its own translation, and its ids in the source."""
+
+    text: str
+    ids: Ids
+
+
 @dataclass(frozen=True)
 class Source:
     """A token sequence that is translated by itself: a line, or a segment of one."""
 
-    ids: Ids  # without eos; at least one
+    ids: Ids  # without eos; at least one, unless it is copied
     prefix: Ids = ()  # the translation must begin with it
     is_in_word: bool = False  # whether it is cut out of a very long word
     phrases: tuple[Phrase, ...] = ()  # the translation must contain them
@@ -48,6 +55,7 @@ class Source:
     # belongs to. See `nmt.data.term_annotation`.
     plain: Ids = field(default=(), compare=False)
     owners: Ids = field(default=(), compare=False)
+    copy: Copy | None = field(default=None, compare=False)  # if so, there is nothing to search
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,12 @@ class SearchOptions:
         "with --min-tokens 1 if they are empty, and the better one is kept.",
         panel="Repetition",
     )
+    no_copy: bool = value(
+        False,
+        "Translate lines without letters, too, such as 2024 or ***. Otherwise they are copied. Use "
+        "it if the source language is written in digits, emoji or other signs.",
+        panel="Search",
+    )
     n_best: int = 1  # hypotheses to return
     mbr: str | None = None  # chrf or bleu: order them by how well they agree with each other
     sampling: Sampling | None = None  # draw n_best translations instead of beam search

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from nmt import console
 from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
 from nmt.data.corpus import read_pairs
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, HeldOut
 from nmt.data.language_tokens import spell_pair
+from nmt.data.words import has_letters
 from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped
 from nmt.models.base import TranslationModel
@@ -54,6 +56,12 @@ class _Text:
     def pair(self) -> str:
         return spell_pair(self.langs)
 
+    @property
+    def search(self) -> SearchOptions:
+        """The options of search: lines without letters are copied, unless most are such lines."""
+        letters = sum(map(has_letters, self.sources))
+        return replace(_SEARCH, no_copy=2 * letters < len(self.sources))
+
 
 class Validator:
     """Measures a model on a data folder's valid split."""
@@ -73,6 +81,11 @@ class Validator:
         shares = np.array_split(np.arange(config.sample_translations), len(self._texts))
         for text, share in zip(self._texts, shares, strict=True):
             text.shown = spread(len(share), len(text.sources))
+            if text.search.no_copy:
+                console.notice(
+                    f"{text.pair}: most sources of valid have no letters, and are translated as "
+                    "with nmt translate --no-copy"
+                )
 
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]
@@ -156,7 +169,7 @@ class Validator:
         for text in self._texts:
             lines = range(len(text.sources)) if metrics else text.shown
             sources = [text.sources[line] for line in lines]
-            outputs = self._translate(model, sources, text.langs, check_stop)
+            outputs = self._translate(model, sources, text, check_stop)
             found = dict(zip(lines, outputs, strict=True))
             samples += [
                 Sample(line + 1, text.sources[line], text.references[line], found[line])
@@ -176,7 +189,7 @@ class Validator:
             return {}
         sources, references = self._old
         langs = self.data.info.langs
-        outputs = self._translate(model, sources, langs, check_stop)
+        outputs = self._translate(model, sources, _Text(langs, sources, references), check_stop)
         tokenizer = self._tokenizers[spell_pair(langs)]
         return score(outputs, [references], [self.old_metric], tokenize=tokenizer)
 
@@ -184,17 +197,21 @@ class Validator:
         self,
         model: TranslationModel,
         sources: list[str],
-        langs: tuple[str, str],
+        text: _Text,
         check_stop: Callable[[], None],
     ) -> list[str]:
-        """Translate lines by beam search, in the precision of training; each rank does a share."""
+        """Translate lines of a text by beam search, in the precision of training.
+
+        Each rank does a share.
+        """
         if not sources:
             return []
         size = self.ranks.world_size
         mine = sources[self.ranks.rank :: size]
         texts: list[str] = []
+        translator = self._translator(model, text.langs, text.search)
         with self.ranks.together():  # a stop or failure on one rank ends it on all
-            for found in self._translator(model, langs).translate(mine, on_step=check_stop):
+            for found in translator.translate(mine, on_step=check_stop):
                 if found.error:
                     raise NMTError(f"a valid line was not translated: {found.error}")
                 texts.append(found.text)
@@ -204,10 +221,7 @@ class Validator:
         return translations
 
     def _translator(
-        self,
-        model: TranslationModel,
-        langs: tuple[str, str],
-        options: SearchOptions = _SEARCH,
+        self, model: TranslationModel, langs: tuple[str, str], options: SearchOptions
     ) -> Translator:
         src, tgt = self.data.vocabularies(langs)
         return Translator(
@@ -238,8 +252,9 @@ class Validator:
                     self._sums(model, parts[part])
                 seconds = (time.monotonic() - started) * max(1.0, len(parts) / _PARTS_TRIED)
             if tried:
-                langs = self._texts[0].langs
-                translator = self._translator(model, langs, replace(_SEARCH, max_extra_tokens=0))
+                first = self._texts[0]
+                options = replace(first.search, max_extra_tokens=0)
+                translator = self._translator(model, first.langs, options)
                 started = time.monotonic()
                 translator.translate(tried)
                 seconds += (time.monotonic() - started) * (count + old) / len(tried)

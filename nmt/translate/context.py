@@ -81,7 +81,7 @@ def find_windows(
     """Return the windows of the lines that have one, by their number.
 
     A window has as many lines before its own as fit. A line that is cut into segments has none, and
-    neither has one with a tag of its own, such as `>>fra<<`.
+    neither has one that is copied, or with a tag of its own, such as `>>fra<<`.
 
     Args:
         lines: text.
@@ -97,7 +97,7 @@ def find_windows(
     ids = dict(zip(texts, rows, strict=True))
     found = {}
     for number, (line, context, own) in enumerate(zip(lines, contexts, segments, strict=True)):
-        if len(own) != 1 or own[0].is_cut or vocabulary.split_tag(line)[0] != first:
+        if len(own) != 1 or own[0].is_cut or own[0].copy or vocabulary.split_tag(line)[0] != first:
             continue
         room = max_tokens - len(own[0].ids)
         before: list[list[int]] = []

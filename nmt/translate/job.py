@@ -25,6 +25,7 @@ from nmt import __version__, console
 from nmt.console import counted
 from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks, refuse_binary
+from nmt.data.words import has_letters
 from nmt.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -371,7 +372,7 @@ class Job:
                 picture = translators.translator.draw_attention(first[0].text, first[0].prefix)
                 write_text(Path(self.options.attention), picture)
             else:
-                console.warning(f"{self.options.attention}: not drawn, because no line has text")
+                console.warning(f"{self.options.attention}: not drawn, because no line has letters")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
         self._warn_of_terms(name, counts, "line")
@@ -394,10 +395,10 @@ class Job:
 
 
 def _noting_first(pools: Iterable[Pool | Pause], first: list[Line]) -> Iterator[Pool | Pause]:
-    """Pass pools on, and remember the first line with text."""
+    """Pass pools on, and remember the first line with letters."""
     for pool in pools:
         if not first and not isinstance(pool, Pause):
-            first += [line for line in pool if line.text.strip()][:1]
+            first += [line for line in pool if has_letters(line.text)][:1]
         yield pool
 
 

@@ -23,7 +23,10 @@ def failed(sources: Sequence[Source], error: str) -> Translation:
 
 def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Translation:
     """Join a translation of each segment."""
-    text = join_segments([part.text for part in parts], [source.separator for source in sources])
+    text = parts[0].text
+    if len(parts) > 1 or not parts[0].copied:  # else it keeps its spaces
+        separators = [source.separator for source in sources]
+        text = join_segments([part.text for part in parts], separators)
     return Translation(
         text.translate(_LINE_BREAKERS),
         sum(part.score for part in parts),
@@ -33,6 +36,7 @@ def join_parts(sources: Sequence[Source], parts: Sequence[Translation]) -> Trans
         len(parts),
         is_cut=any(part.is_cut for part in parts),
         guarded=any(part.guarded for part in parts),
+        copied=all(part.copied for part in parts),
         alignment=_joined_alignment(sources, parts),
         terms=tuple(chain.from_iterable(part.terms for part in parts)),
     )

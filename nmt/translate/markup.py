@@ -28,6 +28,8 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
+from nmt.data.words import has_letters
+
 FORMS = ("html", "xml")
 
 _VOID = {
@@ -144,11 +146,8 @@ class Marked:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is a letter or digit besides pieces that must stay as they are."""
-        letters = list(self.text)
-        for start, end in self.kept:
-            letters[start:end] = " " * (end - start)
-        return any(map(str.isalnum, letters))
+        """Whether there is a letter besides pieces that must stay as they are."""
+        return has_letters(self.text, self.kept)
 
     @property
     def kept(self) -> list[tuple[int, int]]:

@@ -114,7 +114,7 @@ class TranslateOptions:
     )
     attention: str | None = value(
         None,
-        "Draw the attention of the first line that is not blank. Only for output to stdout.",
+        "Draw the attention of the first line with letters. Only for output to stdout.",
         metavar="FILE.svg",
         shown="none",
         panel="Text",

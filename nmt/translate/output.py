@@ -63,6 +63,7 @@ class Translation:
     segments: int  # of its source; 0 for a blank line
     is_cut: bool = False  # whether it, or a sentence, was longer than any training source
     guarded: bool = False  # whether it, or a segment, was searched again because of a loop
+    copied: bool = False  # from its source, which has no letters
     context: int = 0  # lines before it that were translated together with it
     fell_back: bool = False  # whether that failed, so that it was translated by itself
     utility: float | None = None  # with MBR: mean score against all of the line's, in percent
@@ -129,6 +130,8 @@ def _fields(translation: Translation) -> dict[str, object]:
         fields["utility"] = round(translation.utility, 4)
     if translation.guarded:
         fields["guarded"] = True
+    if translation.copied:
+        fields["copied"] = True
     if translation.terms:
         fields["terms"] = [
             {"source": term.source, "target": term.target, "placed": term.is_placed}

@@ -1,7 +1,7 @@
 """Sources: what search gets of each line, which are the ids of its segments.
 
 A line is split into sentences if wanted. Sentences with too many tokens are cut into segments. In
-each sentence, terms are found.
+each sentence, terms are found. What has no letters is copied.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple
 
+from nmt.data.pieces import Kind, PieceModel
 from nmt.data.vocabulary import Vocabulary
-from nmt.search.engine import Ids, Source
-from nmt.translate.segmentation import split_ids, split_sentences
+from nmt.search.engine import Copy, Ids, Source
+from nmt.translate.copied_text import copying, has_words
+from nmt.translate.segmentation import split_ids, split_sentences, translated_separator
 from nmt.translate.term_phrases import TermPhrases
 from nmt.translate.term_sources import TermSources, with_tag
 
@@ -23,12 +25,15 @@ Spans = Sequence[tuple[int, int]]
 """Starts and ends in a text, in order."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SYMBOL = re.compile(r"(<[^\s<>]+>)\s*")
 
 
 class _Sentence(NamedTuple):
     text: str
     separator: str  # white space before the next one
     kept: Spans  # what stays as it is
+    is_copied: bool = False  # unless it has a term
+    tag: str = ""  # a symbol such as <BT>, which is not copied
 
 
 class LineSources:
@@ -44,6 +49,7 @@ class LineSources:
         split: bool = False,
         annotations: TermSources | None = None,
         phrases: TermPhrases | None = None,
+        copies: bool = True,
     ) -> None:
         """Set how lines are cut.
 
@@ -55,6 +61,7 @@ class LineSources:
             split: whether lines are split into sentences.
             annotations: terms that the model reads, or
             phrases: those that search forces.
+            copies: whether text without letters is copied.
         """
         self._src_vocabulary = src_vocabulary
         self._tgt_vocabulary = tgt_vocabulary
@@ -63,6 +70,7 @@ class LineSources:
         self._split = split
         self._annotations = annotations
         self._phrases = phrases
+        self._copies = copies
 
     def of(
         self, lines: Sequence[str], prefixes: Sequence[str] = (), kept: Sequence[Spans] = ()
@@ -79,9 +87,11 @@ class LineSources:
         """
         whole = list(map(only_text, lines))
         tagged = [self._src_vocabulary.split_tag(line) for line in whole]
+        begun = self._tgt_vocabulary.encode_text(prefixes)
+        own = zip(whole, tagged, kept or repeat(()), begun or repeat(()), strict=False)
         sentences = [
-            [] if not text or text.isspace() else self._sentences(line, text, spans)
-            for line, (_, text), spans in zip(whole, tagged, kept or repeat(()), strict=False)
+            self._sentences(line, text, spans, has_prefix=bool(prefix))
+            for line, (_, text), spans, prefix in own
         ]
         texts = [sentence.text for line in sentences for sentence in line]
         ids = iter(self._src_vocabulary.encode_text(texts))
@@ -92,25 +102,47 @@ class LineSources:
         for line, original, (_, text) in zip(segments, whole, tagged, strict=True):
             if line and text != original:  # the tag of the first segment is the line's
                 line[0] = replace(line[0], added=0)
-        for line, prefix in zip(segments, self._tgt_vocabulary.encode_text(prefixes), strict=False):
+        for line, prefix in zip(segments, begun, strict=False):
             if line and prefix:
-                line[0] = replace(line[0], prefix=tuple(prefix))
+                line[0] = replace(line[0], prefix=tuple(prefix), copy=None)
         return segments
 
-    def _sentences(self, line: str, text: str, kept: Spans) -> list[_Sentence]:
+    def _sentences(self, line: str, text: str, kept: Spans, *, has_prefix: bool) -> list[_Sentence]:
         """Return the sentences of a line's text, which is all of it, or what follows its tag."""
+        if not text or text.isspace():
+            return []
+        at = len(line) - len(text)
+        if self._copies and not has_prefix:
+            symbol, rest = self._split_symbol(text)
+            copied = rest.lstrip() if at or symbol else rest
+            own = _shifted(kept, len(line) - len(copied))
+            if not has_words(copied, own):
+                return [_Sentence(copied, "", own, True, symbol)] if copied else []
         parts = split_sentences(text, self._languages[0]) if self._split else [(text, "")]
-        has_terms = self._annotations is not None or self._phrases is not None
-        sentences, at = [], len(line) - len(text)
-        for part, separator in parts:
-            own = [(start - at, end - at) for start, end in kept] if has_terms else []
-            sentences.append(_Sentence(part, separator, own))
+        sentences = []
+        for number, (part, separator) in enumerate(parts):
+            own = _shifted(kept, at)
+            may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
+            is_copied = may_copy and not has_words(part, own)
+            sentences.append(_Sentence(part, separator, own, is_copied))
             at += len(part) + len(separator)
         return sentences
 
+    def _split_symbol(self, text: str) -> tuple[str, str]:
+        """Return the symbol that a text begins with as a tag, or nothing, and the rest."""
+        found = _SYMBOL.match(text)
+        if found is None or found[1] not in self._symbols:
+            return "", text
+        return found[1], text[found.end() :]
+
+    @cached_property
+    def _symbols(self) -> frozenset[str]:
+        pieces = PieceModel.read(self._src_vocabulary.model).pieces
+        return frozenset(piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED)
+
     def _cut(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Source]:
         """Return the segments of a sentence."""
-        text, separator, kept = sentence
+        text, separator, kept, is_copied, symbol = sentence
         split = partial(split_ids, self._src_vocabulary)
         if self._annotations is not None:
             split = partial(self._annotations.segments, text, kept)
@@ -118,7 +150,19 @@ class LineSources:
         segments = split(ids, most, languages=self._languages, separator=separator)
         if self._phrases is not None:
             segments = self._phrases.added_to(segments, text, kept)
+        if is_copied and not any(segment.terms for segment in segments):
+            first = self._src_vocabulary.encode_text([symbol])[0] if symbol else []
+            space = translated_separator(separator, self._languages)
+            copy = Copy(text, tuple(ids))
+            segments = [Source((*first, *ids), separator=space, copy=copy)]
+        elif self._copies and len(segments) > 1:
+            segments = copying(segments, self._src_vocabulary)
         return [with_tag(one, tag) for one in segments] if tag else segments
+
+
+def _shifted(spans: Spans, start: int) -> Spans:
+    """Return spans of a text, counted from a place in it."""
+    return [(begin - start, end - start) for begin, end in spans]
 
 
 def only_text(line: str) -> str:

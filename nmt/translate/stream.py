@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from nmt.data.words import has_letters
 from nmt.errors import NMTError
 from nmt.translate.lines import Line, LineReader
 from nmt.translate.output import Render, Translation
@@ -33,7 +34,7 @@ class Pace:
         self._last_end = -math.inf
 
     def finish(self, size: int, started: float) -> None:
-        """Record that a pool is done, given the bytes of its lines that are not blank.
+        """Record that a pool is done, given the bytes of its lines with letters.
 
         Pools may overlap, so `started` may be before the end of the last one.
         """
@@ -62,6 +63,7 @@ class Counts:
     invalid_lines: int = 0  # with invalid bytes
     first_invalid_line: int = 0
     guarded_lines: int = 0  # searched again because of a loop
+    copied_lines: int = 0  # without letters
     lines_without_term: int = 0  # that a term should have put there
     first_line_without_term: int = 0
     first_missing_term: str = ""
@@ -88,6 +90,7 @@ class Counts:
             return
         self.split_lines += best.segments > 1
         self.guarded_lines += best.guarded
+        self.copied_lines += best.copied
         missing = [term for term in best.terms if not term.is_placed]
         if missing:
             self.lines_without_term += 1
@@ -140,7 +143,7 @@ def translate_stream(
     started = time.monotonic() - counts.seconds
     for found in translate(pools()):
         pool, started_at = taken.popleft()
-        pace.finish(sum(len(line.raw) for line in pool if line.text.strip()), started_at)
+        pace.finish(sum(len(line.raw) for line in pool if has_letters(line.text)), started_at)
         output = bytearray()
         for line, translation in zip(pool, found, strict=True):
             number = counts.skipped + counts.lines

@@ -31,6 +31,7 @@ from nmt.search.options import SearchOptions
 from nmt.translate.alignment import Alignment
 from nmt.translate.attention_picture import draw_attention
 from nmt.translate.context import Before, contexts_of, find_windows, search_windows
+from nmt.translate.copied_text import copy_translation
 from nmt.translate.forbidden_words import NOT_AVOIDED, ForbiddenWords
 from nmt.translate.joined_segments import best_sums, failed, join_parts
 from nmt.translate.markup import FORMS, Marked, parse
@@ -104,6 +105,7 @@ class Translator:
             split=split,
             annotations=annotations,
             phrases=phrases,
+            copies=not engine.options.no_copy,
         )
         self.forbidden = forbidden
         self.context = context
@@ -216,7 +218,8 @@ class Translator:
         """Translate lines.
 
         Args:
-            lines: any text. Blank lines stay blank. Line ends are dropped.
+            lines: any text. Blank lines stay blank, and those without letters are copied. Line ends
+                are dropped.
             prefixes: each translation begins with its prefix. Either one for each line, or none.
                 If a line is split into segments, the first one gets the prefix.
             contexts: the lines before each line in its document, of which the last count. If None,
@@ -287,10 +290,11 @@ class Translator:
     ) -> list[Translation]:
         segments = self.sources.of(lines, prefixes, kept)
         joined, has_window = self._in_context(lines, contexts, segments, on_step)
-        if on_progress is not None:
-            on_progress(segments.count([]) + len(joined))  # blank lines are done
         rest = [number for number in range(len(lines)) if number not in joined]
-        sources = list(chain.from_iterable(segments[number] for number in rest))
+        sources = [one for number in rest for one in segments[number] if one.copy is None]
+        if on_progress is not None:
+            copies = sum(one.copy is not None for one in chain.from_iterable(segments))
+            on_progress(segments.count([]) + len(joined) + copies)  # blank lines are done
         found, guarded = search_guarded(
             self.engine, sources, on_progress=on_progress, on_step=on_step
         )
@@ -301,7 +305,8 @@ class Translator:
         translated = iter(self._translations(sources, found, guarded))
         for number in rest:
             line = segments[number]
-            one = self._joined(line, [next(translated) for _ in line])
+            parts = [self._copies(one) if one.copy else next(translated) for one in line]
+            one = self._joined(line, parts)
             joined[number] = replace(one, fell_back=True) if number in has_window else one
         metric = self.engine.options.mbr
         in_order = [joined[number] for number in range(len(lines))]
@@ -333,17 +338,25 @@ class Translator:
         }
         return joined, windows
 
+    def _copies(self, source: Source) -> list[Translation]:
+        """Return the copy of a source, once, or as often as there are samples of others."""
+        is_aligned = self.alignment or self.markup is not None
+        copied = copy_translation(source, self.src_vocabulary, alignment=is_aligned)
+        options = self.engine.options
+        return [copied] * (1 if options.sampling is None else options.n_best)
+
     def draw_attention(self, line: str, prefix: str = "") -> str:
         """Draw all attention weights of a line and its translation as SVG.
 
         If the line is split into segments, only the first one is drawn.
 
         Raises:
-            NMTError: if the line is blank or could not be translated.
+            NMTError: if the line has no letters or could not be translated.
         """
         text = line if self.markup is None else parse(line, self.markup).text
         (segments,) = self.sources.of([text], [prefix])
-        found = search_guarded(self.engine, segments[:1])[0] or ["the line is blank"]
+        segments = [one for one in segments if one.copy is None]
+        found = search_guarded(self.engine, segments[:1])[0] or ["the line has no letters"]
         if isinstance(best := found[0], str):
             raise NMTError(f"cannot draw attention: {best}")
         source, target = segments[0].ids, (*self.tgt_vocabulary.first, *best[0].ids)
@@ -430,7 +443,9 @@ class Translator:
         else:
             chosen = list(zip(*found, strict=False))  # as many as every segment has
         joined = [join_parts(sources, parts) for parts in chosen]
-        if self.forbidden is not None and len(sources) > 1:  # two segments may make a phrase
+        # Two segments may make a phrase, and a copy may have one.
+        may_have = len(sources) > 1 or sources[0].copy is not None
+        if self.forbidden is not None and may_have:
             joined = [one for one in joined if not self.forbidden.are_in(one.text)]
             if not joined:
                 return failed(sources, NOT_AVOIDED)

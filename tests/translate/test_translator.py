@@ -214,7 +214,7 @@ def test_as_many_hypotheses_are_at_work_whatever_the_beam(
 ) -> None:
     most = []
     for options in ({"beam_size": 4}, wide):
-        translator, model = copier(vocabulary, batch_tokens=1_000, **options)
+        translator, model = copier(vocabulary, batch_tokens=1_000, no_copy=True, **options)
         translator.translate([f"{number:03}" for number in range(300)])
         most.append(model.most_hypotheses)
     assert most[0] > 256

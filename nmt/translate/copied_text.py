@@ -1,0 +1,74 @@
+"""Text without letters, which is copied: models invent sentences for a line such as `-` or `2024`.
+
+Addresses and placeholders, such as `https://example.org` and `{name}`, do not count as letters.
+Whatever has another letter is translated, such as `12:30 Uhr` or `5 km`. So the form of a number is
+changed only in a line that is translated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.data.words import has_letters
+from nmt.search.engine import Copy, Source
+from nmt.translate.alignment import Alignment
+from nmt.translate.markup import PIECE
+from nmt.translate.output import Translation
+
+_IN_PIECES = re.compile(r"[{%$@]|://|www\.|mailto:")  # one of them is in any piece with letters
+
+
+def has_words(text: str, kept: Sequence[tuple[int, int]] = ()) -> bool:
+    """Tell whether a text has letters besides addresses and placeholders.
+
+    kept: where those are, if it is known.
+    """
+    if not has_letters(text):
+        return False
+    if kept or not _IN_PIECES.search(text):
+        return has_letters(text, kept)
+    return has_letters(text, [piece.span() for piece in PIECE.finditer(text)])
+
+
+def copying(segments: Sequence[Source], vocabulary: Vocabulary) -> list[Source]:
+    """Return the segments of a sentence, of which those without words and terms are copied.
+
+    Their text is what the vocabulary makes of their ids. With a part that it does not know, a
+    segment is translated.
+    """
+    ids = [segment.plain or segment.ids for segment in segments]
+    return [
+        segment
+        if segment.terms or UNK_ID in own or has_words(text)
+        else replace(segment, copy=Copy(text, own))
+        for segment, own, text in zip(segments, ids, vocabulary.decode(ids), strict=True)
+    ]
+
+
+def copy_translation(source: Source, vocabulary: Vocabulary, *, alignment: bool) -> Translation:
+    """Return the translation of a source that is copied.
+
+    It is certain, so each token has the log-probability 0. Each is aligned to itself.
+
+    vocabulary: of sources.
+    """
+    assert source.copy is not None
+    text, ids = source.copy
+    tokens = tuple(vocabulary.tokens(ids))
+    found = None
+    if alignment:
+        src_tokens = vocabulary.tokens(source.ids)[source.added :]
+        before = len(src_tokens) - len(tokens)  # those of a tag
+        blocks = [np.ones((1, 1), np.float32)] * len(tokens)
+        if blocks:
+            blocks[0] = np.eye(1, before + 1, before, np.float32)
+        found = Alignment.of(blocks, src_tokens, tokens)
+    zeros = (0.0,) * len(tokens)
+    return Translation(
+        text, 0.0, 0.0, tokens, zeros, 1, is_cut=source.is_cut, copied=True, alignment=found
+    )
