@@ -53,8 +53,8 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
     assert done.status == 0
     counts = done.summary
     assert list(counts) == [
-        *("lines_in", "lines_out", "split", "guarded", "fell_back", "failed", "seconds"),
-        "tokens_per_second",
+        *("lines_in", "lines_out", "split", "guarded", "copied", "fell_back", "failed"),
+        *("seconds", "tokens_per_second"),
     ]
     assert (counts["lines_in"], counts["lines_out"]) == (3, 3)
     assert (counts["split"], counts["failed"]) == (0, 0)
@@ -68,6 +68,28 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
     assert translate(*files, "--quiet") == (0, "", "")
     assert (tmp_path / "out").read_text() == done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.journal", "in", "out"]
+
+
+def test_lines_without_letters_are_copied_and_counted(
+    translate_text: TranslateText, tmp_path: Path
+) -> None:
+    text = "the cat\n-\n\n  2024 \r\n\U0001f600\n%s\n5 km"
+    out = tmp_path / "out"
+    files = translate_text(text, "--output", out)
+    piped = translate_text(text)
+    assert out.read_bytes().decode() == piped.stdout
+    lines = piped.stdout.split("\n")
+    assert lines[1:6] == ["-", "", "  2024 \r", "\U0001f600", "%s"]
+    assert lines[0] != "the cat"
+    assert lines[6] != "5 km"
+    assert files.summary["copied"] == piped.summary["copied"] == 4
+    every = translate_text(text, "--no-copy")
+    assert every.summary["copied"] == 0
+    assert every.stdout.split("\n")[0] == lines[0]
+    assert every.stdout.split("\n")[1] != "-"
+    again = translate_text(text, "--output", out)
+    assert "already translated" in again.stderr
+    assert again.summary["copied"] == 4
 
 
 def test_any_bytes_give_as_many_lines(translate: Nmt) -> None:

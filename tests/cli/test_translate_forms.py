@@ -102,13 +102,13 @@ def test_a_line_of_several_segments_has_the_attention_of_each(
     assert min(third["alignment"][len(first) :]) >= len(first[0])
 
 
-def test_attention_is_drawn_of_the_first_line_with_text(
+def test_attention_is_drawn_of_the_first_line_with_letters(
     translate_text: TranslateText, tmp_path: Path
 ) -> None:
     picture = tmp_path / "attention.svg"
-    answer = translate_text("\nthe cat\na dog\n", "--attention", picture)
+    answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture)
     assert answer.status == 0
-    assert answer.stdout.count("\n") == 3
+    assert answer.stdout.count("\n") == 4
     drawn = "".join(ElementTree.parse(picture).getroot().itertext())
     assert "Cross-attention, layer 1" in drawn
     assert "cat" in drawn
@@ -116,7 +116,7 @@ def test_attention_is_drawn_of_the_first_line_with_text(
     picture.unlink()
     answer = translate_text("\n\n", "--attention", picture)
     assert (answer.status, answer.stdout) == (0, "\n\n")
-    assert "attention.svg: not drawn, because no line has text" in answer.stderr
+    assert "attention.svg: not drawn, because no line has letters" in answer.stderr
     assert not picture.exists()
 
 

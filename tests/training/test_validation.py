@@ -245,3 +245,24 @@ def test_lines_that_end_a_document_are_not_validated(
         assert result is not None
         bleus.append((result.scores, result.samples))
     assert bleus[0] == bleus[1]
+
+
+@pytest.mark.parametrize(("letterless", "copies"), [(10, True), (11, False)])
+def test_lines_without_letters_are_copied_as_in_translation_unless_most_are_such(
+    data: Path,
+    tmp_path: Path,
+    model: TranslationModel,
+    capsys: pytest.CaptureFixture[str],
+    letterless: int,
+    copies: bool,
+) -> None:
+    folder = DataFolder.open(Path(shutil.copytree(data, tmp_path / "copy")))
+    (text,) = folder.valid_texts
+    sources = [f"{number} -" for number in range(letterless)] + ["a dog"] * (20 - letterless)
+    text.src.write_text("".join(f"{line}\n" for line in sources))
+    config = recipe(validate_bleu=False, sample_translations=20).training
+    result = Validator(folder, ALONE, torch.device("cpu"), config).measure(model, lambda: False)
+    assert result is not None
+    copied = [sample.source == sample.translation for sample in result.samples]
+    assert copied == [copies] * letterless + [False] * (20 - letterless)
+    assert ("most sources of valid have no letters" in capsys.readouterr().err) != copies
