@@ -60,6 +60,17 @@ class LineDropout:
         return LineDropout(self.p, [self.seeds[line] for line in lines])
 
 
+class UnfitSize(UsageError):
+    """A vocabulary cannot have the size that was asked for.
+
+    bound: the largest size that it can have, or the smallest.
+    """
+
+    def __init__(self, message: str, bound: int) -> None:
+        super().__init__(message)
+        self.bound = bound
+
+
 class Vocabulary:
     """Lines to token ids and back.
 
@@ -383,15 +394,17 @@ class _Source:
 
 def _explain(message: str, vocab_size: int) -> Exception:
     if found := _TOO_LARGE.search(message):
-        return UsageError(
+        return UnfitSize(
             f"a vocabulary of {vocab_size} is too large for this text; pass --vocab-size "
-            f"{found[2]} or less"
+            f"{found[2]} or less",
+            int(found[2]),
         )
     if found := _TOO_SMALL.search(message):
-        return UsageError(
+        return UnfitSize(
             f"a vocabulary of {vocab_size} is too small for the characters of this text, 256 bytes "
             f"and 4 special tokens; pass --vocab-size {found[2]} or more, or lower "
-            "--character-coverage"
+            "--character-coverage",
+            int(found[2]),
         )
     if "!sentences_.empty()" in message:
         return DataError("there is no text to learn a vocabulary from")

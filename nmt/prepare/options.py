@@ -135,11 +135,12 @@ class PrepareOptions:
     encoding: str = value(
         "utf-8", "Character encoding of all text, for example windows-1252.", panel=_TEXT
     )
-    vocab_size: int = value(
-        32_000,
+    vocab_size: int | None = value(
+        None,
         "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
         minimum=1,
         maximum=10_000_000,
+        shown="2,000 to 32,000, by the number of pairs",
         panel=_VOCABULARY,
     )
     vocab: tuple[Path, ...] = value(

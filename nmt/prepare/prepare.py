@@ -73,6 +73,8 @@ from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
     learn_vocabularies,
+    tell_what_is_not_learnt,
+    vocabulary_size,
     with_new_pieces,
     write_vocabularies,
 )
@@ -84,7 +86,6 @@ _NOT_RECORDED = {
     *("quoting", "vocab", "new_language", "workers"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
-
 
 _NO_DOCUMENTS = DocumentOptions()
 
@@ -154,9 +155,7 @@ def dry_run(
             judge = inputs.encoder([vocabulary.model for vocabulary in inputs.given], cleaner)
         else:
             judge = SampleCleaner(cleaner, moses=(None, None))
-            console.notice(
-                "without --vocab, too_short is not counted, and too_long only if it is certain"
-            )
+            tell_what_is_not_learnt(options, inputs.sources.train)
         rejects = [CorpusRejects.of(text) for text in inputs.sources.train]
         blocks = sample_blocks(inputs.sources.train, size=pairs, seed=options.seed)
         judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
@@ -240,6 +239,7 @@ class _Inputs:
         used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
         used |= {"encoding": Encoding.find(options.encoding).name}
         used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
+        used |= {"vocab_size": vocabulary_size(options, self.sources.train)}
         if given:
             used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
         if self.languages is not None:

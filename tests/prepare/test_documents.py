@@ -213,7 +213,7 @@ def test_a_document_that_comes_twice_is_a_duplicate_and_a_line_is_not(prepare: P
 def test_parts_that_are_joined_keep_their_windows(prepare: Prepare, tmp_path: Path) -> None:
     whole = prepare(pairs(40), out="whole")
     vocab = (whole.path / "vocab.model",)
-    values: dict[str, Any] = {"vocab": vocab, "vocab_size": 32_000}
+    values: dict[str, Any] = {"vocab": vocab, "vocab_size": None}
     one = prepare(pairs(20), out="one", **values)
     other = prepare(pairs(20)[10:] + pairs(40)[20:], out="other", **values)
     joined = join(tmp_path / "joined", [one.path, other.path], memory=0.1)
@@ -341,15 +341,15 @@ def test_a_vocabulary_gets_a_separator_that_no_text_spells(prepare: Prepare) -> 
     plain = prepare(pairs(60), out="plain", documents=False, window=4)
     vocab, lines = plain.path / "vocab.model", pairs(60)
     lines[3] = ("a <sep> b", "x <sep> y")
-    folder = prepare(lines, vocab=(vocab,), vocab_size=32_000)
+    folder = prepare(lines, vocab=(vocab,), vocab_size=None)
     assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 1
     assert max(len(src) for src, _ in windows_in(folder)) == 3
     assert [src[-1] for src, _ in windows_in(folder)][3] == "a <sep> b"
-    again = prepare(pairs(60), out="again", vocab=(folder.path / "vocab.model",), vocab_size=32_000)
+    again = prepare(pairs(60), out="again", vocab=(folder.path / "vocab.model",), vocab_size=None)
     assert again.src_vocabulary.model == folder.src_vocabulary.model
     spelling = prepare(lines, out="spelling", symbol=("<sep>",), documents=False, window=4)
     with pytest.raises(UsageError, match="<sep> is a piece of the vocabulary already"):
-        prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=32_000)
+        prepare(lines, out="no", vocab=(spelling.path / "vocab.model",), vocab_size=None)
 
 
 def test_what_does_not_go_with_documents_is_refused(prepare: Prepare, tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_given_vocabulary_gets_the_tokens_that_it_lacks(prepare: Prepare, tmp_
     valid = (f"en-de={tmp_path}/held",)
     two = prepare(pair=german, valid=valid)
     vocab = (two.path / "vocab.model",)
-    options: dict[str, Any] = {"vocab": vocab, "vocab_size": 32_000}
+    options: dict[str, Any] = {"vocab": vocab, "vocab_size": None}
     same = prepare(out=tmp_path / "same", pair=german, valid=valid, **options)
     assert same.src_vocabulary.model == two.src_vocabulary.model
     more = prepare(out=tmp_path / "more", **options)

@@ -319,7 +319,7 @@ def test_separate_vocabularies_hold_their_own_language(job: Job) -> None:
 
 def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
     model = learnt(tmp_path / "spm.model", 275)
-    given = job.but(vocab=(model,), vocab_size=32_000)
+    given = job.but(vocab=(model,), vocab_size=None)
     folder = given.prepare()
     assert folder.src_vocabulary.model == model.read_bytes()
     assert (folder.joint, folder.info.vocabulary.given) == (True, True)
@@ -332,14 +332,14 @@ def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
 
 def test_a_vocabulary_with_other_special_ids_is_renumbered(job: Job, tmp_path: Path) -> None:
     (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
-    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=32_000).prepare()
+    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=None).prepare()
     assert folder.src_vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert folder.joint and len(folder.train) > 0
 
 
 def test_two_given_vocabularies_are_source_and_target(job: Job, tmp_path: Path) -> None:
     models = (learnt(tmp_path / "a.model", 272), learnt(tmp_path / "b.model", 274))
-    folder = job.but(vocab=models, vocab_size=32_000).prepare()
+    folder = job.but(vocab=models, vocab_size=None).prepare()
     assert [len(folder.src_vocabulary), len(folder.tgt_vocabulary)] == [272, 274]
     assert not folder.joint
 
@@ -361,7 +361,7 @@ def test_a_given_vocabulary_without_bytes_is_warned_of(
     )
     path = tmp_path / "spm.model"
     path.write_bytes(model.getvalue())
-    job.but(vocab=(path,), vocab_size=32_000).prepare()
+    job.but(vocab=(path,), vocab_size=None).prepare()
     (warning,) = warnings()
     assert "spm.model has no byte fallback" in warning
 
@@ -371,7 +371,7 @@ def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(
 ) -> None:
     model = learnt(tmp_path / "spm.model", 275)
     tag = f"{job.options.train[0]}=<BT>"
-    tagged = job.but(vocab=(model,), vocab_size=32_000, tag=(tag,))
+    tagged = job.but(vocab=(model,), vocab_size=None, tag=(tag,))
     folder = tagged.prepare()
     assert "<BT>: new in the vocabulary; train with --init-from" in capsys.readouterr().err
     assert pairs_in(folder)[0][0] == "<BT> the red house 0"

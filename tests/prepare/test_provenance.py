@@ -165,7 +165,7 @@ def test_joined_folders_keep_it_whether_all_have_it_or_not(tmp_path: Path) -> No
     first = job(tmp_path, file).prepare()
     vocab = (first.path / "vocab.model",)
     plain = write(tmp_path, "plain", [*pairs(41)[39:], ("more", "mehr")])
-    values = {"vocab": vocab, "vocab_size": 32_000}
+    values = {"vocab": vocab, "vocab_size": None}
     one = job(tmp_path, file, **values)
     parts = [
         one.but(out=tmp_path / "without", train=(plain,), keep_column=()).prepare().path,

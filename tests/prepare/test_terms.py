@@ -98,7 +98,7 @@ def test_without_annotations_the_lines_are_those_of_a_folder_without(
 ) -> None:
     with_terms = job.prepare()
     plain_job = job.but(
-        out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=32_000
+        out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=None
     )
     plain = plain_job.prepare()
     assert not plain.info.reads_terms
@@ -209,11 +209,11 @@ def test_a_tag_comes_before_the_line_and_is_no_part_of_its_terms(job: Job) -> No
 
 def test_a_given_vocabulary_gets_the_markers(job: Job, tmp_path: Path) -> None:
     plain = job.but(out=tmp_path / "plain", terms=None).prepare()
-    folder = job.but(vocab=(plain.path / "vocab.model",), vocab_size=32_000).prepare()
+    folder = job.but(vocab=(plain.path / "vocab.model",), vocab_size=None).prepare()
     assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 3
     assert folder.info.train.terms
     again = job.but(
-        out=tmp_path / "again", vocab=(folder.path / "vocab.model",), vocab_size=32_000
+        out=tmp_path / "again", vocab=(folder.path / "vocab.model",), vocab_size=None
     ).prepare()
     assert len(again.src_vocabulary) == len(folder.src_vocabulary)
 
@@ -227,7 +227,7 @@ def test_an_annotation_never_makes_a_line_longer_than_the_limit(job: Job, tmp_pa
 
 def test_joined_folders_count_their_noted(job: Job, tmp_path: Path) -> None:
     one = job.prepare()
-    options = {"vocab": (job.out / "vocab.model",), "vocab_size": 32_000}
+    options = {"vocab": (job.out / "vocab.model",), "vocab_size": None}
     more = write(tmp_path, "more", animals(200)[120:])
     parts = [
         job.but(out=tmp_path / name, train=(train,), **options).prepare()

@@ -1,0 +1,147 @@
+"""The size of the vocabulary if it is not given: by the number of pairs, or as the text allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prepare_job import Job, content, pairs, write
+
+from nmt.errors import Stopped, UsageError
+from nmt.prepare import vocabularies
+from nmt.prepare.prepare import dry_run
+from nmt.prepare.vocabularies import size_for
+
+
+@pytest.fixture
+def unsized(job: Job) -> Job:
+    return job.but(vocab_size=None)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "size"),
+    [
+        *((0, 2_000), (9_999, 2_000), (10_000, 4_000), (29_000, 4_000), (49_999, 4_000)),
+        *((50_000, 8_000), (160_000, 8_000), (250_000, 16_000), (999_999, 16_000)),
+        *((1_000_000, 32_000), (36_000_000, 32_000)),
+    ],
+)
+def test_the_size_depends_on_the_pairs(pairs: int, size: int) -> None:
+    assert size_for(pairs) == size
+
+
+def test_more_pairs_never_get_a_smaller_vocabulary() -> None:
+    sizes = [size_for(10 * number) for number in range(200_000)]
+    assert all(one <= other for one, other in pairwise(sizes))
+
+
+@pytest.mark.parametrize("subwords", ["bpe", "unigram"])
+def test_little_text_gets_the_largest_vocabulary_that_it_allows(
+    unsized: Job, capsys: pytest.CaptureFixture[str], subwords: str
+) -> None:
+    job = unsized.but(subwords=subwords)
+    folder = job.prepare()
+    told = capsys.readouterr().err
+    (size,) = folder.info.vocabulary.sizes
+    assert "no --vocab-size given: taking 2,000, because the text has 60 pairs" in told
+    assert f"en and de: taking {size:,}, the most for so little text" in told
+    assert folder.info.settings["vocab_size"] == 2_000
+    assert len(folder.src_vocabulary) == size
+    with pytest.raises(UsageError, match=f"{size + 1} is too large .*--vocab-size {size} or less"):
+        job.but(out=job.out / "other", vocab_size=size + 1).prepare()
+    # The same command finds the folder.
+    job.prepare()
+    assert "already prepared" in capsys.readouterr().err
+
+
+def test_enough_text_gets_the_size_of_the_table(
+    unsized: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vocabularies, "_SIZES", {60: 300, 61: 320, 99: 350})
+    folder = unsized.but(weight=(f"{unsized.options.train[0]}=3",)).prepare()
+    told = capsys.readouterr().err
+    assert folder.info.settings["vocab_size"] == 320  # a weight does not make it larger
+    assert folder.info.vocabulary.sizes == (320,)
+    assert "taking 320, because the text has 60 pairs" in told
+    assert told.count("taking") == 1
+
+
+def test_all_training_texts_count(
+    unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vocabularies, "_SIZES", {61: 300, 121: 320})
+    more = write(tmp_path, "more", [(f"{one} b", f"{other} d") for one, other in pairs(60)])
+    job = unsized.but(train=(*unsized.options.train, more))
+    assert job.prepare().info.vocabulary.sizes == (320,)
+    both = (f"en-de={more}", f"de-en={unsized.options.train[0]}")
+    several = unsized.but(
+        out=tmp_path / "several",
+        src_lang="",
+        tgt_lang="",
+        train=(),
+        pair=both,
+        valid=(),
+        valid_lines=3,
+    )
+    assert several.prepare().info.settings["vocab_size"] == 320
+
+
+def test_separate_vocabularies_are_suited_each(
+    unsized: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = unsized.but(separate_vocab=True).prepare()
+    src, tgt = folder.info.vocabulary.sizes
+    told = capsys.readouterr().err
+    assert f"\nnmt: en: taking {src:,}" in told
+    assert f"\nnmt: de: taking {tgt:,}" in told
+    assert src != tgt
+
+
+def test_many_characters_get_a_larger_vocabulary(
+    unsized: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 270})
+    characters = [chr(0x4E00 + number) for number in range(100)]
+    lines = [(f"the {a}{b} {n}", f"das {b}{a}") for n, (a, b) in enumerate(pairwise(characters))]
+    job = unsized.but(train=(write(tmp_path, "zh", lines),), valid=(), valid_lines=2)
+    folder = job.prepare()
+    (size,) = folder.info.vocabulary.sizes
+    assert size > 260 + 100
+    told = re.findall(r"nmt: en and de: taking ([\d,]+),", capsys.readouterr().err)
+    assert told[0] == "1,080"  # 270, doubled until it is twice as large as the characters need
+    assert told[-1] == f"{size:,}"
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_run_that_was_killed_goes_on_with_the_same_vocabulary(
+    unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = unsized.but(out=tmp_path / "whole", shard_pairs=10).prepare()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr("nmt.prepare.prepare.check_any_left", killed)
+        unsized.but(shard_pairs=10).prepare()
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.prepare.prepare.learn_vocabularies", killed)  # not learnt again
+        folder = unsized.but(shard_pairs=10).prepare()
+    assert folder.info.settings == whole.info.settings
+    assert content(folder.path)["vocab.model"] == content(whole.path)["vocab.model"]
+
+
+def test_a_dry_run_says_which_size_it_would_take(
+    unsized: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dry_run(unsized.options, unsized.cleaning, pairs=10)
+    assert "no --vocab-size given: taking 2,000" in capsys.readouterr().err
+    given = dataclasses.replace(unsized.options, vocab_size=300)
+    dry_run(given, unsized.cleaning, pairs=10)
+    assert "vocab-size" not in capsys.readouterr().err
