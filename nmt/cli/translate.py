@@ -46,9 +46,9 @@ def translate(
 ) -> None:
     """Translate text. You get one line out for each line in, in the same order.
 
-    No line is lost or shifted, whatever you give it. Blank lines stay blank, lines without letters
-    are copied, invalid bytes become U+FFFD with a notice, and long lines are translated in segments.
-    Lines end at the newline byte only. On a terminal, type a line to see its translation.
+    No line is lost or shifted, whatever you give it. Blank lines stay blank, and lines without
+    letters are copied. Invalid bytes become U+FFFD with a notice, and long lines are translated in
+    segments. Lines end at the newline byte only. On a terminal, type a line to see its translation.
 
     With --input and --output, finished lines are recorded beside the output. If a job is stopped
     or killed, run the same command again and it goes on. A finished job ends at once. Unless

@@ -91,6 +91,20 @@ def test_each_line_is_translated_with_the_lines_before_it(
     assert not any(one.fell_back for one in found)
 
 
+def test_a_copied_line_has_no_window_but_is_in_those_of_others(
+    pieces: Vocabulary, separator: int
+) -> None:
+    translator, engine = translator_of(pieces, telling(separator))
+    found = translator.translate(["the cat", "- 2", "a dog"])
+    assert [(one.text, one.copied, one.context) for one in found[:2]] == [
+        ("the cat", False, 0),
+        ("- 2", True, 0),
+    ]
+    assert found[2].context == 2
+    windows = [pieces.decode(split_lines(ids, separator)) for ids in engine.asked]
+    assert sorted(windows) == [["the cat"], ["the cat", "- 2", "a dog"]]
+
+
 def test_without_context_nothing_changes(pieces: Vocabulary, separator: int) -> None:
     translator, engine = translator_of(pieces, telling(separator), context=0)
     found = translator.translate(LINES)
