@@ -20,15 +20,48 @@ _NAME = re.compile(r"(?P<name>[^()]+?)(?P<variant>\s*\(.*\))?")
 _LONGEST_NAME = 40
 _CLOSE = 10
 """CLDR's distance of hr and bs is 8, and that of no and da 12."""
-_TWO_SCRIPTS = {
-    "sr": ("Cyrl", "Latn"),
-    "ku": ("Latn", "Arab"),
-    "ks": ("Arab", "Deva"),
-    "sd": ("Arab", "Deva"),
-    "crh": ("Cyrl", "Latn"),
-    "lad": ("Hebr", "Latn"),
+_SEVERAL_SCRIPTS = {
+    "Cyrl Latn": "abq bs crh gag kaa lfn rom sr tkr tt udm",
+    "Cyrl Latn Arab": "az inh kk ku ky tg tk tly ttt ug uz",
+    "Cyrl Mong": "mn",
+    "Cyrl Syrc": "aii",
+    "Grek Cyrl Latn": "pnt",
+    "Latn Geor": "lzz",
+    "Latn Hebr": "lad",
+    "Latn Arab": "ace bal bjn brh dyo ha kr mey min ms mzb sus swb wo",
+    "Latn Arab Rohg": "rhg",
+    "Latn Arab Tfng": "shi",
+    "Latn Tfng": "rif tmh tzm",
+    "Latn Adlm": "ff",
+    "Latn Nkoo": "bm man",
+    "Latn Vaii": "vai",
+    "Latn Cans": "chp cr crj crl den iu nsk oj",
+    "Latn Osge": "osa",
+    "Latn Deva": "hif kok",
+    "Latn Beng": "kha",
+    "Latn Deva Orya Telu": "kxv",
+    "Latn Deva Orya Beng Olck": "sat",
+    "Arab Deva": "doi ks sd",
+    "Arab Guru": "pa",
+    "Deva Beng": "unr unx",
+    "Deva Telu": "gon",
+    "Deva Limb": "lif",
+    "Beng Cakm": "ccp",
+    "Beng Mtei": "mni",
 }
-"""Languages with two scripts; CLDR lists only one likely script for each language."""
+"""Languages of which text of today is in several scripts; their likely subtags name only one.
+
+They are those of `languageData` in CLDR 48, primary and secondary, with these changes. Scripts of
+the past are left out, also where most such text would be in another language: Arabic of ar, id,
+so and tr, Han of vi, Cyrillic of ro and se, Ethiopic of om, Latin of hi. So are scripts of the
+Javanese and Chinese kind, which `nmt.prepare.characters` does not tell from others. FLORES-200 adds
+ace, bjn, kr and min; Wikimedia's converters add crh, tt, and the Latin of kk; lad is ours.
+"""
+_SCRIPTS = {
+    language: tuple(scripts.split())
+    for scripts, languages in _SEVERAL_SCRIPTS.items()
+    for language in languages.split()
+}
 OTHER_VARIANT = 3
 """The rank of a text in another script or region than was asked for."""
 _MANY = 4096  # codes that are remembered; a damaged file may have more
@@ -67,14 +100,16 @@ def scripts_of(code: str) -> tuple[str, ...]:
     from langcodes.data_dicts import LIKELY_SUBTAGS
     from langcodes.tag_parser import LanguageTagError
 
+    tag = _tag(code)
     try:
-        language = Language.get(_tag(code)).prefer_macrolanguage()
+        script = Language.get(tag, normalize=False).script
+        language = Language.get(tag).prefer_macrolanguage()
     except LanguageTagError:
         return ()
-    if language.script:
-        return (language.script,)
-    if language.language in _TWO_SCRIPTS:
-        return _TWO_SCRIPTS[language.language]
+    if script:
+        return (script,)
+    if language.language in _SCRIPTS:
+        return _SCRIPTS[language.language]
     if language.language not in LIKELY_SUBTAGS:  # `maximize` would answer as for English
         return ()
     return (language.maximize().script or "",)

@@ -69,9 +69,9 @@ _PARTS = {
 
 
 def known_scripts(language: str) -> tuple[str, ...]:
-    """Return the scripts that a language is written in; empty if we do not know its letters."""
+    """Return the scripts of a language whose letters we know, of which there may be none."""
     scripts = [part for script in scripts_of(language) for part in _PARTS.get(script, (script,))]
-    return tuple(scripts) if all(script in _BLOCKS for script in scripts) else ()
+    return tuple(script for script in scripts if script in _BLOCKS)
 
 
 def letters_of(script: str) -> tuple[tuple[int, int], ...]:

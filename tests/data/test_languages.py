@@ -9,6 +9,7 @@ from nmt.data.languages import (
     is_language,
     names_language,
     primary_language,
+    scripts_of,
     variant_name,
     variant_rank,
 )
@@ -119,3 +120,25 @@ def test_other_languages_are_known_too() -> None:
     assert all(map(is_language, ("fr", "FR-ca", "fra", "French", "Norwegian Bokmål", "Hi")))
     # Even is a language with three letters, Are and hut are ones in the registry.
     assert not any(map(is_language, ("Hallo", "Even", "hut", "xx", "", "French text")))
+
+
+@pytest.mark.parametrize(
+    ("codes", "scripts"),
+    [
+        ("en de_AT ro tr vi id tlh-Latn uzn_Latn sh-Latn az-Latn-IR", "Latn"),
+        ("kaz_Cyrl sr-Cyrl-ME ru", "Cyrl"),
+        ("sr sr-ME srp sh hbs cnr bs", "Cyrl Latn"),
+        ("uz uzn uzs uz-AF kk az azj ky tg tk ug ku kmr", "Cyrl Latn Arab"),
+        ("mn khk", "Cyrl Mong"),
+        ("iu ike cr", "Latn Cans"),
+        ("zh cmn zh-Hans", "Hans"),
+        ("ja", "Jpan"),
+        ("ko", "Kore"),
+        ("xx tlh german", ""),
+    ],
+)
+def test_a_language_has_all_scripts_of_its_text_unless_the_code_names_one(
+    codes: str, scripts: str
+) -> None:
+    for code in codes.split():
+        assert " ".join(scripts_of(code)) == scripts, code

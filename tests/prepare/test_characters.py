@@ -59,8 +59,19 @@ def test_letters_of_other_scripts_are_foreign(language: str) -> None:
         *((code, "Arab") for code in ("arb_Arab", "fa", "pes", "kas_Arab")),
         ("kor_Hang", "Hang"),
         ("ko", "Hang Hani"),
-        ("srp", "Cyrl Latn"),
-        ("srp_Latn", "Latn"),
+        *((code, "Cyrl Latn") for code in ("srp", "sr_ME", "sh", "hbs", "bs", "cnr", "tat", "crh")),
+        *(
+            (code, "Cyrl Latn Arab")
+            for code in ("uz", "uzn", "uzb", "kk", "azj", "ky", "tuk", "ug")
+        ),
+        *((code, "Latn") for code in ("srp_Latn", "sh-Latn", "uzn_Latn", "tr", "ro", "id", "vi")),
+        *((code, "Cyrl") for code in ("mn", "sh-Cyrl", "kaz_Cyrl", "be", "mk")),
+        *((code, "Latn Arab") for code in ("ms", "zsm", "ha", "shi")),
+        ("pa", "Arab Guru"),
+        ("pan_Guru", "Guru"),
+        ("ks", "Arab Deva"),
+        ("hi", "Deva"),
+        ("sat", "Latn Deva Orya Beng"),  # and Ol Chiki, whose letters are foreign nowhere
         ("iw", "Hebr"),
         *((code, "") for code in ("tlh", "xx", "zgh", "german", "2de", "en_core", "en-1")),
         ("bpe.de", ""),

@@ -117,6 +117,12 @@ def test_a_pair_is_judged_by_the_first_rule_that_fits(
         ("Привет", "hello", "en ru", "script"),
         ("Привет", "hello", "eng deu_Latn", "script"),
         ("Привет", "你好", "tlh xx", None),  # of which we know no script
+        ("hello", "Оʻзбек тили", "en uz", None),
+        ("hello", "Oʻzbek tili", "en uz", None),
+        ("hello", "Oʻzbek tili", "en uzn_Cyrl", "script"),
+        ("hello", "Türkçe değil: татарча", "en tt", None),
+        ("hello", "татарча", "en tr", "script"),
+        ("hello", "مەھكىمە", "en tt", "script"),
         (WIDE, "etwas", "zh de", "overlap"),
         (NARROW, "etwas", "zh de", None),
     ],

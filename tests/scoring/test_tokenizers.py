@@ -7,7 +7,7 @@ import pytest
 from nmt.scoring.tokenizers import is_without_spaces, tokenizer_for
 
 ALL = {
-    "13a": ["en", "de", "ru", "ug", "vi", "zh-Latn", "ja_Latn", "khk_Cyrl", "xx", ""],
+    "13a": ["en", "de", "ru", "ug", "vi", "zh-Latn", "ja_Latn", "khk_Cyrl", "kk", "mn", "xx", ""],
     "zh": ["zh", "zh-TW", "cmn_Hans", "yue", "wuu", "lzh", "zh.tok"],
     "ja-mecab": ["ja", "jpn_Jpan"],
     "ko-mecab": ["ko", "kor_Hang", "ko-KR"],
