@@ -49,13 +49,14 @@ _SEVERAL_SCRIPTS = {
     "Beng Cakm": "ccp",
     "Beng Mtei": "mni",
 }
-"""Languages of which text of today is in several scripts; their likely subtags name only one.
+"""Languages that are written in several scripts today; their likely subtags name only one.
 
-They are those of `languageData` in CLDR 48, primary and secondary, with these changes. Scripts of
-the past are left out, also where most such text would be in another language: Arabic of ar, id,
-so and tr, Han of vi, Cyrillic of ro and se, Ethiopic of om, Latin of hi. So are scripts of the
-Javanese and Chinese kind, which `nmt.prepare.characters` does not tell from others. FLORES-200 adds
-ace, bjn, kr and min; Wikimedia's converters add crh, tt, and the Latin of kk; lad is ours.
+They are those of `languageData` in CLDR 48, primary and secondary, with these changes:
+- FLORES-200 adds ace, bjn, kr and min. Wikimedia's converters add crh, tt and the Latin of kk. lad
+  is ours.
+- Scripts of the past are left out, because such a line would mostly be in another language: for
+  example Arabic in id, so and tr, Han in vi, Cyrillic in ro and se, Ethiopic in om, Latin in hi.
+- So are Javanese, Balinese and the like: no rule tells their letters from others.
 """
 _SCRIPTS = {
     language: tuple(scripts.split())

@@ -128,7 +128,7 @@ def test_other_languages_are_known_too() -> None:
         ("en de_AT ro tr vi id tlh-Latn uzn_Latn sh-Latn az-Latn-IR", "Latn"),
         ("kaz_Cyrl sr-Cyrl-ME ru", "Cyrl"),
         ("sr sr-ME srp sh hbs cnr bs", "Cyrl Latn"),
-        ("uz uzn uzs uz-AF kk az azj ky tg tk ug ku kmr", "Cyrl Latn Arab"),
+        ("uz uzn uz-AF kk az azj ky tg tk ug ku kmr", "Cyrl Latn Arab"),
         ("mn khk", "Cyrl Mong"),
         ("iu ike cr", "Latn Cans"),
         ("zh cmn zh-Hans", "Hans"),
