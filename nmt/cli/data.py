@@ -127,6 +127,14 @@ def _show_corpora(folder: DataFolder) -> None:
     console.print_table(
         ["train", "lines", "kept", "weight", "tag", *rules], rows, title="Training text"
     )
+    if flaws := [(corpus.prefix, flaw) for corpus in corpora for flaw in corpus.flaws]:
+        rows = [
+            [prefix, flaw.side, flaw.kind, f"{flaw.lines:,}", f"{flaw.repaired:,}", flaw.example]
+            for prefix, flaw in flaws
+        ]
+        print()
+        columns = ["train", "side", "what", "lines", "repaired", "example"]
+        console.print_table(columns, rows, title="Entities and broken encodings")
     if folder.info.reads_terms:
         _show_terms(folder)
 

@@ -11,7 +11,7 @@ from nmt import console
 from nmt.cli.options import Quiet
 from nmt.console import counted
 from nmt.errors import UsageError
-from nmt.prepare.cleaning import PANEL, Cleaning
+from nmt.prepare.cleaning import FLAWS, PANEL, Cleaning
 from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.options import PrepareOptions
 
@@ -93,6 +93,12 @@ def _tell(folder: DataFolder, out: str) -> None:
             f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept; rejected: "
             f"{rejected or 'none'}"
         )
+        for flaw in corpus.flaws:
+            side = dict(zip(("src", "tgt"), info.langs_of(corpus), strict=True))[flaw.side]
+            console.notice(
+                f"{corpus.prefix}: {flaw.lines:,} {side} lines have {FLAWS[flaw.kind]}, "
+                f"{flaw.repaired:,} repaired"
+            )
     if info.train.windows:
         console.notice(f"windows of train: {told_windows(info.train.windows)}")
     src, tgt = info.sides

@@ -73,6 +73,23 @@ class ShardRecord:
 
 
 @dataclass(frozen=True)
+class FlawRecord:
+    """Lines of one side of a text that have HTML entities or a broken encoding."""
+
+    kind: str
+    """As `nmt prepare --fix` calls it."""
+    side: str
+    """src or tgt."""
+    lines: int
+    repaired: int
+    """How many of these lines were repaired, at least in part."""
+    first: int
+    """The number of the first of them, from 1."""
+    example: str
+    """What that line has."""
+
+
+@dataclass(frozen=True)
 class CorpusRecord:
     """A parallel text that was read, and how many of its pairs were kept."""
 
@@ -96,6 +113,8 @@ class CorpusRecord:
     """The column of a table that was kept beside the pairs, as their provenance."""
     quoted: bool = False
     """Whether the cells of a table of text were read as quoted."""
+    flaws: tuple[FlawRecord, ...] = ()
+    """Of train: lines that have entities or a broken encoding, by side and kind."""
 
 
 @dataclass(frozen=True)

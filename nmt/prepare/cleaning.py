@@ -31,6 +31,10 @@ BUNDLED_LANGID = "auto"
 WIDE_LETTER = 3
 """A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
+ENTITIES, ENCODING = "entities", "encoding"
+FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
+"""What lines may have that --fix repairs."""
+
 
 def valid(pairs: Pairs, _: Cleaning) -> Mask:
     return pairs.are_drawn
@@ -219,6 +223,16 @@ class Cleaning:
         "Drop repeated pairs, or pairs with a repeated source. This takes 10.7 bytes of memory a "
         "line.",
         choices=("pair", "source"),
+        panel=PANEL,
+    )
+    fix: tuple[str, ...] = value(
+        (),
+        "Repair this in the training text, before the rules: entities (&#39; becomes '), or "
+        "encoding (fÃ¼r becomes für), which needs the extra fix. You can repeat it. Without it, "
+        "such lines are counted, and you are warned of many.",
+        choices=tuple(FLAWS),
+        metavar="|".join(FLAWS),
+        shown="none",
         panel=PANEL,
     )
     keep: tuple[str, ...] = value(

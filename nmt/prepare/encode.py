@@ -11,6 +11,7 @@ from itertools import compress
 import numpy as np
 
 from nmt.data.language_tokens import LanguageTokens, spell_pair, tagged
+from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows, token_bytes_for
 from nmt.data.term_annotation import MARKERS
@@ -19,7 +20,7 @@ from nmt.prepare.duplicates import Hashes, hash_lines, hash_pairs, normalized
 from nmt.prepare.faults import line_shift
 from nmt.prepare.judge import KEPT, Cleaner, Verdicts
 from nmt.prepare.terms import Annotator
-from nmt.prepare.text import Block, decode_block, decode_provenance
+from nmt.prepare.text import Block, decode_provenance
 from nmt.prepare.windows import Side, Windows, draw_context
 
 TEXT_SUFFIX, PROVENANCE_SUFFIX = ".text", ".provenance"
@@ -42,6 +43,8 @@ class EncodedBlock:
     """How many windows have fewer lines than were drawn, by the reason."""
     shift: int
     """By how many lines the targets seem to lag their sources."""
+    flaws: tuple[FlawRecord, ...]
+    """Lines that had entities or a broken encoding."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class BlockEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         began = time.process_time()
-        src, tgt = decode_block(block)
+        src, tgt, flaws = self.cleaner.read(block)
         verdicts = self.cleaner.judge_text(block, src, tgt)
         shift = line_shift(src, tgt)
         kept = np.flatnonzero(verdicts == KEPT)
@@ -110,7 +113,7 @@ class BlockEncoder:
             kept_column = TokenRows.of_text([column[at] for at in kept[chosen]])
             beside[PROVENANCE_SUFFIX] = kept_column, TokenRows.of_text([""] * len(kept_column))
         seconds = (judged - began + time.process_time() - encoded, encoded - judged)
-        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shortened, shift)
+        return EncodedBlock(verdicts, hashes, *rows, beside, seconds, shortened, shift, flaws)
 
     def _windows(
         self,

@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from nmt import console
 from nmt.data.languages import primary_language
-from nmt.prepare.text import TextSide
+from nmt.prepare.repairs import describe_flaw, examine, is_frequent
+from nmt.prepare.sources import Sources, SourceText
+from nmt.prepare.text import Block, TextSide, decode_block
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
@@ -80,6 +84,35 @@ def faults(
             "the translation of line n of the other"
         )
     return found
+
+
+def warn_of_faults(sources: Sources) -> None:
+    """Warn of faults in the first pairs of each text, and of equal files."""
+    for text in (*sources.train, *sources.held_out):
+        for block in islice(text.read(), 1):
+            sides = decode_block(block)
+            for fault in faults(text.reader.sides, *sides, text.langs):
+                console.warning(fault)
+            if text in sources.held_out:
+                _warn_of_flaws(text, block, sides)
+    for text in sources.train:
+        for other in sources.held_out:
+            if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
+                console.warning(
+                    f"--train {text.prefix} is the same text as {other.prefix}; "
+                    "do not train on valid or test"
+                )
+
+
+def _warn_of_flaws(text: SourceText, block: Block, sides: tuple[TextSide, TextSide]) -> None:
+    """Warn of entities and broken encodings in a text that --fix leaves as it is."""
+    _, flaws = examine(block, sides, ())
+    for flaw in flaws:
+        name = text.reader.sides[flaw.side == "tgt"]
+        if is_frequent(flaw, block.lines):
+            unit = text.reader.unit
+            what = describe_flaw(flaw, name, unit, lines=block.lines, total=text.lines)
+            console.warning(f"{what}; valid and test stay as they are, so repair the file")
 
 
 def line_shift(src: TextSide, tgt: TextSide) -> int:

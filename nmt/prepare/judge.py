@@ -9,11 +9,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.manifest import FlawRecord
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RULES, Cleaning
 from nmt.prepare.duplicates import OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
-from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide
+from nmt.prepare.repairs import examine
+from nmt.prepare.text import Block, Counts, Mask, Rows, TextSide, decode_block
 
 Verdicts = npt.NDArray[np.uint8]
 """One code for each pair: `KEPT`, or the code of the rule that dropped it."""
@@ -103,6 +105,11 @@ class Cleaner:
     length."""
     documents: bool = False
     """Whether lines that are blank on both sides end documents."""
+
+    def read(self, block: Block) -> tuple[TextSide, TextSide, tuple[FlawRecord, ...]]:
+        """Return the sides of a block, repaired by --fix, and the flaws that they had."""
+        (src, tgt), flaws = examine(block, decode_block(block), self.cleaning.fix)
+        return src, tgt, flaws
 
     def judge_text(self, block: Block, src: TextSide, tgt: TextSide) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""

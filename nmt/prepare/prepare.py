@@ -16,7 +16,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from nmt.prepare.cleaning import Cleaning
 from nmt.prepare.documents import DocumentOptions
 from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.encode import BlockEncoder, EncodedBlock
-from nmt.prepare.faults import faults
+from nmt.prepare.faults import warn_of_faults
 from nmt.prepare.judge import Cleaner
 from nmt.prepare.language_id import LanguageIdentifier
 from nmt.prepare.options import PrepareOptions
@@ -48,8 +47,10 @@ from nmt.prepare.rejects import (
     check_any_left,
     report_json,
     report_text,
+    warn_of_flaws,
     warn_of_many,
 )
+from nmt.prepare.repairs import recorded_fixes
 from nmt.prepare.resume import (
     LEXICON_NAME,
     PROGRESS_FOLDER,
@@ -68,7 +69,7 @@ from nmt.prepare.sampling import CleanSample, SampleCleaner, draw_pairs, sample_
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.splits import HeldOutText, TrainSplit, write_held_out
 from nmt.prepare.terms import Annotator, learn_lexicon
-from nmt.prepare.text import Block, Rows, decode_block
+from nmt.prepare.text import Block, Rows
 from nmt.prepare.vocabularies import (
     check_languages,
     check_tests,
@@ -83,7 +84,7 @@ from nmt.workers import map_in_order
 
 _NOT_RECORDED = {
     *("pair", "train", "valid", "test", "weight", "tag", "min_score", "keep_column"),
-    *("quoting", "vocab", "new_language", "workers"),
+    *("quoting", "vocab", "new_language", "workers", "fix"),
 }
 """The options that other parts of `dataset.json` record, or that do not change the folder."""
 
@@ -121,7 +122,7 @@ def prepare(
 
         needed = inputs.sources.space_needed(keep_text=options.keep_text, window=inputs.window)
         check_space(folder, needed)
-        inputs.warn_of_faults()
+        warn_of_faults(inputs.sources)
         inputs = inputs.with_valid()
         held_out = inputs.check_held_out()
         with building_folder(folder) as partial:
@@ -147,7 +148,7 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
-        inputs.warn_of_faults()
+        warn_of_faults(inputs.sources)
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
         judge: Callable[[Block], EncodedBlock | CleanSample]
@@ -161,7 +162,9 @@ def dry_run(
         judged: Iterator[tuple[Block, EncodedBlock | CleanSample]]
         judged = map_in_order(judge, blocks, workers=options.processes)
         for block, result in judged:
-            rejects[block.corpus].add(block, result.verdicts)
+            rejects[block.corpus].add(block, result.verdicts, result.flaws)
+        for corpus in rejects:
+            warn_of_flaws(corpus, corpus.lines, set())
         warn_of_many(rejects)
         return rejects
 
@@ -179,6 +182,7 @@ class _Inputs:
     identifier: LanguageIdentifier | None
     """Of --langid."""
     annotator: Annotator | None  # of --terms
+    fixes: list[str]  # of --fix
     drawn: tuple[Rows, ...] = ()
     """Line numbers drawn for valid, for each training text."""
 
@@ -219,6 +223,7 @@ class _Inputs:
             console.warning(f"{listed} has no byte fallback: unknown characters become <unk>")
         identifier = LanguageIdentifier.find(cleaning.langid) if cleaning.langid else None
         annotator = Annotator.of(options)
+        fixes = recorded_fixes(cleaning.fix)
         sources = Sources.survey(options, Encoding.find(options.encoding), copies)
         if not any(text.lines for text in sources.train):
             raise DataError(f"the training text is empty: {', '.join(options.train)}")
@@ -227,8 +232,9 @@ class _Inputs:
                 "--weight: the weights are so small that an epoch has no pairs; raise them"
             )
         given = with_new_pieces(given, options, languages, documents=documents.documents)
+        given = tuple(given)
         return cls(
-            options, cleaning, tuple(given), languages, documents, sources, identifier, annotator
+            options, cleaning, given, languages, documents, sources, identifier, annotator, fixes
         )
 
     @property
@@ -249,6 +255,8 @@ class _Inputs:
             used[manifest.WINDOW] = self.documents.window
         if self.identifier is not None:
             used["langid"] = self.identifier.fingerprint
+        if self.fixes:
+            used["fix"] = self.fixes
         if self.annotator is not None:
             used[manifest.TERMS] = self.annotator.fingerprint
         return used
@@ -265,21 +273,6 @@ class _Inputs:
         return moses_rules(
             options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
         )
-
-    def warn_of_faults(self) -> None:
-        """Warn of faults in the first pairs of each text, and of equal files."""
-        held_out = self.sources.held_out
-        for text in (*self.sources.train, *held_out):
-            for block in islice(text.read(), 1):
-                for fault in faults(text.reader.sides, *decode_block(block), text.langs):
-                    console.warning(fault)
-        for text in self.sources.train:
-            for other in held_out:
-                if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
-                    console.warning(
-                        f"--train {text.prefix} is the same text as {other.prefix}; "
-                        "do not train on valid or test"
-                    )
 
     def with_valid(self) -> _Inputs:
         """Return the inputs with texts for valid, drawn from train if none were given."""
@@ -313,8 +306,9 @@ class _Inputs:
 
     def check_held_out(self) -> list[HeldOutText]:
         """Read valid and the test sets; DataError names the first unusable line."""
-        documents = self.documents.documents
-        return [HeldOutText.check(text, documents=documents) for text in self.sources.held_out]
+        documents, fix = self.documents.documents, self.cleaning.fix
+        held_out = self.sources.held_out
+        return [HeldOutText.check(text, documents=documents, fix=fix) for text in held_out]
 
     def cleaner(self, held_out: Sequence[HeldOutText]) -> Cleaner:
         """Return the cleaning rules for the training text."""

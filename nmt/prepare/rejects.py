@@ -12,10 +12,11 @@ from types import MappingProxyType
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.manifest import REJECTS_NAME
+from nmt.data.manifest import REJECTS_NAME, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.cleaning import RULES
 from nmt.prepare.judge import KEPT, RULE_OF, Verdicts
+from nmt.prepare.repairs import describe_flaw, is_frequent, joined_flaws
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, show_line
 from nmt.prepare.windows import SHORTENED
@@ -51,12 +52,19 @@ class CorpusRejects:
     """The first pairs that each rule rejected."""
     shortened: dict[str, int] = field(default_factory=dict)
     """Windows with fewer lines than were drawn, by the reason; see `nmt.prepare.windows`."""
+    flaws: list[FlawRecord] = field(default_factory=list)
+    """Lines that have entities or a broken encoding, by side and kind."""
 
     @classmethod
     def of(cls, source: SourceText) -> CorpusRejects:
         """Return the empty report of a text."""
         src, tgt = (Path(side).name for side in source.reader.sides)
         return cls(source.prefix, src, tgt, source.reader.unit)
+
+    def describe(self, flaw: FlawRecord, total: int) -> str:
+        """Describe the lines with a flaw, among all lines of the text."""
+        name = self.src if flaw.side == "src" else self.tgt
+        return describe_flaw(flaw, name, self.unit, lines=self.lines, total=total)
 
     @property
     def kept(self) -> int:
@@ -68,10 +76,15 @@ class CorpusRejects:
         return {rule: self.rejected[rule] for rule in RULES if rule in self.rejected}
 
     def add(
-        self, block: Block, verdicts: Verdicts, shortened: Mapping[str, int] = MappingProxyType({})
+        self,
+        block: Block,
+        verdicts: Verdicts,
+        flaws: Sequence[FlawRecord] = (),
+        shortened: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Count the pairs of a block, and its windows that have fewer lines than drawn."""
+        """Count the pairs of a block, its flaws, and its windows with fewer lines than drawn."""
         self.lines += block.lines
+        self.flaws = joined_flaws(self.flaws, flaws)
         for reason, count in shortened.items():
             self.shortened[reason] = self.shortened.get(reason, 0) + count
         for code in np.unique(verdicts[verdicts != KEPT]).tolist():
@@ -100,6 +113,7 @@ def report_json(corpora: Sequence[CorpusRejects]) -> str:
                 "kept": corpus.kept,
                 "rejected": corpus.counts,
                 "shortened": corpus.shortened,
+                "flaws": [vars(flaw) for flaw in corpus.flaws],
                 "examples": {
                     rule: [vars(example) for example in corpus.examples[rule]]
                     for rule in corpus.counts
@@ -132,6 +146,7 @@ def read_report(folder: Path) -> list[CorpusRejects]:
                     for rule, examples in corpus["examples"].items()
                 },
                 dict(corpus.get("shortened", {})),
+                [FlawRecord(**flaw) for flaw in corpus.get("flaws", [])],
             )
             for corpus in json.loads(path.read_bytes())["corpora"]
         ]
@@ -146,6 +161,8 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
         parts.append(f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept\n")
         for reason, count in sorted(corpus.shortened.items()):
             parts.append(f"  {count:,} windows have fewer lines than drawn: {SHORTENED[reason]}\n")
+        for flaw in corpus.flaws:
+            parts.append(f"  {corpus.describe(flaw, corpus.lines)}; {flaw.repaired:,} repaired\n")
         for rule, count in corpus.counts.items():
             share = 100 * count / corpus.lines
             parts.append(f"\n  {rule}: {count:,} ({share:.2f} %): {RULES[rule].reason}\n")
@@ -155,6 +172,21 @@ def report_text(corpora: Sequence[CorpusRejects]) -> str:
                     parts.append(f"    {where}: {printable(line)}\n")
         parts.append("\n")
     return "".join(parts)
+
+
+def warn_of_flaws(corpus: CorpusRejects, total: int, warned: set[tuple[str, str]]) -> None:
+    """Warn of flaws that many of all lines of a text have, unless that was done or they are fixed.
+
+    Args:
+        corpus: what was found so far.
+        total: how many lines the text has.
+        warned: the sides and kinds that we have warned of. It is updated.
+    """
+    for flaw in corpus.flaws:
+        key = (flaw.side, flaw.kind)
+        if not flaw.repaired and key not in warned and is_frequent(flaw, total):
+            warned.add(key)
+            warning(f"{corpus.describe(flaw, total)}; --fix {flaw.kind} repairs them")
 
 
 def warn_of_many(corpora: Sequence[CorpusRejects]) -> None:

@@ -15,14 +15,14 @@ import numpy as np
 
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
-from nmt.data.manifest import FileRecord
+from nmt.data.manifest import FileRecord, FlawRecord
 from nmt.data.moses import Moses
 from nmt.errors import DataError
 from nmt.prepare.cleaning import too_long
 from nmt.prepare.judge import CODES, KEPT, Cleaner, TokenCounts, Verdicts
 from nmt.prepare.readers.reader import Advance, Survey
 from nmt.prepare.sources import SourceText
-from nmt.prepare.text import Block, Rows, decode_block
+from nmt.prepare.text import Block, Rows
 from nmt.workers import map_in_order
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
@@ -69,6 +69,8 @@ class CleanSample:
 
     pairs: list[tuple[str, str]]
     verdicts: Verdicts  # of all pairs of the block
+    flaws: tuple[FlawRecord, ...]
+    """Lines that had entities or a broken encoding."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class SampleCleaner:
     moses: tuple[Moses | None, Moses | None]
 
     def __call__(self, block: Block) -> CleanSample:
-        src, tgt = decode_block(block)
+        src, tgt, flaws = self.cleaner.read(block)
         verdicts = self.cleaner.judge_text(block, src, tgt)
         cleaning = self.cleaner.cleaning
         if cleaning.applies("too_long"):
@@ -90,7 +92,7 @@ class SampleCleaner:
             [rules.apply(side.lines[at]) if rules else side.lines[at] for at in kept]
             for side, rules in zip((src, tgt), self.moses, strict=True)
         ]
-        return CleanSample(list(zip(*sides, strict=True)), verdicts)
+        return CleanSample(list(zip(*sides, strict=True)), verdicts, flaws)
 
 
 def draw_pairs(

@@ -12,7 +12,7 @@ from pathlib import Path
 from nmt import console
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import spell_pair
-from nmt.data.manifest import CorpusRecord, FileRecord
+from nmt.data.manifest import CorpusRecord, FileRecord, FlawRecord
 from nmt.errors import DataError
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
@@ -68,7 +68,9 @@ class SourceText:
         """The files of the source and of the target, which may be the same."""
         return self.surveys[0].record, self.surveys[-1].record
 
-    def record(self, *, lines: int, rejected: Mapping[str, int]) -> CorpusRecord:
+    def record(
+        self, *, lines: int, rejected: Mapping[str, int], flaws: Sequence[FlawRecord] = ()
+    ) -> CorpusRecord:
         """Return the record of the text, of which so many lines were read."""
         src, tgt = self.records
         return CorpusRecord(
@@ -85,6 +87,7 @@ class SourceText:
             min_scores=self.min_scores,
             kept_column=self.kept_column,
             quoted=self.reader.quoted,
+            flaws=tuple(flaws),
         )
 
     def tags(self, block: Block) -> Sequence[str]:

@@ -31,6 +31,8 @@ from nmt.prepare.encode import PROVENANCE_SUFFIX, TEXT_SUFFIX, BlockEncoder, Enc
 from nmt.prepare.faults import told_shift
 from nmt.prepare.judge import CODES, KEPT, blank_pairs
 from nmt.prepare.readers.reader import record_file
+from nmt.prepare.rejects import warn_of_flaws
+from nmt.prepare.repairs import examine
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.sources import SourceText
 from nmt.prepare.text import Block, Mask, TextSide, decode_block
@@ -138,8 +140,11 @@ class HeldOutText:
     """Lines that end a document."""
 
     @classmethod
-    def check(cls, source: SourceText, *, documents: bool) -> HeldOutText:
-        """Read the text; DataError names the first unusable line."""
+    def check(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
+        """Read the text; DataError names the first unusable line.
+
+        fix: what is repaired in train, and so in the keys of lines.
+        """
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         pairs, breaks = set[frozenset[str]](), 0
         for block, src, tgt in _read(source):
@@ -153,11 +158,14 @@ class HeldOutText:
                     f"{source.prefix} row {row:,} {what}; every row of valid and test is kept, so "
                     "remove it"
                 )
-            for where, side, found in zip(_places(source), (src, tgt), keys, strict=True):
+            for where, side in zip(_places(source), (src, tgt), strict=True):
                 name = block.encoding.name
                 _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
                 is_blank = (side.visible == 0) & ~are_breaks
                 _refuse(where, block, is_blank, "is blank", "remove the pair")
+            if fix:
+                (src, tgt), _ = examine(block, (src, tgt), fix)
+            for side, found in zip((src, tgt), keys, strict=True):
                 found.append(OverlapKeys.of(side))
             pairs.update(pair_keys(src, tgt))
         if source.lines == breaks:
@@ -255,6 +263,7 @@ class TrainSplit:
             self._seen[hashed_rule(file)].add(read_hashes(folder, file))
         self._seconds = np.zeros(2)
         self._shifted: set[int] = set()  # texts that we have warned of
+        self._flawed = [set[tuple[str, str]]() for _ in texts]  # sides and kinds, likewise
 
     @property
     def _lines(self) -> int:
@@ -286,7 +295,7 @@ class TrainSplit:
     def record(self) -> SplitRecord:
         """Return the record of the split."""
         corpora = [
-            text.record(lines=rejects.lines, rejected=rejects.counts)
+            text.record(lines=rejects.lines, rejected=rejects.counts, flaws=rejects.flaws)
             for text, rejects in zip(self._texts, self.rejects, strict=True)
         ]
         progress = self._progress
@@ -330,7 +339,9 @@ class TrainSplit:
             verdicts[rows[left[~is_new]]] = CODES[rule]
             is_left[left] = is_new
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
-        self.rejects[block.corpus].add(block, verdicts, result.shortened)
+        rejects = self.rejects[block.corpus]
+        rejects.add(block, verdicts, result.flaws, result.shortened)
+        warn_of_flaws(rejects, self._texts[block.corpus].lines, self._flawed[block.corpus])
         self._builder.extend(src, tgt, block.number + rows)
         for suffix, kept in result.beside.items():
             if len(rows):  # else the next corpus, which may keep nothing, would begin with it

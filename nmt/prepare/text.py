@@ -101,7 +101,7 @@ class TextSide:
         return np.concatenate([[0], np.cumsum(lengths)])
 
     @cached_property
-    def _codes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+    def codes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         """The code point of every character of the joined text."""
         joined = "".join(self.lines)
         if joined.isascii():
@@ -111,7 +111,7 @@ class TextSide:
     @cached_property
     def _characters(self) -> npt.NDArray[np.uint8]:
         """The class of every character of the joined text."""
-        return self.classes.take(self._codes)
+        return self.classes.take(self.codes)
 
     @property
     def lengths(self) -> Counts:
@@ -148,13 +148,18 @@ class TextSide:
         found = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(found, self._bounds))
 
+    def rows_of(self, places: Rows) -> Rows:
+        """Return the lines, each once, that places in the joined text are in: (rows,)."""
+        rows = np.searchsorted(self._bounds, places, side="right") - 1
+        return np.unique(rows)
+
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """Return the sum of the table's values over the characters of each line: (lines,).
 
         table: (0x110000,) by code point. Sums are modulo 2^32.
         """
-        totals = np.zeros(len(self._codes) + 1, np.uint32)
-        np.cumsum(table.take(self._codes), out=totals[1:])
+        totals = np.zeros(len(self.codes) + 1, np.uint32)
+        np.cumsum(table.take(self.codes), out=totals[1:])
         return np.diff(totals[self._bounds])
 
 
