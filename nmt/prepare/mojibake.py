@@ -1,19 +1,23 @@
 """Broken encodings: UTF-8 that was read as another encoding (`fÃ¼r`), and how to repair it.
 
 `broken_rows` is a cheap test of our own, for every text. It knows letters and frequent signs in
-UTF-8 that was read as windows-1252, 1250 or 1251. Such signs may be right, as in `PÅ”` or `„Ä“`. So
-a letter of a Latin alphabet counts only beside one of a to z, and in other scripts only two in a
-row. The controls U+0080 to U+009F count, too: they are windows-1252 that was read as Latin-1.
+UTF-8 that was read as another encoding. Such signs may be right, as in `PÅ”` or `„Ä“`. So a letter
+of a Latin alphabet counts only beside one of a to z, and in other scripts only two in a row. The
+controls U+0080 to U+009F count, too: they are windows-1252 that was read as Latin-1.
 
-The library ftfy makes the repair. It misreads text that was also cut into words: `fÃƒÂ ¼ r` would
-get a Tibetan digit. So a repair is refused if it makes a lone character of another script.
+The library ftfy makes the repair, and we refuse two kinds of it. `fÃƒÂ ¼ r`, which was also cut
+into words, would get a Tibetan digit: a lone character of another script. And `AMANHÃ»` is right,
+but would get a small letter among capitals. ftfy leaves some lines that our test finds, such as
+`fГјr`. We repair them ourselves if the whole line is UTF-8 in another encoding.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -24,7 +28,7 @@ from nmt.errors import UsageError
 from nmt.prepare.characters import known_scripts, letters_of
 from nmt.prepare.text import Rows, TextSide
 
-_CODECS = ("cp1252", "cp1250", "cp1251")
+_CODECS = ("cp1252", "cp1250", "cp1251", "iso8859_2", "mac_roman", "cp437")
 _LATIN = (
     "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿ"
     "ĀāĂăĄąĆćČčĎďĐđĒēĖėĘęĚěĞğĢģĪīĮįİıĶķĹĺĻļĽľŁłŃńŅņŇňŌōŐőŒœŔŕŘřŚśŞşŠšŢţŤťŪūŮůŰűŲųŹźŻżŽž"
@@ -35,6 +39,7 @@ _GREEK, _CYRILLIC, _HEBREW, _ARABIC = (
     for first, last in ((0x391, 0x3CE), (0x410, 0x451), (0x5D0, 0x5EA), (0x621, 0x64A))
 )
 _LAST_ASCII, _LAST_C1 = 0x7F, 0x9F
+_ODD_CASE = re.compile("(?<=[A-Z]{2})[à-öø-ÿ]|(?<=[A-Za-z])[À-ÖØ-Þ](?=[a-z])")
 _EVERYWHERE = (
     *((0x00, 0x24F), (0x2B0, 0x36F), (0x1E00, 0x1EFF)),  # Latin letters, and accents
     *((0x2000, 0x2BFF), (0x3000, 0x303F), (0xFE00, 0xFE0F), (0xFF00, 0xFFEF)),  # signs
@@ -52,52 +57,61 @@ def _character(byte: int, codec: str) -> str:
     return bytes([byte]).decode(codec, "replace").replace("\ufffd", chr(byte))
 
 
-def _one_of(texts: Iterable[str]) -> str:
-    return "|".join(sorted(map(re.escape, set(texts))))
+def _one_of(texts: set[str]) -> str:
+    """Return a pattern of these texts, with one alternative for all that differ in the end."""
+    ends: dict[str, str] = {}
+    for text in sorted(texts):
+        ends[text[:-1]] = ends.get(text[:-1], "") + text[-1]
+    found = "|".join(f"{re.escape(start)}[{re.escape(end)}]" for start, end in ends.items())
+    return f"(?:{found})"
 
 
-_BESIDE_A_LETTER = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}
-_IN_A_ROW = {
-    _misread(letter, codec)
-    for letter in _GREEK + _CYRILLIC + _HEBREW + _ARABIC
-    for codec in _CODECS
-}
-_SURE = {_misread(sign, codec) for sign in "€™\ufeff\ufffd" for codec in _CODECS}
-_SURE |= {_misread(sign, codec)[:2] for sign in "’😀" for codec in _CODECS}
-"""Signs, and the beginning of general punctuation and of emoji."""
-_FOLLOWING = "".join(_character(byte, "cp1252") for byte in range(0x80, 0xC0))
-_FIRST_OF_THREE = "".join(map(chr, range(0xE0, 0xEE)))  # such as of Thai, Hindi, Chinese, Korean
-_BROKEN = re.compile(
-    "|".join(
-        (
-            "[\x80-\x9f]",
-            _one_of(_SURE),
-            f"(?<=[a-z])(?:{_one_of(_BESIDE_A_LETTER)})",
-            f"(?:{_one_of(_BESIDE_A_LETTER)})(?=[a-z])",
-            f"(?:{_one_of(_IN_A_ROW)}){{2}}",
-            f"(?:[{_FIRST_OF_THREE}][{re.escape(_FOLLOWING)}]{{2}}){{2}}",
-            "(?<![A-ZÀ-Þ])Â[\xa0-\xbf]",  # signs such as © and °
-            "(?<![A-Za-zÀ-ÿ])Ã[ \xa0](?=[a-z])|(?<=[a-z])Ã[ \xa0]",  # à
-        )
-    )
-)
+@dataclass(frozen=True)
+class _Test:
+    """What recognises a broken encoding."""
+
+    pattern: re.Pattern[str]
+    is_first: npt.NDArray[np.bool_]  # (0x110000,) whether a code point begins what is broken
+    starts: npt.NDArray[np.uint64]
+    """The first two code points, as one number, of all that is broken. They are sorted."""
 
 
 @functools.cache
-def _starts() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-    """Return how what is broken starts.
+def _test() -> _Test:
+    beside_a_letter = {_misread(letter, codec) for letter in _LATIN for codec in _CODECS}
+    in_a_row = {
+        _misread(letter, codec)
+        for letter in _GREEK + _CYRILLIC + _HEBREW + _ARABIC
+        for codec in _CODECS
+    }
+    sure = {_misread(sign, codec) for sign in "€™\ufeff\ufffd" for codec in _CODECS}
+    # The beginning of general punctuation, and of emoji.
+    sure |= {_misread(sign, codec)[:2] for sign in "’😀" for codec in _CODECS[:3]}
+    three = "".join(map(chr, range(0xE0, 0xEE)))  # begins Thai, Hindi, Chinese, Korean and so on
+    then = "".join(_character(byte, "cp1252") for byte in range(0x80, 0xC0))
 
-    Returns:
-        Whether a code point is the first: (0x110000,), and the first two as one number, sorted.
-    """
-    found = {text[:2] for text in _BESIDE_A_LETTER | _IN_A_ROW | _SURE}
-    found |= {one + other for one in _FIRST_OF_THREE for other in _FOLLOWING}
-    found |= {"Â" + chr(code) for code in range(0xA0, 0xC0)} | {"Ã ", "Ã\xa0"}
+    starts = {text[:2] for text in beside_a_letter | in_a_row | sure}
+    starts |= {one + other for one in three for other in then}
+    starts |= {"Â" + chr(code) for code in range(0xA0, 0xC0)} | {"Ã ", "Ã\xa0", "Ă\xa0"}
+    firsts = sorted({text[0] for text in starts} | set(map(chr, range(0x80, 0xA0))))
+    kinds = (
+        "[\x80-\x9f]",
+        _one_of(sure),
+        f"(?<=[a-z]){_one_of(beside_a_letter)}",
+        f"{_one_of(beside_a_letter)}(?=[a-z])",
+        f"{_one_of(in_a_row)}{{2}}",
+        f"(?:[{three}][{re.escape(then)}]{{2}}){{2}}",
+        "(?<![A-ZÀ-Þ])Â[\xa0-\xbf]",  # signs such as © and °
+        "(?<![A-ZÀ-Þ])[ÃĂ]\xa0|(?<![A-Za-zÀ-ÿ])Ã  ?(?=[a-z])|(?<=[a-z])Ã ",  # à
+    )
     is_first = np.zeros(0x110000, np.bool_)
-    is_first[[ord(text[0]) for text in found]] = True
-    is_first[_LAST_ASCII + 1 : _LAST_C1 + 1] = True
-    numbers = [ord(text[0]) << 32 | ord(text[1]) for text in found]
-    return is_first, np.array(sorted(numbers), np.uint64)
+    is_first[list(map(ord, firsts))] = True
+    numbers = [ord(text[0]) << 32 | ord(text[1]) for text in starts]
+    return _Test(
+        re.compile(f"(?=[{re.escape(''.join(firsts))}])(?:{'|'.join(kinds)})"),
+        is_first,
+        np.array(sorted(numbers), np.uint64),
+    )
 
 
 def broken_rows(side: TextSide) -> Rows:
@@ -105,16 +119,16 @@ def broken_rows(side: TextSide) -> Rows:
     codes = side.codes
     if codes.dtype == np.uint8:  # ASCII
         return np.zeros(0, np.int64)
-    is_first, starts = _starts()
-    places = np.flatnonzero(is_first.take(codes))
+    test = _test()
+    places = np.flatnonzero(test.is_first.take(codes))
     if not len(places):
         return places
     numbers = codes[places].astype(np.uint64) << np.uint64(32)
     numbers |= np.append(codes, 0)[places + 1].astype(np.uint64)
-    is_start = starts.take(np.searchsorted(starts, numbers), mode="clip") == numbers
+    is_start = test.starts.take(np.searchsorted(test.starts, numbers), mode="clip") == numbers
     is_start |= codes[places] <= _LAST_C1
     rows = side.rows_of(places[is_start])
-    found = [row for row in rows.tolist() if _BROKEN.search(side.lines[row])]
+    found = [row for row in rows.tolist() if test.pattern.search(side.lines[row])]
     return np.array(found, np.int64)
 
 
@@ -126,7 +140,7 @@ def doubtful_rows(side: TextSide) -> Rows:
 
 def broken_word(line: str) -> str:
     """Return the first word of a line that has a broken encoding; empty if there is none."""
-    found = _BROKEN.search(line)
+    found = _test().pattern.search(line)
     if found is None:
         return ""
     before, after = line[: found.start()].split(" ")[-1], line[found.end() :].split(" ")[0]
@@ -145,17 +159,41 @@ def fixed_encoding(line: str, lang: str) -> str:
     import ftfy
 
     fixed = ftfy.fix_encoding(line)
-    if fixed == line or "\0" in fixed or _has_lone_foreign(fixed, line, lang):
-        return line
-    return fixed
+    if fixed != line and not _is_doubtful(fixed, line, lang):
+        return fixed
+    if broken_word(line):
+        for fixed in _reread(line):
+            if not (broken_word(fixed) or _is_doubtful(fixed, line, lang)):
+                return fixed
+    return line
 
 
-def _has_lone_foreign(fixed: str, line: str, lang: str) -> bool:
-    """Return whether a new character of another script has none of its kind beside it."""
+def _reread(line: str) -> Iterator[str]:
+    """Yield what a line is as UTF-8 for each encoding that makes it that."""
+    for codec in _CODECS:
+        byte_of = _bytes_of(codec)
+        if all(character in byte_of for character in line):
+            with contextlib.suppress(UnicodeDecodeError):
+                yield bytes(byte_of[character] for character in line).decode()
+
+
+@functools.cache
+def _bytes_of(codec: str) -> dict[str, int]:
+    """Return the byte of each character of an encoding."""
+    return {_character(byte, codec): byte for byte in range(0x100)}
+
+
+def _is_doubtful(fixed: str, line: str, lang: str) -> bool:
+    """Return whether a repair makes nothing of sense."""
     known = _characters_of(lang)
-    is_odd = [not known[ord(character)] and character not in line for character in fixed]
+    is_new = [character not in line for character in fixed]
+    is_odd = [new and not known[ord(one)] for new, one in zip(is_new, fixed, strict=True)]
     beside = zip([False, *is_odd[:-1]], is_odd, [*is_odd[1:], False], strict=True)
-    return any(odd and not (before or after) for before, odd, after in beside)
+    return (
+        "\0" in fixed
+        or any(odd and not (before or after) for before, odd, after in beside)
+        or any(is_new[found.start()] for found in _ODD_CASE.finditer(fixed))
+    )
 
 
 @functools.cache
