@@ -1,0 +1,260 @@
+"""`--fix`: entities and broken encodings are counted in every text, and repaired if asked for."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prepare_job import Job, content, pairs, pairs_in, write
+
+from nmt.cli.data import data as show_data
+from nmt.data.folder import DataFolder
+from nmt.data.manifest import FlawRecord
+from nmt.errors import UsageError
+from nmt.prepare import splits
+from nmt.prepare.cleaning import Cleaning
+from nmt.prepare.join import join
+from nmt.prepare.prepare import dry_run
+from nmt.prepare.repairs import first_entity, without_entities
+
+# ------------------------------------------------------------------------------------ entities
+
+
+@pytest.mark.parametrize(
+    ("line", "entity", "text"),
+    [
+        ("don&#39;t &#x27;do&#X27; it", "&#39;", "don't 'do' it"),
+        ("&quot;Tom &amp; Jerry&quot;", "&quot;", '"Tom & Jerry"'),
+        ("caf&eacute;&nbsp;&euro;&#8364;", "&eacute;", "café\u00a0€€"),
+        ("&scaron;&Zcaron;&apos;&lbrack;", "&scaron;", "šŽ'["),  # HTML 5 has more than HTML 4
+        ("it&#146;s&#133;", "&#146;", "it’s…"),  # browsers read windows-1252
+        ("a &#124; b &#91; &bar; &bra; &ket;", "&#124;", "a | b [ | [ ]"),  # Moses
+        ("R&amp;amp;D, don&amp;#39;t", "&amp;", "R&D, don't"),  # escaped twice
+        ("&lt;b&gt;bold&lt;/b&gt;", "&lt;", "<b>bold</b>"),
+        ("f&Atilde;&frac14;r", "&Atilde;", "fÃ¼r"),
+        # A line stays one line.
+        ("a&#10;b&#13;c&#x2028;d&NewLine;e&Tab;f", "&#10;", "a b c d e f"),
+        ("a&#0;b&#xD800;c&#99999999;", "&#0;", "a\ufffdb\ufffdc\ufffd"),  # dropped as `control`
+        ("a&#1;b", "&#1;", "ab"),
+        # None of these is an entity.
+        *((line, "", line) for line in ("AT&T", "AT&T; R&D;", "Q&A;", "&c.", "a & b;", "&;&#;")),
+        *((line, "", line) for line in ("?a=1&copy=2&lang=en&para", "&notit;", "&amp", "&#39")),
+        ("&#" + "9" * 5000 + ";", "", "&#" + "9" * 5000 + ";"),
+        # A line about HTML stays as it is, and so is counted, but not repaired.
+        ("write &lt; for <", "&lt;", "write &lt; for <"),
+        ("1 < 2 &amp; 3", "&amp;", "1 < 2 & 3"),
+    ],
+)
+def test_entities_with_a_semicolon_become_their_characters(
+    line: str, entity: str, text: str
+) -> None:
+    assert first_entity(line) == entity
+    assert without_entities(line) == text
+    assert without_entities(text) == text
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="&<\n")))
+def test_escaped_text_becomes_what_it_was(text: str) -> None:
+    assert without_entities(html.escape(text)) == text
+    assert without_entities(html.escape(html.escape(text))) == text
+
+
+# ------------------------------------------------------------------------------------- prepare
+
+SIZE = 60
+CLEAN = [(f"{src}, don't", f"{tgt} für") for src, tgt in pairs(SIZE)]
+
+
+def broken(number: int) -> tuple[str, str]:
+    """The pairs of CLEAN, of which every third source and every fifth target is broken."""
+    src, tgt = CLEAN[number]
+    return (
+        src.replace("'", "&#39;") if number % 3 == 1 else src,
+        tgt.replace("ü", "Ã¼") if number % 5 == 2 else tgt,
+    )
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    write(tmp_path, "train", list(map(broken, range(SIZE))))
+    write(tmp_path, "clean", CLEAN)
+    write(tmp_path, "valid", [("one", "eins")])
+    return Job.of(
+        tmp_path / "data",
+        train=(f"{tmp_path}/train",),
+        valid=f"{tmp_path}/valid",
+        vocab_size=330,
+    )
+
+
+def flaws(folder: DataFolder) -> tuple[FlawRecord, ...]:
+    return folder.info.train.corpora[0].flaws
+
+
+def test_without_fix_they_are_kept_counted_and_warned_of(
+    job: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = job.prepare()
+    assert pairs_in(folder) == list(map(broken, range(SIZE)))
+    assert flaws(folder) == (
+        FlawRecord("entities", "src", 20, 0, 2, "&#39;"),
+        FlawRecord("encoding", "tgt", 12, 0, 3, "fÃ¼r"),
+    )
+    told = capsys.readouterr().err
+    assert "train.en: 20 of 60 lines have HTML entities, such as &#39; in line 2; --fix ent" in told
+    assert "train.de: 12 of 60 lines have a broken encoding, such as fÃ¼r in line 3; --fix" in told
+    report = (folder.path / "rejects.txt").read_text(encoding="utf-8")
+    assert (
+        "train.de: 12 of 60 lines have a broken encoding, such as fÃ¼r in line 3; 0 rep" in report
+    )
+    (corpus,) = json.loads((folder.path / "rejects.json").read_bytes())["corpora"]
+    assert [flaw["lines"] for flaw in corpus["flaws"]] == [20, 12]
+    show_data(folder.path)
+    assert "fÃ¼r" in capsys.readouterr().out
+    assert "fix" not in folder.info.settings
+
+
+def test_a_few_are_counted_without_a_warning(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "train", [("Q&amp;A", "F&uuml;r"), *pairs(1001)])
+    assert [flaw.lines for flaw in flaws(job.prepare())] == [1, 1]
+    assert "entities" not in capsys.readouterr().err
+
+
+def test_only_what_is_asked_for_is_repaired(job: Job) -> None:
+    folder = job.but(fix=("entities",)).prepare()
+    assert [flaw.repaired for flaw in flaws(folder)] == [20, 0]
+    assert [one for one, _ in pairs_in(folder)] == [one for one, _ in CLEAN]
+    assert [other for _, other in pairs_in(folder)] == [broken(n)[1] for n in range(SIZE)]
+
+
+@pytest.fixture
+def fixed(job: Job) -> Job:
+    """The job with both repairs."""
+    pytest.importorskip("ftfy", reason="the extra fix is not installed")
+    return job.but(fix=("encoding", "entities", "encoding"))
+
+
+def test_repaired_text_is_as_if_it_had_been_right(
+    fixed: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = fixed.but(keep_text=True).prepare()
+    assert pairs_in(folder) == CLEAN
+    assert [flaw.repaired for flaw in flaws(folder)] == [20, 12]
+    assert "warning" not in capsys.readouterr().err
+    right = fixed.but(
+        out=tmp_path / "right", train=(f"{tmp_path}/clean",), fix=(), keep_text=True
+    ).prepare()
+    names = ("train-00000.bin", "train-00000.text", "vocab.model", "valid.bin")
+    assert [content(folder.path)[name] for name in names] == [
+        content(right.path)[name] for name in names
+    ]
+    assert flaws(right) == ()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_workers_and_an_interruption_change_nothing(
+    fixed: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = fixed.but(shard_pairs=10).prepare()
+    assert pairs_in(one) == CLEAN
+    many = fixed.but(out=tmp_path / "many", shard_pairs=10, workers=2).prepare()
+    resumed = fixed.but(out=tmp_path / "resumed", shard_pairs=10)
+    write_shard, written = splits.write_shard, list[Path]()
+
+    def stop_at_third(path: Path, *arguments: object, **named: object) -> object:
+        written.append(path)
+        if len(written) == 3:
+            raise MemoryError
+        return write_shard(path, *arguments, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(splits, "write_shard", stop_at_third)
+        resumed.prepare()
+    assert content(resumed.prepare().path) == content(many.path) == content(one.path)
+
+
+def test_the_rules_and_duplicates_see_the_repaired_text(fixed: Job, tmp_path: Path) -> None:
+    lines = [
+        ("It's fine, isn't it?", "Schön für dich"),
+        ("It&#39;s fine, isn&apos;t it?", "SchÃ¶n fÃ¼r dich"),  # a duplicate
+        ("&nbsp;", "leer"),
+        ("a&#0;b", "Steuerzeichen"),
+        ("&quot;A held-out line, which &uuml;ber&uuml;ber long is&quot;", "anders"),
+        ("now&#10;so", "jetzt&NewLine;so"),
+    ]
+    write(tmp_path, "train", lines)
+    write(tmp_path, "valid", [("A held-out line, which &uuml;ber&uuml;ber long is", "Zeile")])
+    folder = fixed.but(vocab_size=310).prepare()
+    assert folder.info.train.corpora[0].rejected == {
+        "empty": 1,
+        "control": 1,
+        "overlap": 1,
+        "duplicate": 1,
+    }
+    assert pairs_in(folder) == [("It's fine, isn't it?", "Schön für dich"), ("now so", "jetzt so")]
+
+
+def test_valid_and_test_stay_as_they_are_with_a_warning(
+    fixed: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = write(tmp_path, "news", [("don&#39;t", "fÃ¼r")])
+    folder = fixed.but(valid=raw, test=(raw,)).prepare()
+    for split in ("valid", "test-news"):
+        assert (folder.path / f"{split}.en").read_text(encoding="utf-8") == "don&#39;t\n"
+        assert (folder.path / f"{split}.de").read_text(encoding="utf-8") == "fÃ¼r\n"
+    told = capsys.readouterr().err
+    assert "news.en: 1 of 1 lines have HTML entities" in told
+    assert "news.de: 1 of 1 lines have a broken encoding" in told
+    assert "valid and test stay as they are" in told
+
+
+def test_valid_that_is_drawn_from_train_is_repaired_with_it(fixed: Job) -> None:
+    folder = fixed.but(valid=(), valid_lines=30).prepare()
+    drawn = (folder.path / "valid.en").read_text(encoding="utf-8").splitlines()
+    assert len(drawn) == 30
+    assert set(drawn) <= {src for src, _ in CLEAN}
+    assert {*drawn, *(src for src, _ in pairs_in(folder))} == {src for src, _ in CLEAN}
+
+
+def test_a_dry_run_counts_and_warns(fixed: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus,) = dry_run(fixed.options, Cleaning(), pairs=1000)
+    assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 0), (12, 0)]
+    assert capsys.readouterr().err.count("warning") == 2
+    (corpus,) = dry_run(fixed.options, fixed.cleaning, pairs=1000)
+    assert [(flaw.lines, flaw.repaired) for flaw in corpus.flaws] == [(20, 20), (12, 12)]
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_columns_that_are_kept_beside_the_text_are_not_changed(fixed: Job, tmp_path: Path) -> None:
+    rows = "".join(f"{src}\t{tgt}\tx&amp;y{n}\n" for n, (src, tgt) in enumerate(CLEAN[:9]))
+    crawl = tmp_path / "crawl.tsv"
+    crawl.write_text(f"en\tde\turl\n{rows.replace(chr(39), '&#39;')}", encoding="utf-8")
+    folder = fixed.but(train=(str(crawl),), keep_column=(f"{crawl}:url",)).prepare()
+    assert pairs_in(folder) == CLEAN[:9]
+    assert [folder.train.provenance(n) for n in range(9)] == [f"x&amp;y{n}" for n in range(9)]
+
+
+def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
+    folder = fixed.prepare()
+    encoding, entities = folder.info.settings["fix"]
+    assert encoding.startswith("encoding by ftfy ")
+    assert entities == "entities"
+    fixed.but(fix=("entities", "encoding")).prepare()  # the same
+    with pytest.raises(UsageError, match=r"fix was encoding by ftfy \S+, entities and is none"):
+        fixed.but(fix=()).prepare()
+
+
+def test_joined_folders_keep_their_counts(fixed: Job, tmp_path: Path) -> None:
+    given = fixed.but(vocab_size=32_000, vocab=(fixed.prepare().path / "vocab.model",))
+    write(tmp_path, "more", [(f"more {n}", f"mehr {n}") for n in range(9)])
+    one = given.but(out=tmp_path / "one").prepare()
+    other = given.but(out=tmp_path / "other", train=(f"{tmp_path}/more",)).prepare()
+    joined = join(tmp_path / "joined", [one.path, other.path], memory=1)
+    assert [corpus.flaws for corpus in joined.info.train.corpora] == [flaws(one), ()]
+    assert "12 of 60 lines" in (joined.path / "rejects.txt").read_text(encoding="utf-8")
