@@ -88,12 +88,12 @@ def faults(
 
 def warn_of_faults(sources: Sources) -> None:
     """Warn of faults in the first pairs of each text, and of equal files."""
-    for text in (*sources.train, *sources.held_out):
+    for at, text in enumerate((*sources.train, *sources.held_out)):
         for block in islice(text.read(), 1):
             sides = decode_block(block)
             for fault in faults(text.reader.sides, *sides, text.langs):
                 console.warning(fault)
-            if text in sources.held_out:
+            if at >= len(sources.train):
                 _warn_of_flaws(text, block, sides)
     for text in sources.train:
         for other in sources.held_out:
