@@ -3,17 +3,18 @@
 It serves models that were trained elsewhere. Their ids are in another order than ours, and two
 SentencePiece models may share one numbering.
 
-A SentencePiece model is a protocol buffer. We read and write the few fields of pieces ourselves:
-the classes that SentencePiece ships work only with the newest protobuf. All other bytes stay.
+A SentencePiece model is a protocol buffer. We change the few fields of pieces, and all other bytes
+stay.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from nmt.data.protobuf import FIXED32, VARINT, read_fields, write_field, write_key, write_varint
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, READ_AS_UNK, STRANGE, UNK_ID
 from nmt.errors import DataError
 
@@ -54,7 +55,6 @@ _MODEL_TYPE, _BPE = 3, 2
 _VOCAB_SIZE = 4
 _IDS = {40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
 _TEXTS = {45: UNK_ID, 46: BOS_ID, 47: EOS_ID, 48: PAD_ID}
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class PieceModel:
         """
         pieces, trainer, rest = list[Piece](), b"", b""
         try:
-            for number, content, raw in _fields(model):
+            for number, content, raw in read_fields(model):
                 if number == _PIECES:
                     pieces.append(_piece(content))
                 elif number == _TRAINER:
@@ -94,27 +94,27 @@ class PieceModel:
         if self.serialised:
             return self.serialised
         pieces = (
-            _field(_TEXT, piece.text.encode())
-            + _key(_SCORE, _FIXED32)
+            write_field(_TEXT, piece.text.encode())
+            + write_key(_SCORE, FIXED32)
             + struct.pack("<f", piece.score)
-            + (b"" if piece.kind is Kind.NORMAL else _key(_KIND, _VARINT) + _varint(piece.kind))
+            + (b"" if piece.kind is Kind.NORMAL else _number(_KIND, piece.kind))
             for piece in self.pieces
         )
-        listed = b"".join(_field(_PIECES, piece) for piece in pieces)
-        return listed + _field(_TRAINER, self.trainer) + self.rest
+        listed = b"".join(write_field(_PIECES, piece) for piece in pieces)
+        return listed + write_field(_TRAINER, self.trainer) + self.rest
 
     @property
     def is_bpe(self) -> bool:
         """Whether lines are segmented by byte-pair encoding."""
-        found = [raw for number, _, raw in _fields(self.trainer) if number == _MODEL_TYPE]
-        return bool(found) and found[-1] == _key(_MODEL_TYPE, _VARINT) + _varint(_BPE)
+        found = [raw for number, _, raw in read_fields(self.trainer) if number == _MODEL_TYPE]
+        return bool(found) and found[-1] == _number(_MODEL_TYPE, _BPE)
 
     @property
     def charsmap(self) -> bytes:
         """The compiled rules that normalise text; empty if there are none."""
-        for number, content, _ in _fields(self.rest):
+        for number, content, _ in read_fields(self.rest):
             if number == _NORMALIZER:
-                rules = [rule for kind, rule, _ in _fields(content) if kind == _CHARSMAP]
+                rules = [rule for kind, rule, _ in read_fields(content) if kind == _CHARSMAP]
                 return rules[-1] if rules else b""
         return b""
 
@@ -129,7 +129,7 @@ class PieceModel:
         texts = [piece.text for piece in self.pieces]
         end = texts.index(READ_AS_UNK) if READ_AS_UNK in texts else len(texts)
         pieces = (*self.pieces[:end], *added, *self.pieces[end:])
-        trainer = self.trainer + _key(_VOCAB_SIZE, _VARINT) + _varint(len(pieces))
+        trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces))
         return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
 
     def extends(self, other: PieceModel) -> bool:
@@ -166,17 +166,17 @@ class PieceModel:
         if tuple(pieces) == self.pieces:
             return self
         # The last value of a field counts.
-        trainer = self.trainer + _key(_VOCAB_SIZE, _VARINT) + _varint(len(pieces))
+        trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces))
         for field, id_ in _IDS.items():
-            trainer += _key(field, _VARINT) + _varint(id_)
+            trainer += _number(field, id_)
         for field, id_ in _TEXTS.items():
-            trainer += _field(field, SPECIAL[id_].text.encode())
+            trainer += write_field(field, SPECIAL[id_].text.encode())
         return replace(self, pieces=tuple(pieces), trainer=trainer, serialised=b"")
 
 
 def _piece(message: bytes) -> Piece:
     text, score, kind = "", 0.0, Kind.NORMAL
-    for number, content, raw in _fields(message):
+    for number, content, raw in read_fields(message):
         match number:
             case 1:
                 text = content.decode()
@@ -187,59 +187,5 @@ def _piece(message: bytes) -> Piece:
     return Piece(text, score, kind)
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the number, content and all bytes of each field; a varint's content is empty.
-
-    Raises:
-        ValueError, IndexError: if it is not a message.
-    """
-    place = 0
-    while place < len(message):
-        start = place
-        key, place = _read_varint(message, place)
-        size = 0
-        match key & 7:
-            case 0:
-                _, place = _read_varint(message, place)
-            case 1:
-                size = 8
-            case 2:
-                size, place = _read_varint(message, place)
-            case 5:
-                size = 4
-            case _:
-                raise ValueError("unknown type of field")
-        end = place + size
-        if end > len(message):
-            raise ValueError("cut short")
-        yield key >> 3, message[place:end], message[start:end]
-        place = end
-
-
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return a number of 7 bits a byte, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = message[place]
-        value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 128:
-            return value, place
-        if shift > 63:
-            raise ValueError("number too long")
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*found, value])
-
-
-def _key(number: int, kind: int) -> bytes:
-    return _varint(number << 3 | kind)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
+def _number(field: int, value: int) -> bytes:
+    return write_key(field, VARINT) + write_varint(value)

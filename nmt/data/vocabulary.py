@@ -1,15 +1,17 @@
 """Subword vocabularies: the only module that uses SentencePiece.
 
 We learn subwords with fixed special ids and byte fallback. No line needs `<unk>`, and decoding
-gives the line back, up to runs of spaces, edge spaces and U+2581. The vocabulary is the serialised
-SentencePiece model; data folders and model files contain its bytes.
+gives the line back, up to NFC, runs of spaces, edge spaces and U+2581. The vocabulary is the
+serialised SentencePiece model; data folders and model files contain its bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import re
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from pathlib import Path
 
 import sentencepiece
 
+from nmt.data.composition import compose, rules_as_tsv
 from nmt.data.moses import Moses
+from nmt.data.protobuf import read_fields, write_field
 from nmt.data.separator import SEPARATOR
 from nmt.data.words import WordEdges
 from nmt.errors import DataError, UsageError
@@ -42,6 +46,13 @@ _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
 _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
+
+NFC = "nfc"
+"""Our rules of normalisation; SentencePiece has others, by name."""
+
+# Numbers of fields, from sentencepiece_model.proto.
+_NORMALIZER = 3
+_NAME, _TSV = 1, 6
 
 _SEEDED = threading.Lock()  # SentencePiece has one seed for the whole process
 
@@ -154,6 +165,12 @@ class Vocabulary:
         """Whether the vocabulary has byte fallback, so that no character is unknown."""
         return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))
 
+    @cached_property
+    def composes(self) -> bool:
+        """Whether composed and decomposed text (NFC and NFD) have the same ids."""
+        one, other = self._processor.encode(["\u00fc", "u\u0308"])
+        return bool(one == other)
+
     def beginning_with(self, piece: str) -> Vocabulary:
         """Return this vocabulary with a language token, which begins each line.
 
@@ -189,7 +206,7 @@ class Vocabulary:
         self, lines: Sequence[str], *, threads: int = 1, dropout: LineDropout | None = None
     ) -> list[list[int]]:
         """Return the ids of text that begins no line."""
-        prepared = list(map(self.moses.apply, lines)) if self.moses else list(lines)
+        prepared = list(map(self._prepared, lines)) if self.moses else list(lines)
         ids: list[list[int]]
         if dropout is None:
             ids = self._processor.encode(prepared, num_threads=threads)
@@ -206,6 +223,11 @@ class Vocabulary:
         if self._known < len(self):
             ids = [[id_ if id_ < self._known else UNK_ID for id_ in row] for row in ids]
         return ids
+
+    def _prepared(self, line: str) -> str:
+        """Return a line as Moses' rules leave it, which split letters from their marks."""
+        assert self.moses is not None
+        return self.moses.apply(compose(line) if self.composes else line)
 
     def _sampled(self, line: str, p: float, seed: int) -> list[int]:
         with _SEEDED:
@@ -330,7 +352,7 @@ def learn_vocabulary(
     vocab_size: int,
     subwords: str = "bpe",
     split_digits: bool = False,
-    normalization: str = "identity",
+    normalization: str = NFC,
     character_coverage: float = 1.0,
     symbols: Sequence[str] = (),
     controls: Sequence[str] = (),
@@ -339,6 +361,7 @@ def learn_vocabulary(
 
     subwords: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
     split_digits: whether each digit is a piece of its own.
+    normalization: "nfc" (see `nmt.data.composition`), or one of SentencePiece's own rules.
     symbols: words, such as tags, that are always one piece.
     controls: pieces that no text contains, such as language tokens and the separator.
 
@@ -348,31 +371,58 @@ def learn_vocabulary(
     """
     model = io.BytesIO()
     source = _Source(lines)
+    if normalization == NFC:
+        symbols = list(map(compose, symbols))
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(source),
-            model_writer=model,
-            model_type=subwords,
-            split_digits=split_digits,
-            vocab_size=vocab_size,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            byte_fallback=True,
-            user_defined_symbols=list(symbols),
-            control_symbols=list(controls),
-            character_coverage=character_coverage,
-            normalization_rule_name=normalization,
-            max_sentence_length=1 << 30,  # the default silently drops lines above 4,192 bytes
-            num_threads=1,
-            minloglevel=_SILENT,
-        )
+        with _rules(normalization) as rules:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(source),
+                model_writer=model,
+                model_type=subwords,
+                split_digits=split_digits,
+                vocab_size=vocab_size,
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                byte_fallback=True,
+                user_defined_symbols=list(symbols),
+                control_symbols=list(controls),
+                character_coverage=character_coverage,
+                **rules,
+                max_sentence_length=1 << 30,  # the default silently drops lines above 4,192 bytes
+                num_threads=1,
+                minloglevel=_SILENT,
+            )
     except RuntimeError as error:
         if source.failure is not None:
             raise source.failure from None
         raise _explain(str(error), vocab_size) from None
-    return Vocabulary(model.getvalue())
+    learnt = model.getvalue()
+    return Vocabulary(_without_path(learnt) if normalization == NFC else learnt)
+
+
+@contextlib.contextmanager
+def _rules(normalization: str) -> Iterator[dict[str, str]]:
+    """Give the trainer's options for rules of normalisation, which it reads from a file."""
+    if normalization != NFC:
+        yield {"normalization_rule_name": normalization}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "nfc.tsv")
+        path.write_text(rules_as_tsv(), "ascii")
+        yield {"normalization_rule_tsv": str(path)}
+
+
+def _without_path(model: bytes) -> bytes:
+    """Return a model whose rules are named NFC, without the path of the file they came from."""
+    fields = []
+    for number, content, raw in read_fields(model):
+        if number == _NORMALIZER:
+            kept = [part for kind, _, part in read_fields(content) if kind not in (_NAME, _TSV)]
+            raw = write_field(number, write_field(_NAME, NFC.encode()) + b"".join(kept))
+        fields.append(raw)
+    return b"".join(fields)
 
 
 class _Source:

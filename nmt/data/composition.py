@@ -1,0 +1,105 @@
+"""Unicode's composed form (NFC) as rules that SentencePiece compiles into a model.
+
+A rule replaces a sequence of characters, and at each place the longest sequence counts. So a finite
+number of rules cannot compose every text. There are rules for
+
+- every character that NFC changes or composes, from each of its canonically equivalent spellings,
+  for example four of `ậ`; Hangul syllables are among them;
+- a letter with two marks of which one composes, such as `ẹ́`, in any order, if the other mark
+  composes with some letter or is among `_BESIDE`.
+
+Both sides of a rule are canonically equivalent, so text never becomes anything else. Text that no
+rule fits, such as three marks that are not one character, stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+_BESIDE = "\u0329\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670"
+"""Marks that compose with no letter, but often stand between a letter and a mark that does: the
+vertical line below of Yoruba, and Arabic vowels."""
+
+
+def compose(text: str) -> str:
+    """Return text in NFC."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def is_decomposed(text: str) -> bool:
+    """Whether NFC changes a text."""
+    return not (text.isascii() or unicodedata.is_normalized("NFC", text))
+
+
+@functools.cache
+def composition_rules() -> Mapping[str, str]:
+    """Return what each sequence of characters becomes, by the Unicode data of this Python."""
+    spellings = dict[str, list[str]]()  # the characters of each decomposition
+    for code in range(sys.maxunicode + 1):
+        decomposed = unicodedata.normalize("NFD", chr(code))
+        if decomposed != chr(code):
+            spellings.setdefault(decomposed, []).append(chr(code))
+    rules = {
+        text: composed
+        for decomposed in spellings
+        for composed in [unicodedata.normalize("NFC", decomposed)]
+        for text in _equivalents(decomposed, spellings)
+        if text != composed
+    }
+    letters = [text for text in spellings if len(text) == 2 and unicodedata.combining(text[1])]
+    marks = sorted({text[1] for text in letters} | set(_BESIDE))
+    for letter in letters:
+        for mark in marks:
+            if ord(mark) >> 8 == ord(letter[1]) >> 8:  # of the same scripts
+                decomposed = unicodedata.normalize("NFD", letter + mark)
+                composed = unicodedata.normalize("NFC", decomposed)
+                for text in _equivalents(decomposed, spellings):
+                    if text != composed and _by_shorter(text, rules) != composed:
+                        rules[text] = composed
+    return rules
+
+
+def rules_as_tsv() -> str:
+    """Return the rules in SentencePiece's form: code points, a tab, code points."""
+    lines = (
+        "\t".join(" ".join(f"{ord(one):X}" for one in side) for side in rule)
+        for rule in sorted(composition_rules().items())
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _by_shorter(text: str, rules: Mapping[str, str]) -> str:
+    """Return a letter with two marks as rules for its beginning leave it."""
+    for size in (2, 1):
+        if text[:size] in rules:
+            return rules[text[:size]] + text[size:]
+    return text
+
+
+def _equivalents(decomposed: str, spellings: Mapping[str, list[str]]) -> set[str]:
+    """Return all texts with this decomposition.
+
+    `ậ` has the decomposition `a`, dot below, circumflex. The marks may be swapped, since their
+    combining classes differ, and `ạ` or `â` may stand for two of the three characters.
+    """
+    found, new = {decomposed}, [decomposed]
+    while new:
+        fresh = set(_steps(new.pop(), spellings)) - found
+        found |= fresh
+        new += fresh
+    return found
+
+
+def _steps(text: str, spellings: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield what a text becomes if two marks are swapped, or a part of it is composed."""
+    for at in range(len(text) - 1):
+        one, other = map(unicodedata.combining, text[at : at + 2])
+        if one and other and one != other:
+            yield text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    for start in range(len(text)):
+        for end in range(start + 1, len(text) + 1):
+            for composed in spellings.get(text[start:end], ()):
+                yield text[:start] + composed + text[end:]
