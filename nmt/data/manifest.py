@@ -44,6 +44,12 @@ _NEEDED = {
 }
 """The settings that other commands read, by their types."""
 
+LEARNING = (
+    *("vocab_size", "subwords", "split_digits", "symbol"),
+    *("normalization", "character_coverage", "sample_size"),
+)
+"""The settings that have no effect on a folder whose vocabulary was given."""
+
 
 @dataclass(frozen=True)
 class FileRecord:

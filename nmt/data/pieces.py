@@ -49,7 +49,7 @@ SPECIAL = {
 
 # Numbers of fields, from sentencepiece_model.proto.
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
-_CHARSMAP = 2
+_NAME, _CHARSMAP = 1, 2
 _TEXT, _SCORE, _KIND = 1, 2, 3
 _MODEL_TYPE, _BPE = 3, 2
 _VOCAB_SIZE = 4
@@ -112,10 +112,19 @@ class PieceModel:
     @property
     def charsmap(self) -> bytes:
         """The compiled rules that normalise text; empty if there are none."""
+        return self._last_of_normalizer(_CHARSMAP)
+
+    @property
+    def normalization(self) -> str:
+        """The name of the rules that normalise text; user_defined if they are the trainer's."""
+        return self._last_of_normalizer(_NAME).decode()
+
+    def _last_of_normalizer(self, field: int) -> bytes:
+        """Return a field of the rules; empty if there is none."""
         for number, content, _ in read_fields(self.rest):
             if number == _NORMALIZER:
-                rules = [rule for kind, rule, _ in read_fields(content) if kind == _CHARSMAP]
-                return rules[-1] if rules else b""
+                found = [value for kind, value, _ in read_fields(content) if kind == field]
+                return found[-1] if found else b""
         return b""
 
     @property

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 
 WORD_START = "\u2581"
 """SentencePiece's mark for a space before a token."""
@@ -17,8 +19,9 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
 
     Both ascend. A token without text, such as a space, has an empty span.
 
-    If a vocabulary has changed the text, for example by Unicode normalisation, the places between
-    the first and the last change are estimated.
+    A vocabulary may have composed letters and marks, or decomposed them. If a character has become
+    several tokens, the first of them has its span. If a vocabulary has changed the text otherwise,
+    the places between the first and the last change are estimated.
     """
     places = [at for at, one in enumerate(text) if not (one.isspace() or one == WORD_START)]
     if not places:
@@ -26,27 +29,61 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     solid = "".join(text[at] for at in places)
     parts = _without_spaces(tokens)
     joined = "".join(part for part, _ in parts)
-    before = _common(solid, joined)
-    after = _common(solid[before:][::-1], joined[before:][::-1])
-    changed = len(joined) - after - before  # characters
-    scale = (len(solid) - after - before) / changed if changed else 0.0
-
-    def place(at: int) -> int:
-        """Return the place in `solid` of a place in `joined`."""
-        if at <= before:
-            return at
-        if at >= before + changed:
-            return at - len(joined) + len(solid)
-        return before + round((at - before) * scale)
-
+    ends = _canonical_places(solid, joined) or _estimated_places(solid, joined)
     spans = []
     at = last = 0
     for part, size in parts:
-        first, end = place(at), place(at + len(part))
+        first, end = ends[at], ends[at + len(part)]
         span = (places[first], places[end - 1] + 1) if first < end else (last, last)
         spans += [span] * size
         at, last = at + len(part), span[1]
     return spans
+
+
+def _canonical_places(text: str, other: str) -> Sequence[int]:
+    """Return the place in `text` of each place in `other`, its end included.
+
+    Empty if the texts are not canonically equivalent. The texts `u◌̈ber` and `über` have the same
+    decomposition, so the places 0, 1, 2 of the other are 0, 2, 3 of the first.
+    """
+    if text == other:
+        return range(len(other) + 1)
+    parts, other_parts = _decomposed(text), _decomposed(other)
+    if [part for part, _ in parts] != [part for part, _ in other_parts]:
+        return ()
+    furthest = [0, *accumulate((at + 1 for _, at in parts), max)]
+    sizes = Counter(at for _, at in other_parts)
+    return [
+        furthest[size] for size in accumulate((sizes[at] for at in range(len(other))), initial=0)
+    ]
+
+
+def _decomposed(text: str) -> list[tuple[str, int]]:
+    """Return the characters of a text in NFD, each with the place in the text that it is from."""
+    found = []
+    parts = [
+        (part, at) for at, one in enumerate(text) for part in unicodedata.normalize("NFD", one)
+    ]
+    for _, run in groupby(parts, key=lambda part: unicodedata.combining(part[0]) > 0):
+        found += sorted(run, key=lambda part: unicodedata.combining(part[0]))
+    return found
+
+
+def _estimated_places(text: str, other: str) -> list[int]:
+    """Return about the place in `text` of each place in `other`, its end included."""
+    before = _common(text, other)
+    after = _common(text[before:][::-1], other[before:][::-1])
+    changed = len(other) - after - before  # characters
+    scale = (len(text) - after - before) / changed if changed else 0.0
+
+    def place(at: int) -> int:
+        if at <= before:
+            return at
+        if at >= before + changed:
+            return at - len(other) + len(text)
+        return before + round((at - before) * scale)
+
+    return list(map(place, range(len(other) + 1)))
 
 
 def _common(one: str, other: str) -> int:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
-from nmt.data.composition import compose, rules_as_tsv
+from nmt.data.composition import NFC, compose, rules_as_tsv
 from nmt.data.moses import Moses
 from nmt.data.protobuf import read_fields, write_field
 from nmt.data.separator import SEPARATOR
@@ -46,9 +47,6 @@ _LONGEST_LEARNT = 50_000
 _SILENT = 9  # above the highest level of SentencePiece's log
 _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
-
-NFC = "nfc"
-"""Our rules of normalisation; SentencePiece has others, by name."""
 
 # Numbers of fields, from sentencepiece_model.proto.
 _NORMALIZER = 3
@@ -403,7 +401,7 @@ def learn_vocabulary(
 
 
 @contextlib.contextmanager
-def _rules(normalization: str) -> Iterator[dict[str, str]]:
+def _rules(normalization: str) -> Iterator[dict[str, Any]]:
     """Give the trainer's options for rules of normalisation, which it reads from a file."""
     if normalization != NFC:
         yield {"normalization_rule_name": normalization}

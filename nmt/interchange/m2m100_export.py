@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.data.composition import NFC
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.interchange.foreign import ANY_SIZE, EMBEDDINGS, OUTPUT_BIAS, not_expressed
@@ -117,9 +118,7 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
         if name[:at] in own and name[at:] in own
     ]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    charsmap = base64.b64encode(pieces.charsmap).decode()
     replaced = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
     spaces = {
         "type": "Metaspace",
         "replacement": "\u2581",
@@ -131,7 +130,7 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
         "added_tokens": [
             {"id": ids[name], "content": name, **flags, "special": True} for name in special
         ],
-        "normalizer": {"type": "Sequence", "normalizers": [*mapped, replaced]},
+        "normalizer": {"type": "Sequence", "normalizers": [*_rules(pieces), replaced]},
         "pre_tokenizer": spaces,
         "decoder": spaces,
         "model": {
@@ -143,3 +142,14 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
             "merges": [[left, right] for *_, left, right in sorted(merges)],
         },
     }
+
+
+def _rules(pieces: PieceModel) -> list[dict[str, str]]:
+    """Return the rules that normalise text.
+
+    Compiled rules are applied to five bytes at most there, which Hangul and Greek exceed.
+    """
+    if pieces.normalization == NFC:
+        return [{"type": "NFC"}]
+    charsmap = base64.b64encode(pieces.charsmap).decode()
+    return [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []

@@ -1,9 +1,10 @@
 """Repeated text: duplicates within train, and lines of train that overlap with valid or test.
 
-`SeenHashes` finds duplicates. It is a table of 64-bit hashes with open addressing, in numpy, and
-takes 10.7 bytes per pair (a Python set takes about 70), so 36 million pairs take 0.4 GB. The chance
-that any two different pairs among n collide is n^2 / 2^65: one in 28,000 for that corpus. Near
-duplicates have the same hash after `normalized`, and a table of their own.
+`SeenHashes` finds duplicates, which are lines with the same NFC. It is a table of 64-bit hashes
+with open addressing, in numpy, and takes 10.7 bytes per pair (a Python set takes about 70), so 36
+million pairs take 0.4 GB. The chance that any two different pairs among n collide is n^2 / 2^65:
+one in 28,000 for that corpus. Near duplicates have the same hash after `normalized`, and a table of
+their own.
 
 `OverlapKeys` finds lines of valid and test, whatever their case, punctuation and spacing. Two lines
 are the same if they have the same letters, marks and digits after Unicode's compatibility
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
 from nmt.prepare.characters import LETTERS_END, NUMBER, SIGN, SPACE, letters_of, plain_classes
 from nmt.prepare.cleaning import OVERLAP_FREE_LETTERS, WIDE_LETTER
@@ -39,11 +41,13 @@ _SRC_FACTOR, _TGT_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x243F6A8885
 
 
 def hash_lines(lines: Sequence[str]) -> Hashes:
-    """Return a 64-bit hash of each line without white space at its edges; never 0: (lines,).
+    """Return a 64-bit hash of each line in NFC, without white space at its edges: (lines,).
+
+    It is never 0.
 
     The hashes are the same on every machine: 8 bytes of BLAKE2b, read little-endian.
     """
-    blake2b = hashlib.blake2b
+    blake2b, lines = hashlib.blake2b, compose_lines(lines)
     digests = b"".join([blake2b(s.strip().encode(), digest_size=8).digest() for s in lines])
     return np.maximum(np.frombuffer(digests, "<u8").astype(np.uint64), np.uint64(1))
 
@@ -134,10 +138,10 @@ class OverlapKeys:
 def pair_keys(src: TextSide, tgt: TextSide) -> list[frozenset[str]]:
     """Return what recognises each pair, whichever side is the source: (pairs,).
 
-    Unlike `OverlapKeys`, they tell pairs of any length, and with every character of a line except
-    white space at its edges.
+    Unlike `OverlapKeys`, they tell pairs of any length, and with every character of a line in NFC
+    except white space at its edges.
     """
-    pairs = zip(src.lines, tgt.lines, strict=True)
+    pairs = zip(compose_lines(src.lines), compose_lines(tgt.lines), strict=True)
     return [frozenset((one.strip(), other.strip())) for one, other in pairs]
 
 

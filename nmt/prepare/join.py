@@ -24,7 +24,7 @@ from nmt.data import manifest
 from nmt.data.epochs import mix
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import spell_pair
-from nmt.data.manifest import CorpusRecord, DatasetInfo, FileRecord, ShardRecord
+from nmt.data.manifest import LEARNING, CorpusRecord, DatasetInfo, FileRecord, ShardRecord
 from nmt.data.shards import Shard, TokenRows
 from nmt.data.term_annotation import MARKERS
 from nmt.errors import DataError, UsageError
@@ -95,11 +95,13 @@ def join(out: Path, paths: Sequence[Path], *, memory: float) -> DataFolder:
 def _check_fit(first: DataFolder, other: DataFolder) -> None:
     """Check that two folders were prepared in the same way."""
     mine, theirs = first.info, other.info
+    ignored: tuple[str, ...] = JOINED, "max_length", "shard_pairs"
+    if mine.vocabulary.given and theirs.vocabulary.given:
+        ignored += LEARNING
     differences = [
         name
         for name in sorted(mine.settings.keys() | theirs.settings.keys())
-        if mine.settings.get(name) != theirs.settings.get(name)
-        and name not in (JOINED, "max_length", "shard_pairs")
+        if mine.settings.get(name) != theirs.settings.get(name) and name not in ignored
     ]
     if mine.vocabulary.files != theirs.vocabulary.files:
         differences.append("the vocabulary")

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nmt.data.composition import compose_lines
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RULES, Cleaning
@@ -64,8 +65,9 @@ class Pairs:
 
     @property
     def are_equal(self) -> Mask:
-        """Whether both sides are equal, except for white space at the edges: (pairs,)."""
-        lines = zip(self.src.lines, self.tgt.lines, strict=True)
+        """Whether both sides have the same NFC, except for white space at the edges: (pairs,)."""
+        sides = (compose_lines(side.lines) for side in (self.src, self.tgt))
+        lines = zip(*sides, strict=True)
         return np.fromiter((s == t or s.strip() == t.strip() for s, t in lines), np.bool_)
 
 

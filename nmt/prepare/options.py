@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.cpu import RAY, cores, most_workers
+from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
+from nmt.data.manifest import LEARNING
 from nmt.data.term_annotation import MARKERS
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.text_names import (
@@ -184,10 +186,11 @@ class PrepareOptions:
         panel=_VOCABULARY,
     )
     normalization: str = value(
-        "identity",
-        "SentencePiece's rule: identity, nfkc, nfkc_cf, nmt_nfkc or nmt_nfkc_cf. All except "
-        "identity change some characters, and decoding does not restore them.",
-        choices=("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf"),
+        NFC,
+        "How the vocabulary normalises text: nfc composes letters and their marks; identity "
+        "changes nothing; nfkc, nfkc_cf, nmt_nfkc and nmt_nfkc_cf are SentencePiece's. What is "
+        "changed, decoding does not restore.",
+        choices=(NFC, "identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf"),
         metavar="RULE",
         panel=_VOCABULARY,
     )
@@ -309,14 +312,10 @@ class PrepareOptions:
         if len(self.vocab) == 1 and self.separate_vocab:
             problems.append("--separate-vocab needs --vocab twice, for --src and for --tgt")
         if self.vocab:
-            learning = (
-                *("vocab_size", "subwords", "split_digits", "symbol"),
-                *("normalization", "character_coverage", "sample_size"),
-            )
             problems += [
                 f"{option_name(spec)} has no effect with --vocab; remove one of them"
                 for spec in dataclasses.fields(self)
-                if spec.name in learning and getattr(self, spec.name) != spec.default
+                if spec.name in LEARNING and getattr(self, spec.name) != spec.default
             ]
         return problems
 

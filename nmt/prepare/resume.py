@@ -30,6 +30,7 @@ from nmt.data.folder import DataFolder
 from nmt.data.manifest import (
     FILE_NAME,
     LANGUAGES,
+    LEARNING,
     DatasetInfo,
     FileRecord,
     ShardRecord,
@@ -111,7 +112,7 @@ def check_same(
     """Raise UsageError that names every difference between a folder and the present options."""
     info = folder.info
     differences = [
-        *_changed_settings(info.settings, settings),
+        *_changed_settings(info.settings, settings, ignored=LEARNING if given else ()),
         *_changed_text(info, sources),
         *_changed_vocabulary(info, given),
     ]
@@ -122,7 +123,9 @@ def check_same(
         )
 
 
-def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _changed_settings(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, ignored: Sequence[str]
+) -> list[str]:
     # A folder that was written before there was an option has its default.
     options = (*fields(PrepareOptions), *fields(Cleaning))
     defaults = {
@@ -133,7 +136,8 @@ def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[st
     return [
         f"{name} was {_spell(was)} and is {_spell(new.get(name))}"
         for name, was in old.items()
-        if was != new.get(name) and name != LANGUAGES  # belong to the vocabulary
+        if was != new.get(name)
+        and name not in (LANGUAGES, *ignored)  # languages belong to the vocabulary
     ]
 
 
@@ -331,6 +335,7 @@ def progress_key(settings: Mapping[str, Any], sources: Sources, given: Sequence[
         "version": __version__,
         "format": manifest.FORMAT_VERSION,
         "settings": settings,
+        "hashes": "of NFC",  # older ones do not find the same duplicates
         "train": [[text.prefix, *_source(text)] for text in sources.train],
         "valid": [_source(text) for text in sources.valids],
         "tests": {name: _source(text) for name, text in sources.tests.items()},

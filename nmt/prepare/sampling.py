@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from nmt.data.composition import compose_lines
 from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
 from nmt.data.manifest import FileRecord, FlawRecord
@@ -79,6 +80,8 @@ class SampleCleaner:
 
     cleaner: Cleaner
     moses: tuple[Moses | None, Moses | None]
+    composes: bool = False
+    """Whether the vocabulary is to compose text, before Moses' rules split letters and marks."""
 
     def __call__(self, block: Block) -> CleanSample:
         src, tgt, flaws = self.cleaner.read(block)
@@ -89,10 +92,15 @@ class SampleCleaner:
             verdicts[too_long(fewest, cleaning) & (verdicts == KEPT)] = CODES["too_long"]
         kept = np.flatnonzero(verdicts == KEPT)
         sides = [
-            [rules.apply(side.lines[at]) if rules else side.lines[at] for at in kept]
+            self._prepared([side.lines[at] for at in kept], rules)
             for side, rules in zip((src, tgt), self.moses, strict=True)
         ]
         return CleanSample(list(zip(*sides, strict=True)), verdicts, flaws)
+
+    def _prepared(self, lines: Sequence[str], rules: Moses | None) -> Sequence[str]:
+        if rules is None:
+            return lines
+        return list(map(rules.apply, compose_lines(lines) if self.composes else lines))
 
 
 def draw_pairs(

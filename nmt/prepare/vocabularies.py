@@ -21,6 +21,7 @@ import numpy as np
 
 from nmt import console
 from nmt.console import counted
+from nmt.data.composition import NFC
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.manifest import VocabularyRecord
@@ -172,7 +173,7 @@ def learn_vocabularies(
         [text.langs for text in train],
         options.temperature,
     )
-    clean = SampleCleaner(cleaner, moses)
+    clean = SampleCleaner(cleaner, moses, composes=options.normalization == NFC)
     lines = min(options.sample_size, Epochs(shares, seed=options.seed).visits)
     vocabularies = []
     for sides in ((0,), (1,)) if options.separate_vocab else ((0, 1),):
