@@ -14,6 +14,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet
+from nmt.data.composition import DECOMPOSED_REMEDY
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.scoring.options import ScoringOptions
 from nmt.search.options import SearchOptions
@@ -213,12 +214,18 @@ def _pairs(
 
 
 def _check(likelihood: Likelihood, name: str, max_tokens: int) -> None:
-    """Warn about lines that are too long; NMTError if some could not be scored."""
+    """Warn about lines that are too long or in NFD; NMTError if some could not be scored."""
     if likelihood.long_lines:
         console.warning(
             f"{name}: {console.counted(likelihood.long_lines, 'line', 'lines')} of more than "
             f"{max_tokens} tokens, or with such a source, the first is line "
             f"{likelihood.first_long_line:,}; scored whole, but the model has seen none so long"
+        )
+    if likelihood.decomposed_lines:
+        number = console.counted(likelihood.decomposed_lines, "line has", "lines have")
+        console.warning(
+            f"{name}: {number} letters apart from their marks (NFD), or such a source, the first "
+            f"is line {likelihood.first_decomposed_line:,}; {DECOMPOSED_REMEDY}"
         )
     if likelihood.failed_lines:
         raise NMTError(

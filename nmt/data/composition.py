@@ -22,6 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 NFC = "nfc"
 """The name of these rules; SentencePiece has others."""
 
+DECOMPOSED_REMEDY = (
+    "the model knows only composed letters, unless it was trained on such text; compose them, for "
+    "example with uconv -x nfc"
+)
+"""What a warning says to text that a model's vocabulary does not compose."""
+
 _BESIDE = "\u0329\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670"
 """Marks that compose with no letter, but often stand between a letter and a mark that does: the
 vertical line below of Yoruba, and Arabic vowels."""
@@ -44,6 +50,13 @@ def is_decomposed(text: str) -> bool:
     not count.
     """
     return not _is_composed(text) and len(compose(text)) < len(text)
+
+
+def has_composed(text: str) -> bool:
+    """Whether text has letters with their marks, and none apart from its marks."""
+    return not text.isascii() and len(unicodedata.normalize("NFD", text)) > len(text) == len(
+        compose(text)
+    )
 
 
 def _is_composed(text: str) -> bool:

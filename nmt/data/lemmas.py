@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 
+from nmt.data.composition import compose
 from nmt.data.languages import primary_language
 from nmt.errors import UsageError
 
@@ -76,7 +77,7 @@ class LineForms:
     @classmethod
     def of(cls, line: str, lang: str) -> LineForms:
         """Read a line of a language."""
-        return cls(lang, [lemma(word, lang).lower() for word in WORD.findall(line)])
+        return cls(lang, [lemma(word, lang).lower() for word in WORD.findall(compose(line))])
 
     def has(self, term: str) -> bool:
         """Whether the line has the words of a term, each in any form."""

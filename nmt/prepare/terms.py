@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt import console
+from nmt.data.composition import compose
 from nmt.data.draws import Draws
 from nmt.data.epochs import Indices
 from nmt.data.lemmas import LineForms, has_lemmas, lemmas_version
@@ -118,7 +119,7 @@ class Annotator:
         for row, ids in enumerate(_lists(rows)):
             if not is_chosen[row]:
                 continue
-            src, tgt = lines[row]
+            src, tgt = map(compose, lines[row])
             first, text = vocabulary.split_tag(src)
             uses = self._uses(text, tgt)
             if self.lexicon is not None:
@@ -173,7 +174,7 @@ def learn_lexicon(
     )
     clean = SampleCleaner(cleaner, moses=(None, None))
     found = map_in_order(clean, blocks, workers=options.processes)
-    pairs = [pair for _, sample in found for pair in sample.pairs]
+    pairs = [(compose(src), compose(tgt)) for _, sample in found for src, tgt in sample.pairs]
     with console.Progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_words(pairs, options.langs, on_progress=bar.update)
     console.notice(

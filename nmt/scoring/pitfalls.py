@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nmt.data.composition import has_composed, is_decomposed
 from nmt.scoring.inputs import Text
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
@@ -85,6 +86,8 @@ def pitfalls(
         yield from _blank(hypothesis, beside=references)
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
+            yield from _decomposed(hypothesis, reference)
+            yield from _decomposed(reference, hypothesis)
     for reference in references:
         yield from _blank(reference, beside=hypotheses)
     if source is not None:
@@ -139,6 +142,18 @@ def _blank(text: Text, *, beside: Sequence[Text]) -> Iterator[str]:
         names = " or ".join(other.name for other in beside)
         remedy = "find out what became of them"
         yield _described(text, f"are blank where {names} has text", found, remedy)
+
+
+def _decomposed(text: Text, other: Text) -> Iterator[str]:
+    pairs = zip(text.lines, other.lines, strict=True)
+    found = [
+        number
+        for number, (line, its) in enumerate(pairs, start=1)
+        if is_decomposed(line) and has_composed(its)
+    ]
+    if found:
+        what = f"have letters apart from their marks (NFD), but {other.name} does not (NFC)"
+        yield _described(text, what, found, "compose them: uconv -x nfc")
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

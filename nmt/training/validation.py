@@ -16,6 +16,7 @@ import torch
 from nmt import console
 from nmt.config import TrainingConfig
 from nmt.data.batches import collate, parts_by_length
+from nmt.data.composition import compose_lines
 from nmt.data.corpus import read_pairs
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder, HeldOut
@@ -175,9 +176,8 @@ class Validator:
                 Sample(line + 1, text.sources[line], text.references[line], found[line])
                 for line in text.shown
             ]
-            tokenizer = self._tokenizers[text.pair]
             scores.append(
-                score(outputs, [text.references], metrics, tokenize=tokenizer) if metrics else {}
+                self._scores(outputs, text.references, text.pair, metrics) if metrics else {}
             )
         return scores, tuple(samples)
 
@@ -190,8 +190,19 @@ class Validator:
         sources, references = self._old
         langs = self.data.info.langs
         outputs = self._translate(model, sources, _Text(langs, sources, references), check_stop)
-        tokenizer = self._tokenizers[spell_pair(langs)]
-        return score(outputs, [references], [self.old_metric], tokenize=tokenizer)
+        return self._scores(outputs, references, spell_pair(langs), [self.old_metric])
+
+    def _scores(
+        self,
+        outputs: Sequence[str],
+        references: Sequence[str],
+        pair: str,
+        metrics: Sequence[str],
+    ) -> dict[str, Score]:
+        """Return scores by metric; of NFC, if the model can write nothing else."""
+        if self.data.tgt_vocabulary.composes:
+            outputs, references = compose_lines(outputs), compose_lines(references)
+        return score(outputs, [references], metrics, tokenize=self._tokenizers[pair])
 
     def _translate(
         self,

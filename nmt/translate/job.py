@@ -254,8 +254,9 @@ class Job:
         with console.Progress("translating", total=len(lines), unit="units") as bar:
             for translated in self.translators().translate(pools, bar.update):
                 found += translated
+        composes = self.translators().translator.src_vocabulary.composes
         for line, translation in zip(lines, found, strict=True):
-            counts.add(line, translation)
+            counts.add(line, translation, composes=composes)
         counts.lines_out = counts.lines
         counts.seconds = time.monotonic() - started
         return document.write(None if one.error else one.text for one in found), counts
@@ -267,6 +268,7 @@ class Job:
                 f"{source}: {counted(counts.cut_lines, 'unit has', 'units have')} too many tokens, "
                 f"the first is unit {counts.first_cut_line:,}; long ones were split into segments"
             )
+        counts.warn_of_decomposed(str(source), "unit")
         self._warn_of_terms(str(source), counts, "unit")
         if counts.failed_lines:
             console.warning(
@@ -345,6 +347,7 @@ class Job:
                 counts,
                 render=RENDERS[self.options.form],
                 pool_lines=self.options.pool_lines,
+                composes=translators.translator.src_vocabulary.composes,
             )
         if counts.invalid_lines:
             console.warning(
@@ -375,6 +378,7 @@ class Job:
                 console.warning(f"{self.options.attention}: not drawn, because no line has letters")
 
     def _warn_of_failures(self, name: str, counts: Counts) -> None:
+        counts.warn_of_decomposed(name)
         self._warn_of_terms(name, counts, "line")
         if counts.failed_lines:
             console.warning(
@@ -425,6 +429,7 @@ def converse(job: Job) -> Counts:
             typed = input("> ")
         except (EOFError, KeyboardInterrupt):
             print()
+            counts.warn_of_decomposed("the input")
             return counts
         source, _, prefix = typed.partition("\t") if job.options.prefixes else (typed, "", "")
         started = time.monotonic()
@@ -436,7 +441,8 @@ def converse(job: Job) -> Counts:
         if translation.error:
             console.warning(translation.error)
         counts.lines_out += len(answer)
-        counts.add(Line(source, prefix), translation)
+        composes = translator.src_vocabulary.composes
+        counts.add(Line(source, prefix), translation, composes=composes)
 
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from nmt.data.composition import is_decomposed
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY
 from nmt.translate.output import BLANK, Translation
 from nmt.translate.torch_engine import FORCED_TOKENS, TorchEngine
@@ -26,6 +27,8 @@ class Likelihood:
     log_prob: float = 0.0  # natural logarithm
     long_lines: int = 0  # with a side longer than any in training
     first_long_line: int = 0  # from 1; 0: none
+    decomposed_lines: int = 0  # with a side that the model's vocabularies do not compose
+    first_decomposed_line: int = 0
     failed_lines: int = 0
     first_failed_line: int = 0
     first_error: str = ""  # why it failed
@@ -40,9 +43,12 @@ class Likelihood:
         """exp(nll), per subword, as in validation."""
         return math.exp(min(self.nll, 700.0))
 
-    def add(self, translation: Translation, *, is_long: bool) -> None:
+    def add(self, translation: Translation, *, is_long: bool, is_decomposed: bool) -> None:
         """Count the next line's translation."""
         self.lines += 1
+        if is_decomposed:
+            self.decomposed_lines += 1
+            self.first_decomposed_line = self.first_decomposed_line or self.lines
         if translation.error:
             self.failed_lines += 1
             self.first_failed_line = self.first_failed_line or self.lines
@@ -65,6 +71,7 @@ class Scorer:
         self.max_tokens = translator.max_src_tokens  # of either side in training
         self._src_vocabulary = translator.src_vocabulary
         self._tgt_vocabulary = translator.tgt_vocabulary
+        self._composes = self._src_vocabulary.composes and self._tgt_vocabulary.composes
 
     def stream(
         self,
@@ -112,7 +119,11 @@ class Scorer:
                     translation = _failed(text, f"more than {most_tokens:,} tokens")
                 else:
                     translation = BLANK
-                likelihood.add(translation, is_long=longest[number] > self.max_tokens)
+                likelihood.add(
+                    translation,
+                    is_long=longest[number] > self.max_tokens,
+                    is_decomposed=not self._composes and any(map(is_decomposed, pool[number])),
+                )
                 yield translation
 
     def _translation(

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from nmt import console
+from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.words import has_letters
 from nmt.errors import NMTError
 from nmt.translate.lines import Line, LineReader
@@ -62,6 +64,8 @@ class Counts:
     first_cut_line: int = 0  # from 1; 0: none
     invalid_lines: int = 0  # with invalid bytes
     first_invalid_line: int = 0
+    decomposed_lines: int = 0  # whose letters and marks the model's vocabulary does not compose
+    first_decomposed_line: int = 0
     guarded_lines: int = 0  # searched again because of a loop
     copied_lines: int = 0  # without letters
     lines_without_term: int = 0  # that a term should have put there
@@ -75,14 +79,17 @@ class Counts:
     tokens: int = 0  # of the best translations
     seconds: float = 0.0
 
-    def add(self, line: Line, best: Translation) -> None:
-        """Count a line and its best translation."""
+    def add(self, line: Line, best: Translation, *, composes: bool) -> None:
+        """Count a line and its best translation; composes: whether the vocabulary does."""
         self.lines += 1
         number = self.skipped + self.lines
         self.tokens += len(best.tokens)
         if not line.is_valid:
             self.invalid_lines += 1
             self.first_invalid_line = self.first_invalid_line or number
+        if not composes and (is_decomposed(line.text) or is_decomposed(line.prefix)):
+            self.decomposed_lines += 1
+            self.first_decomposed_line = self.first_decomposed_line or number
         if best.error:
             self.failed_lines += 1
             self.first_failed_line = self.first_failed_line or number
@@ -104,6 +111,15 @@ class Counts:
             self.cut_lines += 1
             self.first_cut_line = self.first_cut_line or number
 
+    def warn_of_decomposed(self, name: str, what: str = "line") -> None:
+        """Warn if a text has letters that the vocabulary does not compose."""
+        if self.decomposed_lines:
+            number = console.counted(self.decomposed_lines, f"{what} has", f"{what}s have")
+            console.warning(
+                f"{name}: {number} letters apart from their marks (NFD), the first is {what} "
+                f"{self.first_decomposed_line:,}; {DECOMPOSED_REMEDY}"
+            )
+
 
 def translate_stream(
     translate: Callable[[Iterable[Pool | Pause]], Iterator[list[Translation]]],
@@ -113,6 +129,7 @@ def translate_stream(
     *,
     render: Render,
     pool_lines: int,
+    composes: bool,
 ) -> None:
     """Translate all lines of `reader` in order.
 
@@ -126,6 +143,7 @@ def translate_stream(
         counts: of the lines before these, updated.
         render: makes the output of a line.
         pool_lines: the most lines in a pool. See `Pace`.
+        composes: whether the vocabulary composes letters and marks.
 
     Raises:
         NMTError: if no line of the first pool has a translation, or if lines were lost, which
@@ -151,7 +169,7 @@ def translate_stream(
             # An empty last line without a line end would disappear.
             output += (line.end or b"\n").join(rendered) + line.end or b" "
             counts.lines_out += len(rendered)
-            counts.add(line, translation)
+            counts.add(line, translation, composes=composes)
         if counts.failed_lines == counts.lines > 1:
             raise NMTError(
                 f"{reader.name}: none of the first {counts.lines:,} lines could be translated: "
