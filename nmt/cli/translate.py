@@ -148,6 +148,7 @@ def _summarize(done: Sequence[Counts]) -> None:
             "lines_out": sum(counts.lines_out for counts in done),
             "split": sum(counts.split_lines for counts in done),
             "guarded": sum(counts.guarded_lines for counts in done),
+            "decomposed": sum(counts.decomposed_lines for counts in done),
             "copied": sum(counts.copied_lines for counts in done),
             "fell_back": sum(counts.fell_back_lines for counts in done),
             "failed": sum(counts.failed_lines for counts in done),

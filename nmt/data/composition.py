@@ -28,9 +28,9 @@ DECOMPOSED_REMEDY = (
 )
 """What a warning says to text that a model's vocabulary does not compose."""
 
-_BESIDE = "\u0329\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670"
-"""Marks that compose with no letter, but often stand between a letter and a mark that does: the
-vertical line below of Yoruba, and Arabic vowels."""
+_BESIDE = "".join(map(chr, (0x329, *range(0x5B0, 0x5BC), *range(0x64B, 0x653), 0x670)))
+"""Marks that often stand between a letter and a mark that composes: the vertical line below of
+Yoruba, and the vowels of Hebrew and Arabic."""
 
 
 def compose(text: str) -> str:

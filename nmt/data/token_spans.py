@@ -19,9 +19,9 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
 
     Both ascend. A token without text, such as a space, has an empty span.
 
-    A vocabulary may have composed letters and marks, or decomposed them. If a character has become
-    several tokens, the first of them has its span. If a vocabulary has changed the text otherwise,
-    the places between the first and the last change are estimated.
+    A vocabulary may have changed the text by Unicode normalisation (NFC, NFKC). If a character has
+    become several tokens, the first of them has its span. If a vocabulary has changed the text
+    otherwise, the places between the first and the last change are estimated.
     """
     places = [at for at, one in enumerate(text) if not (one.isspace() or one == WORD_START)]
     if not places:
@@ -29,7 +29,7 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     solid = "".join(text[at] for at in places)
     parts = _without_spaces(tokens)
     joined = "".join(part for part, _ in parts)
-    ends = _canonical_places(solid, joined) or _estimated_places(solid, joined)
+    ends = _equivalent_places(solid, joined) or _estimated_places(solid, joined)
     spans = []
     at = last = 0
     for part, size in parts:
@@ -40,11 +40,11 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     return spans
 
 
-def _canonical_places(text: str, other: str) -> Sequence[int]:
+def _equivalent_places(text: str, other: str) -> Sequence[int]:
     """Return the place in `text` of each place in `other`, its end included.
 
-    Empty if the texts are not canonically equivalent. The texts `u◌̈ber` and `über` have the same
-    decomposition, so the places 0, 1, 2 of the other are 0, 2, 3 of the first.
+    Empty if their decompositions (NFKD) differ. Those of `u◌̈ber` and `über` are the same, so the
+    places 0, 1, 2 of the other are 0, 2, 3 of the first.
     """
     if text == other:
         return range(len(other) + 1)
@@ -59,11 +59,14 @@ def _canonical_places(text: str, other: str) -> Sequence[int]:
 
 
 def _decomposed(text: str) -> list[tuple[str, int]]:
-    """Return the characters of a text in NFD, each with the place in the text that it is from."""
-    found = []
+    """Return the characters of a text in NFKD, each with the place in the text that it is from."""
     parts = [
-        (part, at) for at, one in enumerate(text) for part in unicodedata.normalize("NFD", one)
+        (part, at)
+        for at, one in enumerate(text)
+        for part in unicodedata.normalize("NFKD", one)
+        if not part.isspace()
     ]
+    found = []
     for _, run in groupby(parts, key=lambda part: unicodedata.combining(part[0]) > 0):
         found += sorted(run, key=lambda part: unicodedata.combining(part[0]))
     return found

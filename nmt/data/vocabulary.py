@@ -280,6 +280,7 @@ class Vocabulary:
         """Whether a separate word, such as a tag, is one piece."""
         if symbol in self._tags:
             return True
+        symbol = compose(symbol) if self.composes else symbol
         pieces = self.tokens(self.encode_text([symbol])[0])
         return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
 

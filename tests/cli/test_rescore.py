@@ -198,3 +198,17 @@ def test_long_lines_are_warned_about_and_endless_ones_fail(
     assert [row.split("\t")[1][:3] for row in found.stdout.splitlines()] == ["a", "qqq"]
     assert found.stdout.splitlines()[1].startswith("-inf\t")
     assert "the first is line 2: more than 4,096 tokens" in found.stderr.splitlines()[-1]
+
+
+def test_decomposed_text_is_warned_about_if_the_model_does_not_compose(
+    nmt: Nmt, tmp_path: Path, model_file: Path
+) -> None:
+    old = Path(__file__).parents[1] / "written_before" / "model.safetensors"
+    source = write(tmp_path / "nfd.en", ["the dog", "the ca\u0308t"])
+    target = write(tmp_path / "nfd.de", ["der Hund", "der Kater"])
+    words = (target, "--source", source, "--device", "cpu")
+    assert nmt("rescore", model_file, *words).stderr == ""
+    found = nmt("rescore", old, *words)
+    assert found.status == 0
+    assert "nfd.de: 1 line has letters apart from their marks" in found.stderr
+    assert "the first is line 2;" in " ".join(found.stderr.split())

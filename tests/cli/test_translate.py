@@ -53,7 +53,8 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(translate: Nmt, tmp_pat
     assert done.status == 0
     counts = done.summary
     assert list(counts) == [
-        *("lines_in", "lines_out", "split", "guarded", "copied", "fell_back", "failed"),
+        *("lines_in", "lines_out", "split", "guarded", "decomposed", "copied", "fell_back"),
+        "failed",
         *("seconds", "tokens_per_second"),
     ]
     assert (counts["lines_in"], counts["lines_out"]) == (3, 3)
@@ -348,3 +349,14 @@ def test_other_models_make_a_new_job(
     for models in ((model_file,), (other_model,), (model_file, "--ensemble", model_file)):
         assert "already translated" not in nmt("translate", *models, *words).stderr
         assert "already translated" in nmt("translate", *models, *words).stderr
+
+
+def test_an_old_model_that_meets_decomposed_text_warns_once(nmt: Nmt) -> None:
+    old = Path(__file__).parents[1] / "written_before" / "model.safetensors"
+    done = nmt("translate", old, *QUICK, stdin="the dög\nthe do\u0308g\nthe ca\u0308t\n".encode())
+    assert done.status == 0
+    assert done.stderr.count("NFD") == 1
+    assert "stdin: 2 lines have letters apart from their marks (NFD), the first is line 2" in (
+        done.stderr
+    )
+    assert done.summary["decomposed"] == 2

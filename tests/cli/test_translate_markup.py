@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,16 @@ def test_what_does_not_go_together_is_refused(
     monkeypatch.chdir(tmp_path)
     Path("a.html").write_text("<p>the cat")
     assert message in translate(*words, stdin=b"").refusal(2)
+
+
+def test_tags_around_decomposed_words_come_back_at_the_same_places(
+    translate_text: TranslateText,
+) -> None:
+    text = "the <b>cät</b> sees <i>é ậ</i> bird <u>한국</u>.\nthe <b>ḍo</b>g ö\n"
+    composed, decomposed = (
+        translate_text(unicodedata.normalize(form, text), "--markup", "html")
+        for form in ("NFC", "NFD")
+    )
+    assert composed.status == decomposed.status == 0
+    assert decomposed.stdout == composed.stdout
+    assert "NFD" not in decomposed.stderr

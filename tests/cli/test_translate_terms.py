@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 from command_line import Nmt, TranslateText
@@ -188,3 +190,19 @@ def test_a_term_of_unknown_characters_is_missing(
     found = translate_text("the cat\n", *ROOM, "--terms", terms)
     assert found.status == 0
     assert "1 line lacks a term, the first is line 1: cat -> a" in found.stderr
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_terms_and_text_may_be_in_different_normal_forms(
+    translate_text: TranslateText, tmp_path: Path, form: Literal["NFC", "NFD"]
+) -> None:
+    line = "the cät and a naïve dog\n"
+    texts = [normalize("NFC", line), normalize("NFD", line)]
+    path = tmp_path / "forms.tsv"
+    path.write_text(normalize(form, "cät\tKätzchen\nnaïve dog\tnaiver Hünd\n"))
+    found = [translate_text(text, *ROOM, "--terms", path) for text in texts]
+    assert [one.status for one in found] == [0, 0]
+    assert ["lacks" in one.stderr for one in found] == [False, False]
+    assert found[0].stdout == found[1].stdout
+    assert has_target(found[0].stdout, "Kätzchen")
+    assert has_target(found[0].stdout, "naiver Hünd")

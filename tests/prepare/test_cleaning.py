@@ -208,3 +208,9 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
         Cleaning(duplicates_by="source", keep=("duplicate",))
     with pytest.raises(UsageError, match="--keep duplicate: --duplicates near drops them too"):
         Cleaning(duplicates="near", keep=("duplicate",))
+
+
+def test_sides_that_differ_only_in_their_normal_form_are_identical() -> None:
+    line = "Zürich 서울"
+    assert judge(line, unicodedata.normalize("NFD", line)) == "identical"
+    assert judge(line, unicodedata.normalize("NFD", "Zurich 서울")) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,14 @@ def test_hashes_are_the_same_on_every_machine() -> None:
     # BLAKE2b with an 8-byte digest of "Käse", as `b2sum -l 64` prints it, read little-endian.
     expected = int.from_bytes(bytes.fromhex("b03b72b0962cccca"), "little")
     assert hash_lines(["Käse", " Käse\t"]).tolist() == [expected, expected]
+
+
+def test_composed_and_decomposed_lines_are_the_same() -> None:
+    one, other = "Grüße aus 서울", unicodedata.normalize("NFD", "Grüße aus 서울")
+    assert one != other
+    hashes = hash_lines([one, other, f" {other} ", "Gru\u0308sse aus 서울"]).tolist()
+    assert hashes[0] == hashes[1] == hashes[2] != hashes[3]
+    assert hash_lines([one]).tolist() == hashes[:1]  # whatever stands beside it
 
 
 def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:

@@ -225,3 +225,14 @@ def test_an_unfinished_prepare_is_not_lost(prepare: Prepare, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"out\.partial is an unfinished `nmt prepare`: finish it"):
         join(tmp_path / "out", parts, memory=1)
     assert progress.read_text() == "what is complete"
+
+
+def test_the_default_of_an_earlier_version_is_no_difference(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    parts = [prepare("a").path, prepare("b").path]
+    file = parts[0] / "dataset.json"
+    file.write_text(
+        file.read_text().replace('"normalization": "nfc"', '"normalization": "identity"')
+    )
+    assert len(join(tmp_path / "out", parts, memory=1).train)

@@ -29,7 +29,7 @@ ONE_PAIR = {
         (
             {"tgt_lang": "en", "seed": -1, "normalization": "nfck", "encoding": "utf-9"},
             [
-                "--normalization nfck: unknown; did you mean 'nfkc'?",
+                "--normalization nfck: unknown; did you mean 'nfc'?",
                 "--seed -1: must be 0 or more",
                 "--src and --tgt are both 'en'",
                 "--encoding utf-9: unknown",

@@ -12,6 +12,7 @@ import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -544,3 +545,33 @@ def test_multi30k_is_prepared_without_loss(
     lines = valid.decode().split("\n")[:-1]
     single_spaced = [re.sub(" +", " ", line).strip(" ") for line in lines]
     assert folder.tgt_vocabulary.decode(ids) == single_spaced
+
+
+def test_half_of_the_text_may_be_decomposed(job: Job, tmp_path: Path) -> None:
+    lines = [(f"the café {n}", f"das Cafe\u0301 grün {n}") for n in range(40)]
+    mixed = [
+        (normalize(form, src), normalize(form, tgt))
+        for form in ("NFD", "NFC")
+        for src, tgt in lines
+    ]
+    held_out = [(normalize("NFD", src), normalize("NFC", tgt)) for src, tgt in lines[:3]]
+    train, valid = write(tmp_path, "mixed", mixed), write(tmp_path, "held", held_out)
+    options = {"train": (train,), "valid": valid, "vocab_size": 300}
+    folder = job.but(**options, out=tmp_path / "mixed-data").prepare()
+    composed = [(normalize("NFC", src), normalize("NFC", tgt)) for src, tgt in lines]
+    assert pairs_in(folder) == composed
+    assert sum(one.rejected["duplicate"] for one in folder.info.train.corpora) == 40
+    # What a folder holds is what a model reads, whatever the form of its input.
+    plain = job.but(**options, normalization="identity", out=tmp_path / "plain").prepare()
+    assert pairs_in(plain) == mixed[:40]
+
+
+def test_pairs_drawn_for_valid_are_kept_out_in_every_form(job: Job, tmp_path: Path) -> None:
+    lines = [(f"café {n}", f"grün {n}") for n in range(30)]
+    forms = [[normalize(form, side) for side in pair] for form in ("NFC", "NFD") for pair in lines]
+    train = write(tmp_path, "forms", [(src, tgt) for src, tgt in forms])
+    folder = job.but(
+        train=(train,), valid=(), valid_lines=10, vocab_size=300, out=tmp_path / "drawn"
+    ).prepare()
+    drawn = {normalize("NFC", line) for line in (folder.path / "valid.en").read_text().splitlines()}
+    assert not drawn & {src for src, _ in pairs_in(folder)}

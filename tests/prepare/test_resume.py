@@ -317,3 +317,22 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
     assert re.search(rf"data\.partial .*{reason}.*; starting afresh", said)
     long_run.but(out=tmp_path / "whole").prepare()
     assert content(long_run.out) == content(tmp_path / "whole")
+
+
+def test_with_a_given_vocabulary_it_does_not_matter_how_others_are_learnt(
+    job: Job, tmp_path: Path
+) -> None:
+    vocab = (job.but(out=tmp_path / "learnt").prepare().path / "vocab.model",)
+    given = job.but(vocab=vocab, vocab_size=type(job.options).vocab_size)
+    fingerprint = given.prepare().fingerprint
+    file = job.out / "dataset.json"
+    dataset = json.loads(file.read_text())
+    dataset["settings"]["normalization"] = "identity"  # the default of earlier versions
+    file.write_text(json.dumps(dataset))
+    assert given.prepare().fingerprint != fingerprint
+    file = tmp_path / "learnt" / "dataset.json"
+    dataset = json.loads(file.read_text())
+    dataset["settings"]["normalization"] = "identity"
+    file.write_text(json.dumps(dataset))
+    with pytest.raises(UsageError, match="normalization was identity and is nfc;"):
+        job.but(out=tmp_path / "learnt").prepare()

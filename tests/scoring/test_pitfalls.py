@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 
@@ -135,3 +136,17 @@ def test_the_filtered_newstest2014_is_reported() -> None:
     assert "wmt14/full" in warning
     assert list(pitfalls([Text("h", ["h"] * 3003)], [Text("r", ["r"] * 3003)])) == []
     assert wmt14_hint(3003, 3000) == ""
+
+
+def test_decomposed_text_beside_composed_text_is_reported() -> None:
+    words = ["Grüße", "Haus", "Bär"]
+    composed = Text("nfc.de", words)
+    decomposed = Text("nfd.de", [unicodedata.normalize("NFD", word) for word in words])
+    for sides in ((composed, decomposed), (decomposed, composed)):
+        (found,) = (one for one in pitfalls([sides[0]], [sides[1]]) if "NFD" in one)
+        assert found.startswith("nfd.de: 2 of 3 lines have letters apart from their marks (NFD)")
+        assert "nfc.de" in found
+        assert found.endswith("line 1 first; compose them: uconv -x nfc")
+    for same in (composed, decomposed):
+        other = Text("other", [*same.lines[:2], "Tier"])
+        assert not any("NFD" in one for one in pitfalls([same], [other]))

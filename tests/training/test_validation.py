@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -266,3 +267,16 @@ def test_lines_without_letters_are_copied_as_in_translation_unless_most_are_such
     copied = [sample.source == sample.translation for sample in result.samples]
     assert copied == [copies] * letterless + [False] * (20 - letterless)
     assert ("most sources of valid have no letters" in capsys.readouterr().err) != copies
+
+
+def test_bleu_is_of_nfc_if_the_model_can_write_nothing_else(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder.open(data)
+    validator = Validator(folder, ALONE, torch.device("cpu"), recipe().training)
+    composed = "der Bär läuft über die Straße"
+    references = [unicodedata.normalize("NFD", composed)]
+    of_nfc = validator._scores([composed], references, "en-de", ["bleu"])
+    assert of_nfc["bleu"].score == pytest.approx(100)
+    monkeypatch.setattr(folder.tgt_vocabulary, "composes", False)
+    assert validator._scores([composed], references, "en-de", ["bleu"])["bleu"].score < 50

@@ -306,6 +306,7 @@ def stream(
         counts,
         render=render,
         pool_lines=pool_lines,
+        composes=translator.src_vocabulary.composes,
     )
     assert read == data
     return bytes(written), counts
@@ -327,6 +328,21 @@ def test_a_stream_ends_its_lines_as_the_input_does(
     written, counts = stream(copier(vocabulary)[0], data)
     assert written == expected
     assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")
+
+
+def test_decomposed_lines_are_counted_if_the_vocabulary_does_not_compose(
+    vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = "the cat\nthe cät\nthe ca\u0308t\n\na\u0308\n".encode()
+    assert stream(copier(vocabulary)[0], data)[1].decomposed_lines == 0
+    plain = learn_vocabulary(LINES, vocab_size=290, normalization="identity")
+    _, counts = stream(copier(plain)[0], data)
+    assert (counts.decomposed_lines, counts.first_decomposed_line) == (2, 3)
+    counts.warn_of_decomposed("in.de")
+    told = capsys.readouterr().err
+    assert told.count("in.de: 2 lines have letters apart from their marks") == 1
+    assert "the first is line 3;" in told
+    assert "uconv -x nfc" in told
 
 
 @pytest.mark.parametrize("ahead", [1, 6])
@@ -353,7 +369,15 @@ def test_lines_are_written_at_least_every_10_seconds(
     monkeypatch.setattr("nmt.translate.stream.time.monotonic", lambda: now)
     text = b"".join(b"x" * (49 + number % 101) + b"\n" for number in range(40_000))
     reader = LineReader(iter([text]), name="stdin", encoding=Encoding.find("utf-8"))
-    translate_stream(take_time, reader, write, Counts(), render=render_text, pool_lines=POOL_LINES)
+    translate_stream(
+        take_time,
+        reader,
+        write,
+        Counts(),
+        render=render_text,
+        pool_lines=POOL_LINES,
+        composes=True,
+    )
     waits = [after - before for before, after in itertools.pairwise(times)]
     # The first pools are made before it is known how fast the model is.
     assert max(waits[ahead:]) <= 10
