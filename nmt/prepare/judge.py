@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nmt.data.composition import compose_lines
+from nmt.data.composition import compose
 from nmt.data.manifest import FlawRecord
 from nmt.data.shards import Lengths
 from nmt.prepare.cleaning import RULES, Cleaning
@@ -66,9 +66,14 @@ class Pairs:
     @property
     def are_equal(self) -> Mask:
         """Whether both sides have the same NFC, except for white space at the edges: (pairs,)."""
-        sides = (compose_lines(side.lines) for side in (self.src, self.tgt))
-        lines = zip(*sides, strict=True)
-        return np.fromiter((s == t or s.strip() == t.strip() for s, t in lines), np.bool_)
+        lines = zip(self.src.lines, self.tgt.lines, strict=True)
+        return np.fromiter((s == t or _are_equal(s.strip(), t.strip()) for s, t in lines), np.bool_)
+
+
+def _are_equal(one: str, other: str) -> bool:
+    return one == other or (
+        not (one.isascii() or other.isascii()) and compose(one) == compose(other)
+    )
 
 
 @dataclass(frozen=True)
