@@ -147,7 +147,8 @@ def _tokenizer(card: ModelCard) -> dict[str, Any]:
 def _rules(pieces: PieceModel) -> list[dict[str, str]]:
     """Return the rules that normalise text.
 
-    Compiled rules are applied to five bytes at most there, which Hangul and Greek exceed.
+    The tokenizer applies compiled rules to five bytes at most, and by the shortest that fits. So
+    Hangul and letters with two marks would not compose.
     """
     if pieces.normalization == NFC:
         return [{"type": "NFC"}]

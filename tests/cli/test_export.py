@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import QUICK, Nmt
+from sentencepiece import SentencePieceProcessor
 
 from nmt.data.folder import DataFolder
+from nmt.data.vocabulary import learn_vocabulary
+from nmt.interchange.m2m100_export import _tokenizer
+from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 
 LINES = ["the cat sees a bird", "", "a dog. The old house and the river", "the small tree"]
@@ -53,6 +57,35 @@ def test_an_export_translates_as_its_model_does(
     # Other commands need the weights.
     line = nmt("rescore", tmp_path / "fast", text, "--source", text).refusal(1)
     assert "fast: is a CTranslate2 export; give the model file" in line
+
+
+@pytest.mark.parametrize("form", ["huggingface", "marian"])
+def test_the_subwords_of_an_export_compose_as_the_model_s_do(
+    nmt: Nmt, tmp_path: Path, card: ModelCard, form: str
+) -> None:
+    if form == "marian":
+        assert isinstance(card.config, TransformerConfig)
+        sizes = replace(card.config, positions="sinusoidal_halves", norm_epsilon=1e-6)
+        card = replace(card, config=replace(sizes, first_input="zeros"))
+    write_model(tmp_path / "model", card, dict(card.build().named_parameters()))
+    done = nmt("export", form, tmp_path / "model", tmp_path / "out")
+    assert (done.status, done.stdout) == (0, "")
+    models = [path for path in (tmp_path / "out").iterdir() if path.suffix == ".spm"]
+    assert models
+    for path in models:
+        processor = SentencePieceProcessor(model_file=str(path))
+        texts = ["the c\u00e4t \ud55c", "the ca\u0308t \u1112\u1161\u11ab"]
+        one, other = processor.encode(texts, out_type=str)
+        assert one == other
+
+
+def test_a_tokenizer_of_nllb_composes_by_unicode_s_own_rules(card: ModelCard) -> None:
+    # Its own reading of compiled rules fails for Hangul and where two marks compose.
+    tokenizer = _tokenizer(card)
+    assert tokenizer["normalizer"]["normalizers"][0] == {"type": "NFC"}
+    nfkc = learn_vocabulary(LINES, vocab_size=290, normalization="nfkc")
+    rules = _tokenizer(replace(card, src_vocabulary=nfkc))["normalizer"]["normalizers"]
+    assert rules[0]["type"] == "Precompiled"
 
 
 # --------------------------------------------------------------------------------- shortlists
