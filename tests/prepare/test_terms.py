@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -281,3 +282,19 @@ def test_a_folder_with_other_terms_is_another_folder(job: Job, tmp_path: Path) -
     job.prepare()  # the same again
     with pytest.raises(UsageError, match="terms was auto, simplemma"):
         job.but(terms=terms_file(tmp_path, "dog\tHund\n")).prepare()
+
+
+@pytest.mark.parametrize("terms", ["auto", "mouse\tMaus\nmice\tMäuse\n"])
+def test_decomposed_text_is_annotated_as_composed_text(
+    job: Job, tmp_path: Path, terms: str
+) -> None:
+    chosen = terms if terms == "auto" else terms_file(tmp_path, normalize("NFC", terms))
+    train = [(f"{src} café", f"{tgt} grün") for src, tgt in animals(60)]
+    shards = []
+    for form in ("NFC", "NFD"):
+        text = [(normalize(form, src), normalize(form, tgt)) for src, tgt in train]
+        given = {"train": (write(tmp_path, form, text),), "terms": chosen, "vocab_size": 310}
+        folder = job.but(out=tmp_path / f"{form}-data", **given).prepare()
+        assert folder.info.train.terms
+        shards.append(content(folder.path)["train-00000.bin"])
+    assert shards[0] == shards[1]
