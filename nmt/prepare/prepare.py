@@ -246,8 +246,9 @@ class _Inputs:
         used |= {"encoding": Encoding.find(options.encoding).name}
         used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
         used |= {"vocab_size": vocabulary_size(options, self.sources.train)}
-        if given:
+        if given:  # with rules of its own
             used |= {"vocab_size": len(given[0]), "separate_vocab": len(given) == 2}
+            used["normalization"] = None
         if self.languages is not None:
             used[manifest.LANGUAGES] = asdict(self.languages)
         used = {name: value for name, value in used.items() if name not in _NOT_RECORDED}

@@ -233,6 +233,6 @@ def test_the_default_of_an_earlier_version_is_no_difference(
     parts = [prepare("a").path, prepare("b").path]
     file = parts[0] / "dataset.json"
     file.write_text(
-        file.read_text().replace('"normalization": "nfc"', '"normalization": "identity"')
+        file.read_text().replace('"normalization": null', '"normalization": "identity"')
     )
     assert len(join(tmp_path / "out", parts, memory=1).train)
