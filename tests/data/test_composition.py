@@ -8,7 +8,7 @@ from pathlib import Path
 from unicodedata import combining, normalize
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.composition import compose_lines, has_composed, is_decomposed
@@ -117,6 +117,7 @@ def test_marks_of_different_classes_compose_in_any_order(vocabulary: Vocabulary)
     assert vocabulary.decode(vocabulary.encode(same)) == [normalize("NFC", one) for one in same]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*WITH_ONE_MARK, *HANGUL, *"abc .,ïßжक"]), max_size=20))
 def test_text_of_letters_with_a_mark_has_the_ids_of_its_nfc(
     vocabulary: Vocabulary, letters: list[tuple[str, ...] | str]
@@ -128,6 +129,7 @@ def test_text_of_letters_with_a_mark_has_the_ids_of_its_nfc(
     assert vocabulary.decode(ids) == [" ".join(filter(None, composed.split(" ")))]
 
 
+@settings(deadline=None)
 @given(st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("aeo \u0301\u0323\u0316"))))
 def test_any_text_comes_back_up_to_nfc_and_spaces(vocabulary: Vocabulary, text: str) -> None:
     spaced = text.replace("\u2581", " ")

@@ -80,7 +80,8 @@ def test_a_source_token_without_a_link_has_a_weaker_one() -> None:
         ("5 €", ["▁5", "▁", "<0xE2>", "<0x82>", "<0xAC>"], ["5", "", "€", "€", "€"]),
         ("a\u2581b\tc", ["▁a▁b", "▁c"], ["a\u2581b", "c"]),
         # A vocabulary has changed the second word; all others are found.
-        ("ein ½ Haus", ["▁ein", "▁1", "⁄2", "▁Haus"], ["ein", "", "½", "Haus"]),
+        ("ein ½ Haus", ["▁ein", "▁1", "⁄2", "▁Haus"], ["ein", "½", "", "Haus"]),
+        ("ein GR Haus", ["▁ein", "▁g", "r", "▁Haus"], ["ein", "G", "R", "Haus"]),
         ("", ["▁a"], [""]),
         ("a", [], []),
     ],
