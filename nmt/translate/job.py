@@ -441,8 +441,7 @@ def converse(job: Job) -> Counts:
         if translation.error:
             console.warning(translation.error)
         counts.lines_out += len(answer)
-        composes = translator.src_vocabulary.composes
-        counts.add(Line(source, prefix), translation, composes=composes)
+        counts.add(Line(source, prefix), translation, composes=translator.src_vocabulary.composes)
 
 
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")

@@ -236,3 +236,11 @@ def test_the_default_of_an_earlier_version_is_no_difference(
         file.read_text().replace('"normalization": null', '"normalization": "identity"')
     )
     assert len(join(tmp_path / "out", parts, memory=1).train)
+
+
+def test_a_folder_may_have_learnt_the_vocabulary_of_the_other(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    prepare("a")  # which needs the folder that has learnt
+    parts = [tmp_path / "learnt", prepare("b", train=(write(tmp_path, "d", [*MORE, *MORE]),)).path]
+    assert len(join(tmp_path / "out", parts, memory=1).train)
