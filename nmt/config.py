@@ -428,7 +428,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def noted_preset(path: Path) -> str:
-    """Return the preset recorded in a run folder's config.toml; empty without such a file."""
+    """Return the preset recorded in a file if it is a run's config.toml; else empty."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
@@ -462,15 +462,21 @@ def format_toml(sections: Mapping[str, object], stages: Sequence[Stage] = ()) ->
     for section, content in sections.items():
         lines.append(f"[{section}]")
         if isinstance(content, Mapping):
-            lines.extend(f"{key} = {json.dumps(value)}" for key, value in content.items())
+            lines.extend(f"{key} = {_as_toml(value)}" for key, value in content.items())
         else:
             for spec in dataclasses.fields(content):  # type: ignore[arg-type]
                 lines.append(f"# {explanation(spec)}")
-                lines.append(f"{spec.name} = {json.dumps(getattr(content, spec.name))}")
+                lines.append(f"{spec.name} = {_as_toml(getattr(content, spec.name))}")
         lines.append("")
     for stage in stages:
         lines.append(f"[[{STAGES}]]")
         lines += [f"updates = {stage.updates}"] * bool(stage.updates)
-        weights = (f"{json.dumps(name)} = {weight}" for name, weight in stage.weights.items())
+        weights = (f"{_as_toml(name)} = {weight}" for name, weight in stage.weights.items())
         lines += [f"weights = {{{', '.join(weights)}}}", ""]
     return "\n".join(lines)
+
+
+def _as_toml(value: object) -> str:
+    """Return a value as TOML, which knows JSON's escapes but not those of two halves (emoji)."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return text.encode(errors="replace").decode()  # a file's name need not be UTF-8

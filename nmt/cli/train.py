@@ -7,7 +7,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, preset_names
-from nmt.config import TrainingConfig, parse_overrides, read_toml, resolve_recipe
+from nmt.config import Layer, TrainingConfig, parse_overrides, read_toml, resolve_recipe
 from nmt.errors import UsageError
 from nmt.values import checked, like
 
@@ -134,18 +134,19 @@ def train(
 
     The run folder holds checkpoints, the best and the last model, the full configuration, a log,
     metrics.jsonl and curves.svg. You can stop with Ctrl-C, SIGTERM or --time-limit: everything is
-    saved, the exit status is 75, and the same command goes on. To train a finished run for longer,
-    give a larger --max-updates. With schedule=linear or cosine, the learning rate then jumps up.
+    saved, the exit status is 75, and nmt train DATA --out RUN goes on. A run keeps its own values:
+    only what you give anew changes, and is named. To train a finished run for longer, give a larger
+    --max-updates. With schedule=linear or cosine, the learning rate then jumps up.
 
     To fine-tune a model, prepare the data with its vocabulary and name it with --init-from. If you
-    want to keep the encoder's weights as they are, add --set 'freeze=encoder.*'. When the run goes
-    on, give the same --init-from: it is compared, and not read again.
+    want to keep the encoder's weights as they are, add --set 'freeze=encoder.*'.
 
     Under torchrun the same command uses many GPUs or machines. An update holds the same pairs on
     any number of them. torchrun turns exit status 75 into 1, so read RUN/status.json instead.
     """
     started = time.monotonic()
     from nmt.data.manifest import read_info
+    from nmt.runs.run_folder import RunFolder
     from nmt.training.stop import parse_time_limit
 
     if verify_resume and time_limit is not None:
@@ -155,30 +156,67 @@ def train(
     overrides = parse_overrides(assignments or [])
     given = shorthands.given()
     _refuse_contradictions(given, overrides)
-    if model is None:
+    run = RunFolder(out)
+    own = run.own_values() if run.exists else None
+    layers: list[Layer]
+    if own is not None and model in (None, own.preset):
+        preset, architecture, layers = own.preset, own.architecture, [(str(run.config), own.values)]
+    else:
         asked = (values_of_file | overrides | given).get("device", "auto")
-        model = _choose_preset(data, out, config, init_from, device=str(asked))
-    architecture, layers = _preset_layers(model, data, init_from)
+        preset = model or _choose_preset(data, config, init_from, device=str(asked))
+        architecture, layers = _preset_layers(preset, data, init_from)
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
-    recipe = resolve_recipe(model, architecture, layers)
+    recipe = resolve_recipe(preset, architecture, layers)
     if "WORLD_SIZE" not in os.environ:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
+    from nmt.training.command_line import CommandLine
+
+    options = [
+        *((f"--{key.replace('_', '-')}", value) for key, value in given.items()),
+        *(("--set", assignment) for assignment in assignments or []),
+        *(("--time-limit", time_limit), ("--dry-run", dry_run), ("--quiet", quiet)),
+    ]
+    kept = values_of_file.keys() - overrides.keys() - given.keys()
+    command = CommandLine(
+        data,
+        out,
+        init_from=init_from,
+        model=model,
+        config=config,
+        settings=_words(options),
+        of_config={key: values_of_file[key] for key in values_of_file if key in kept},
+    )
     if dry_run:
         from nmt.training.dry_run import dry_run as try_training
 
-        if rows := try_training(recipe, data, out, init_from):
+        if rows := try_training(recipe, data, out, init_from, command=command):
             console.print_table(("what", "value"), rows)
         return
     from nmt.training.launch import launch
 
-    launch(recipe, data, out, init_from, deadline=deadline, verify_resume=verify_resume)
+    launch(
+        recipe,
+        data,
+        out,
+        init_from,
+        command=command,
+        deadline=deadline,
+        verify_resume=verify_resume,
+    )
 
 
-def _choose_preset(
-    data: Path, out: Path, config: Path | None, init_from: Path | None, *, device: str
-) -> str:
-    """Return the preset of the run that goes on or is repeated, or else one that fits, and say so.
+def _words(options: Sequence[tuple[str, object]]) -> tuple[str, ...]:
+    """Return the options that are given, as words of a command line."""
+    words: list[str] = []
+    for option, value in options:
+        if value is not None and value is not False:
+            words += [option] if value is True else [option, str(value)]
+    return tuple(words)
+
+
+def _choose_preset(data: Path, config: Path | None, init_from: Path | None, *, device: str) -> str:
+    """Return the preset of the run that is repeated, or else one that fits, and say so.
 
     Raises:
         DataError: if `data` is not a data folder.
@@ -187,8 +225,7 @@ def _choose_preset(
     from nmt.data.manifest import read_info
     from nmt.models.presets import FEW_PAIRS, FINE_TUNING, preset_for
 
-    noted = noted_preset(out / "config.toml") or (noted_preset(config) if config else "")
-    if noted:
+    if config and (noted := noted_preset(config)):
         return noted
     if init_from is not None:
         return FINE_TUNING

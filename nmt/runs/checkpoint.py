@@ -21,7 +21,7 @@ from nmt.data.stream import Position
 from nmt.distributed import Ranks, Vector
 from nmt.errors import DataError
 from nmt.files import TEMPORARY_SUFFIX, link_or_copy
-from nmt.models.model_file import ModelReader
+from nmt.models.model_file import ModelCard, ModelReader
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.runs.run_folder import RunFolder
 
@@ -89,14 +89,18 @@ class RunState:
         """The updates of the best models, best first."""
         return [update for _, update in self.best]
 
-    def validated_as(self, metric: float, *, keep_best: int) -> RunState:
-        """Return the state after a validation of its update; a lower metric is better."""
+    def validated_as(self, metric: float, *, keep_best: int, is_extra: bool = False) -> RunState:
+        """Return the state after a validation of its update; a lower metric is better.
+
+        is_extra: it came only because the run ended. It may be the best, but patience does not
+            count it, because the run may go on.
+        """
         best = sorted([*self.best, (metric, self.update)])[:keep_best]
         improved = best[0][1] == self.update
         return replace(
             self,
             validated=self.update,
-            bad_validations=0 if improved else self.bad_validations + 1,
+            bad_validations=0 if improved else self.bad_validations + (not is_extra),
             best=tuple(best),
         )
 
@@ -121,10 +125,10 @@ def open_state(run: RunFolder, update: int) -> TensorFile:
     return file
 
 
-def update_behind(path: Path) -> int | None:
-    """Return the update of a model file's weights; None if the file is missing or damaged."""
+def card_of_file(path: Path) -> ModelCard | None:
+    """Return the card of a whole model file; None if the file is missing or damaged."""
     try:
-        return ModelReader(path).card.update
+        return ModelReader(path).card
     except DataError:
         return None
 

@@ -19,7 +19,8 @@ from nmt import console
 from nmt.config import TrainingConfig
 from nmt.data.language_tokens import spell_pair
 from nmt.errors import UsageError
-from nmt.runs.checkpoint import RunState
+from nmt.models.model_file import find_model
+from nmt.runs.checkpoint import RunState, card_of_file
 from nmt.runs.run_folder import RunFolder
 from nmt.scoring.tokenizers import tokenizer_for
 
@@ -255,9 +256,10 @@ class Report:
             self._tell_pace(update)
 
     def started(self, state: RunState, description: str) -> None:
-        """Report that the run starts or resumes."""
+        """Report that the run starts or resumes; `description` is empty if it is finished."""
         verb = f"resuming at update {state.update:,}" if state.update else "starting"
-        self.run.log(f"{verb}: {description}")
+        if description:
+            self.run.log(f"{verb}: {description}")
         self._marks = [(state.update, time.monotonic())]
         self._valid = [record for record in self.run.metrics() if record.get("kind") == "valid"]
         self._open_tensorboard(state.update)
@@ -342,14 +344,27 @@ class Report:
         self._open_tensorboard(state.update)
         self._show(state)
 
-    def finished(self, state: RunState, reason: str) -> None:
-        """Report the end of training."""
+    def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
+        """Report the end of training.
+
+        longer: the options that train the run for longer, if it was finished before.
+        """
         self._draw_curves()
-        model = "best" if (self.run.path / "best.safetensors").exists() else "last"
-        self.run.log(
-            f"finished at update {state.update:,} ({reason}) after {state.seconds / 60:.1f} "
-            f"minutes; model: {self.run.path / model}.safetensors"
-        )
+        said = f"finished at update {state.update:,} ({reason})"
+        if longer:
+            said = f"{self.run.path} is {said}; give {longer} to train it for longer"
+        else:
+            said += f" after {state.seconds / 60:.1f} minutes"
+        self.run.log(f"{said}; {self._model()}")
+
+    def _model(self) -> str:
+        """Describe the model that the run ends with, by its file."""
+        path = find_model(self.run.path)
+        card = card_of_file(path)
+        if card is None:
+            return f"{path.stem} model: {path}, which is damaged"
+        metrics = f", {_metrics(card.valid, _VALID)}" if card.valid else ""
+        return f"{path.stem} model: update {card.update:,}{metrics}: {path}"
 
     def _tell_pace(self, update: int) -> None:
         """Log once, early, how long the run will take.

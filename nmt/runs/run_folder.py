@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import errno
 import fcntl
 import json
@@ -22,12 +23,20 @@ import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from nmt import console
-from nmt.config import STAGES, Recipe, TrainingConfig, format_toml, resumable_keys
+from nmt import __version__, console
+from nmt.config import (
+    STAGES,
+    Recipe,
+    TrainingConfig,
+    format_toml,
+    read_toml,
+    resumable_keys,
+)
 from nmt.errors import DataError, Stopped, UsageError
 from nmt.files import TEMPORARY_SUFFIX, atomic_writer, write_text
+from nmt.model_config import MODEL_CONFIGS
 from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
 
@@ -108,13 +117,32 @@ class InitialModel:
     checksum: str = ""
 
 
+class OwnValues(NamedTuple):
+    """The recipe that a run resumes with, unless something is given anew."""
+
+    preset: str
+    architecture: str
+    values: dict[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What is other than in the run that is in a folder; old and new values."""
+
+    allowed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    preset: bool = False  # the name of the preset changed, and so no values are compared
+    stages: bool = False
+    initial: bool = False  # the weights that it starts from
+
+
 class RunFolder:
     """One run's folder, held by one training process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._config = path / "config.toml"
+        self.config = path / "config.toml"
         self._metrics = path / "metrics.jsonl"
         self._lock: TextIO | None = None
         self._unwritten: set[Path] = set()  # files whose failure we have warned of
@@ -122,7 +150,7 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether a run has been started here."""
-        return self._config.is_file()
+        return self.config.is_file()
 
     def check(self) -> None:
         """Refuse a path that is in use.
@@ -187,37 +215,61 @@ class RunFolder:
             },
         )
 
-    def refuse_changes(self, recipe: Recipe, data: str, initial: InitialModel) -> None:
-        """Check that a recipe, with all values chosen, may resume the run in this folder.
+    def own_values(self) -> OwnValues:
+        """Return what the run resumes with. Threads are left open, for `settled`."""
+        run = self._read_config()["run"]
+        preset, architecture = run.get("preset"), run.get("architecture")
+        if not isinstance(preset, str) or architecture not in MODEL_CONFIGS:
+            raise DataError(f"{self.config}: damaged: it names no preset, or no known architecture")
+        values = read_toml(self.config)
+        values.pop("threads", None)
+        return OwnValues(preset, architecture, values)
 
-        data: the data folder's fingerprint.
+    def changes(self, recipe: Recipe, initial: InitialModel, *, data: Path, text: str) -> Changes:
+        """Compare the run in this folder with a recipe that has all values chosen.
 
-        Raises:
-            UsageError: naming the old and new value of everything that must not change.
+        Args:
+            recipe: what is to be trained.
+            initial: the model that it starts from.
+            data: the data folder.
+            text: its fingerprint.
         """
         before = self._read_config()
-        # A run from before there was a key has its default.
-        for section, values in recipe.sections.items():
-            before[section] = dataclasses.asdict(type(values)()) | before.get(section, {})
-        may_change = resumable_keys() | {"init_from", "init_from_checksum", "ranks"}
-        changes = [
-            f"{key} was {before.get(section, {}).get(key)!r} and is now {value!r}"
-            for section, values in _sections(recipe, data, initial, ranks=0).items()
-            for key, value in values.items()
-            if key not in may_change and before.get(section, {}).get(key) != value
-        ]
+        run = before["run"]
+        allowed: list[str] = []
+        refused: list[str] = []
+        has_preset = run.get("preset") == recipe.preset
+        if not has_preset:
+            refused.append(f"preset was {run.get('preset')!r} and is now {recipe.preset!r}")
+        for section, values in recipe.sections.items() if has_preset else ():
+            # A run from before there was a key has its default.
+            old = dataclasses.asdict(type(values)()) | before.get(section, {})
+            for key, value in dataclasses.asdict(values).items():
+                if old[key] != value:
+                    found = allowed if key in resumable_keys() else refused
+                    found.append(f"{key} was {old[key]!r} and is now {value!r}")
         stages = tomllib.loads(format_toml({}, recipe.stages))
-        if before.get(STAGES) != stages.get(STAGES):
-            changes.append("[[stages]] were others")
-        run = before.get("run", {})
-        if run.get("init_from_checksum") != initial.checksum:
+        has_stages = before.get(STAGES) == stages.get(STAGES)
+        if not has_stages:
+            refused.append("[[stages]] were others")
+        has_initial = run.get("init_from_checksum") == initial.checksum
+        if not has_initial:
             was, now = run.get("init_from") or "not given", initial.path or "not given"
-            changes.append(f"--init-from was {was} and is now {now}, with other weights")
-        if changes:
-            raise UsageError(
-                f"{self.path} has a run with other values: {'; '.join(changes)}; give the old "
-                "values to resume it, or choose another --out"
+            refused.append(f"--init-from was {was} and is now {now}, with other weights")
+        if run.get("data") != text:
+            was, now = run.get("data_path", "another folder"), str(data.absolute())
+            refused.append(
+                f"the data in {now} is not what it was when the run began"
+                if was == now
+                else f"the data was {was} and is now {now}, with other content"
             )
+        return Changes(
+            tuple(allowed),
+            tuple(refused),
+            preset=not has_preset,
+            stages=not has_stages,
+            initial=not has_initial,
+        )
 
     def initial_model(self) -> InitialModel:
         """Return the model that the run started from."""
@@ -230,26 +282,56 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            document = tomllib.loads(self._config.read_text(encoding="utf-8"))
+            document = tomllib.loads(self.config.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{self._config}: damaged: {error}") from None
+            raise DataError(f"{self.config}: damaged: {error}") from None
         version = document.get("run", {}).get("format_version")
         if version != FORMAT_VERSION:
             raise DataError(
-                f"{self._config} has format version {version}, but this nmt reads "
+                f"{self.config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"
             )
         # Before runs recorded BLEU's tokenizer, all had this one.
         document["training"].setdefault("validate_tokenizer", DEFAULT)
         return document
 
-    def write_config(self, recipe: Recipe, data: str, initial: InitialModel, *, ranks: int) -> None:
-        """Write all values; `ranks`: the present number of processes."""
-        sections: dict[str, object] = dict(_sections(recipe, data, initial, ranks))
-        write_text(
-            self._config,
-            format_toml(sections | recipe.sections, recipe.stages),
-        )
+    def write_config(
+        self,
+        recipe: Recipe,
+        data: str,
+        initial: InitialModel,
+        *,
+        ranks: int,
+        data_path: Path,
+        command: str = "",
+    ) -> None:
+        """Write all values.
+
+        Args:
+            recipe: all values of the sections.
+            data: the data folder's fingerprint.
+            initial: the model that the run starts from.
+            ranks: the present number of processes.
+            data_path: where the data folder is now.
+            command: the command line, recorded with date and version if the run starts now.
+        """
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        start = {"command": command, "nmt": __version__, "date": now}
+        if self.exists:
+            before = self._read_config()["run"]
+            start = {key: before[key] for key in start if key in before}
+        run = {
+            "format_version": FORMAT_VERSION,
+            "preset": recipe.preset,
+            "architecture": recipe.architecture,
+            "data": data,
+            "data_path": str(data_path.absolute()),
+            "init_from_checksum": initial.checksum,
+            "init_from": initial.path,
+            "ranks": ranks,
+        }
+        sections = {"run": run | start, **recipe.sections}
+        write_text(self.config, format_toml(sections, recipe.stages))
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
         """Write the status of the run, for recipes and cron."""
@@ -343,19 +425,3 @@ def _is_left_by_a_start(entry: Path) -> bool:
     if entry.name == "checkpoints" and entry.is_dir():
         return not any(entry.iterdir())
     return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)
-
-
-def _sections(
-    recipe: Recipe, data: str, initial: InitialModel, ranks: int
-) -> dict[str, dict[str, object]]:
-    run: dict[str, object] = {
-        "format_version": FORMAT_VERSION,
-        "preset": recipe.preset,
-        "architecture": recipe.architecture,
-        "data": data,
-        "init_from_checksum": initial.checksum,
-        "init_from": initial.path,
-        "ranks": ranks,
-    }
-    values = {section: dataclasses.asdict(one) for section, one in recipe.sections.items()}
-    return {"run": run, **values}

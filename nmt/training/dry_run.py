@@ -9,6 +9,7 @@ sum gradients is estimated.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -23,13 +24,15 @@ from nmt.errors import NMTError
 from nmt.files import megabytes
 from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
+from nmt.training.command_line import CommandLine
+from nmt.training.course import warnings_before
 from nmt.training.launch import set_up
 from nmt.training.memory import PeakMemory, even_batch, longest_pair, memory_needs, share_of_update
 from nmt.training.meter import Window, device_name, rate_of_ranks
 from nmt.training.optimizer import learning_rate
 from nmt.training.saving import Need
 from nmt.training.stop import StopRequest
-from nmt.training.trainer import Trainer
+from nmt.training.trainer import Setup, Trainer
 
 TRIAL_SECONDS = 5.0
 
@@ -42,7 +45,12 @@ Row = tuple[str, str]
 
 @memory_errors()
 def dry_run(
-    recipe: Recipe, data_path: Path, run_path: Path, init_from: Path | None = None
+    recipe: Recipe,
+    data_path: Path,
+    run_path: Path,
+    init_from: Path | None = None,
+    *,
+    command: CommandLine | None = None,
 ) -> list[Row]:
     """Return the estimates for a run as rows of name and value; empty except on the first rank.
 
@@ -55,7 +63,9 @@ def dry_run(
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
     ranks.join()
     try:
-        rows = _rows(recipe, data_path, RunFolder(run_path), init_from, ranks, processes)
+        run = RunFolder(run_path)
+        setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=run.check)
+        rows = _rows(setup, processes)
     except NMTError:
         ranks.leave()  # all ranks raise this error together
         raise
@@ -63,22 +73,18 @@ def dry_run(
     return rows if ranks.is_first else []
 
 
-def _rows(
-    recipe: Recipe,
-    data_path: Path,
-    run: RunFolder,
-    init_from: Path | None,
-    ranks: Ranks,
-    processes: int,
-) -> list[Row]:
-    """Return the estimates for a run of `processes`; `ranks` are the processes that measure."""
-    setup = set_up(recipe, data_path, run, init_from, ranks, claim=run.check)
-    recipe, data, device = setup.recipe, setup.data, setup.device
+def _rows(setup: Setup, processes: int) -> list[Row]:
+    """Return the estimates for a run of `processes`; others than those may measure."""
+    recipe, data, device, ranks = setup.recipe, setup.data, setup.device, setup.ranks
     config = recipe.training
+    if setup.changes:
+        console.notice(setup.changes)
     console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
     peak = PeakMemory(device)
     trainer = Trainer(setup, StopRequest())
     trainer.settle_micro_batch()
+    for warning in warnings_before(config, trainer.updates_an_epoch()):
+        console.warning(warning)
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
@@ -172,7 +178,7 @@ class _Times:
         """Return the times of a run as ranges, because summing gradients may overlap other work."""
         an_update = [self.update, self.update + self.summing]
         updates = [config.max_updates * seconds for seconds in an_update]
-        validations = config.max_updates // config.validate_every
+        validations = math.ceil(config.max_updates / config.validate_every)
         validating = validations * self.validation
         checkpoints = config.max_updates // config.save_every
         training = [seconds + validating for seconds in updates]

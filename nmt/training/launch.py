@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.config import Recipe
+from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
@@ -21,6 +21,7 @@ from nmt.models.model_file import model_checksum
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training.command_line import CommandLine
 from nmt.training.guidance import COLUMN
 from nmt.training.saving import Need
 from nmt.training.settle import settle
@@ -37,6 +38,7 @@ def launch(
     run_path: Path,
     init_from: Path | None = None,
     *,
+    command: CommandLine | None = None,
     deadline: float = math.inf,
     verify_resume: bool = False,
 ) -> None:
@@ -46,7 +48,9 @@ def launch(
         recipe: all values.
         data_path: a data folder.
         run_path: the run folder to make or to resume.
-        init_from: the model file or run folder that the weights start from; None: random weights.
+        init_from: the model file or run folder that the weights start from; None: random weights,
+            or what the run started from.
+        command: what the user gave.
         deadline: the time, as of `time.monotonic`, at which the run stops.
         verify_resume: train nothing; check that the run would resume bit for bit.
 
@@ -69,13 +73,13 @@ def launch(
 
     ranks.join()
     try:
-        setup = set_up(recipe, data_path, run, init_from, ranks, claim=claim)
+        setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
         if verify_resume:
             verify(setup)
         else:
             training = True
             with stop.listening():
-                trainer = _trainer(setup, stop)
+                trainer = _trainer(setup, data_path, command, stop)
                 trainer.train()
     except Stopped:
         ranks.leave()
@@ -107,7 +111,9 @@ def launch(
     ranks.leave()
 
 
-def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
+def _trainer(
+    setup: Setup, data_path: Path, command: CommandLine | None, stop: StopRequest
+) -> Trainer:
     """Return the trainer in the state of the run folder, with enough disk for all that it saves."""
     recipe, run, ranks = setup.recipe, setup.run, setup.ranks
     # Finding the size of micro-batches may take minutes, to compile the model; so may links.
@@ -119,8 +125,16 @@ def _trainer(setup: Setup, stop: StopRequest) -> Trainer:
     with ranks.together():
         if ranks.is_first:
             Need.of(recipe.training, trainer.optimizer, trainer.card).check(run)
-            fingerprint = setup.data.fingerprint
-            run.write_config(recipe, fingerprint, setup.initial, ranks=ranks.world_size)
+            if setup.changes:
+                run.log(setup.changes)
+            run.write_config(
+                recipe,
+                setup.data.fingerprint,
+                setup.initial,
+                ranks=ranks.world_size,
+                data_path=data_path,
+                command=str(command or ""),
+            )
     return trainer
 
 
@@ -146,16 +160,25 @@ def set_up(
     init_from: Path | None,
     ranks: Ranks,
     *,
+    command: CommandLine | None,
     claim: Callable[[], None],
 ) -> Setup:
     """Open the data, choose the device, and fill in the values that the recipe leaves open.
 
-    claim: makes sure of the run folder, on the first rank.
+    Args:
+        recipe: that of the first rank counts, as only its machine need have the run folder.
+        data_path: a data folder.
+        run: the run folder.
+        init_from: see `launch`.
+        ranks: all processes.
+        command: what the user gave.
+        claim: makes sure of the run folder, on the first rank.
 
     Raises:
         UsageError: if the recipe does not fit the data, the machine or the run folder.
     """
-    initial = InitialModel()
+    initial, changes = InitialModel(), ""
+    recipe = _of_first(recipe, ranks)
     with ranks.together():
         device = choose_device(recipe.training.device, ranks.local_rank)
         if device.type == "cpu":
@@ -165,37 +188,56 @@ def set_up(
         if ranks.is_first:
             initial = _initial_model(init_from, run)
             claim()
-    _check_same(recipe, data, device, ranks)
+    _check_same(data, device, ranks)
     initial = InitialModel(**ranks.gather(dataclasses.asdict(initial))[0])
     if recipe.training.lora_rank and not initial.path:
         raise UsageError("lora_rank is for a model that is tuned; give --init-from")
     recipe = settle(recipe, data, run, ranks, device)
     with ranks.together():
         if ranks.is_first and run.exists:
-            run.refuse_changes(recipe, data.fingerprint, initial)
-    return Setup(recipe, data, run, initial, ranks, device)
+            found = run.changes(recipe, initial, data=data_path, text=data.fingerprint)
+            if found.refused:
+                other = "choose another --out"
+                if command is not None:
+                    other = command.elsewhere(run, found, recipe, data)
+                raise UsageError(
+                    f"{run.path} has a run with other values: {'; '.join(found.refused)}; give the "
+                    f"old values to resume it, or {other}"
+                )
+            if found.allowed:
+                changes = f"{run.path}: {'; '.join(found.allowed)}"
+    return Setup(recipe, data, run, initial, ranks, device, changes)
+
+
+def _of_first(recipe: Recipe, ranks: Ranks) -> Recipe:
+    """Return the first rank's recipe."""
+    values: dict[str, object] = {STAGES: [dataclasses.asdict(stage) for stage in recipe.stages]}
+    for section in recipe.sections.values():
+        values |= dataclasses.asdict(section)
+    preset, architecture, values = ranks.gather([recipe.preset, recipe.architecture, values])[0]
+    return resolve_recipe(preset, architecture, [("the first process", values)])
 
 
 def _initial_model(init_from: Path | None, run: RunFolder) -> InitialModel:
     """Return the model that the weights start from, as the run folder records it."""
+    if run.exists:
+        noted = run.initial_model()
+        # The weights are in the state. The model may be gone, or its run may have a better one now.
+        if updates_of(run, STATE) and str(init_from or noted.path) == noted.path:
+            return noted
+        if init_from is None and noted.path:
+            init_from = Path(noted.path)
     if init_from is None:
         return InitialModel()
-    if run.exists and updates_of(run, STATE):
-        # The weights are in the state. The model may be gone, or its run may have a better one now.
-        noted = run.initial_model()
-        if noted.path == str(init_from):
-            return noted
     return InitialModel(str(init_from), model_checksum(init_from))
 
 
-def _check_same(recipe: Recipe, data: DataFolder, device: torch.device, ranks: Ranks) -> None:
-    """Refuse copies of the data, kinds of device or presets that differ between machines."""
+def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
+    """Refuse copies of the data or kinds of device that differ between machines."""
     if len(set(ranks.gather(device.type))) > 1:
         raise UsageError("only some of the processes have a GPU; give --device cpu")
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
-    if len(set(ranks.gather(recipe.preset))) > 1:  # only one machine has the run folder
-        raise UsageError("the processes have different presets; give --model")
 
 
 def _check_column(recipe: Recipe, data: DataFolder) -> None:

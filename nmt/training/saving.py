@@ -14,6 +14,7 @@ error.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
 from collections.abc import Iterable
@@ -52,7 +53,8 @@ class Need:
         # best models of the last one stay too. last.safetensors and best.safetensors are links, or
         # copies if the disk has no links.
         checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
-        best = min(2 * config.keep_best + 1, config.max_updates // config.validate_every)
+        validations = math.ceil(config.max_updates / config.validate_every)
+        best = min(2 * config.keep_best + 1, validations)
         return cls(
             states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
@@ -172,10 +174,14 @@ class Saver:
         self._copy(self._optimizer.vectors())
         with self._ranks.together():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
+                # The state comes last: a run that is killed before it makes the model again.
+                last = checkpoint.card_of_file(self._last)
+                # One from before a validation that was cut short has no metrics.
+                has_metrics = last is not None and bool(last.valid or not card.valid)
+                if last is None or last.update != card.update or not has_metrics:
+                    self._write_model(self._last, card)
                 if self.written != state:
                     self._write_state(state)
-                if checkpoint.update_behind(self._last) != state.update:
-                    self._write_model(self._last, card)
         self.saved = state
 
     def wait(self) -> None:

@@ -33,8 +33,9 @@ from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import METRIC_NAMES, Report
+from nmt.runs.report import Report
 from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.training.course import ends, has_forgotten, warnings_before
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guidance import find_links
 from nmt.training.memory import fitting_tokens, longest_pair
@@ -64,6 +65,8 @@ class Setup:
     initial: InitialModel
     ranks: Ranks
     device: torch.device
+    changes: str = ""
+    """What a run that is resumed now has other values of; old and new."""
 
 
 class Trainer:
@@ -109,15 +112,16 @@ class Trainer:
     # --- the loop
 
     def train(self) -> None:
-        """Train until max_updates or the end of patience.
+        """Train until max_updates or the end of patience, and validate the last update.
 
         Raises:
             Stopped: if asked to stop, with everything saved.
             NMTError: if training diverges for good, or memory is too small for a single pair.
         """
         self.report = Report(self.run, self.config, self.state.update)
+        was_finished = self._is_finished() and self.state.validated == self.state.update
         with self.report:
-            self._begin()
+            self._begin(was_finished=was_finished)
             self._do_what_is_due(save=False)  # what a stop cut short, before the resume
             while not self._is_finished():
                 update = self.window.take(self.updates)
@@ -130,7 +134,7 @@ class Trainer:
                     position = self.state.position
                     self.report.stage_began(self.state, self.stages.describe(position.stage))
                 self._do_what_is_due(save=verdict.save)
-            self._finish()
+            self._finish(was_finished=was_finished)
 
     def train_update(self, update: Update, *, save: bool = False) -> None:
         """Launch one update, which `settle` sees the end of; `save`: ask to save the state."""
@@ -179,11 +183,11 @@ class Trainer:
 
     def _do_what_is_due(self, *, save: bool) -> None:
         """Log, validate and save what the present update calls for; `save`: the state is due."""
-        update, config = self.state.update, self.config
-        if update and update % config.log_every == 0:
+        update, config, is_last = self.state.update, self.config, self._is_finished()
+        if update and (update % config.log_every == 0 or is_last):
             self._log()
         best = False
-        is_due = update > 0 and update % config.validate_every == 0
+        is_due = update > 0 and (update % config.validate_every == 0 or is_last)
         # Forgetting counts from the first weights, so they are validated, too.
         is_first = update == 0 and config.valid_old != self.state.old_text
         if is_first or (is_due and self.state.validated != update):
@@ -206,14 +210,7 @@ class Trainer:
         self.saver.save(self.state, card, best=best, checkpoint=checkpoint, whole=whole)
 
     def _is_finished(self) -> bool:
-        out_of_patience = 0 < self.config.patience <= self.state.bad_validations
-        has_ended = out_of_patience or self._has_forgotten()
-        return has_ended or self.state.update >= self.config.max_updates
-
-    def _has_forgotten(self) -> bool:
-        """Whether the score of valid_old has fallen by more than the recipe allows."""
-        is_of_this = self.state.old_text == self.config.valid_old
-        return is_of_this and 0 < self.config.stop_if_worse < self.state.lost_score
+        return bool(ends(self.config, self.state))
 
     # --- the start
 
@@ -281,7 +278,7 @@ class Trainer:
         )
         self.updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 
-    def _begin(self) -> None:
+    def _begin(self, *, was_finished: bool) -> None:
         self.machine_rate, warning = rate_of_ranks(self.config.precision, self.device, self.ranks)
         if warning and self.ranks.is_first:
             self.run.warn(warning)
@@ -292,17 +289,19 @@ class Trainer:
                 self.run.cut_metrics(state.update, state.validated)
                 self.run.write_status("running", state.update)
         if self.ranks.is_first:
-            self.report.started(
-                state,
+            about = (
                 f"{self.recipe.preset}, {self.weights.count:,} parameters, "
                 f"{describe_choices(self.config, self.device, self.ranks, state)}; "
                 f"{len(self.data.train):,} pairs, about {self.updates_an_epoch():,} updates an "
-                f"epoch; matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s",
+                f"epoch; matrix products at {self.machine_rate / 1e9:,.0f} GFLOP/s"
             )
+            self.report.started(state, "" if was_finished else about)
             if not self._is_finished():  # a finished run leaves its metrics as they are
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
                 facts = {"kind": "start", "update": state.update} | self.surroundings()
                 self.run.record(facts | rate)
+                for warning in warnings_before(self.config, self.updates_an_epoch()):
+                    self.run.warn(warning)
                 for remark in self.remarks:
                     self.run.log(remark)
                 if self.recipe.stages:
@@ -376,12 +375,14 @@ class Trainer:
             self._go_back(f"valid loss {result.loss} at update {self.state.update:,}")
             return True
         self.valid = result.metrics()
-        metric = result.best_by(self.config.best_metric)
-        self.state = self.state.measured_old(self.config.valid_old, result.old_score)
-        if self._has_forgotten():  # so these weights are not the best
-            state = dataclasses.replace(self.state, validated=self.state.update)
+        update, config = self.state.update, self.config
+        metric = result.best_by(config.best_metric)
+        self.state = self.state.measured_old(config.valid_old, result.old_score)
+        if has_forgotten(config, self.state):  # so these weights are not the best
+            state = dataclasses.replace(self.state, validated=update)
         else:
-            state = self.state.validated_as(metric, keep_best=self.config.keep_best)
+            is_extra = update % config.validate_every > 0
+            state = self.state.validated_as(metric, keep_best=config.keep_best, is_extra=is_extra)
         if self.ranks.is_first:
             self.report.validated(state, result, time.monotonic() - started)
         self.state = state
@@ -463,16 +464,11 @@ class Trainer:
             "again to resume"
         )
 
-    def _finish(self) -> None:
+    def _finish(self, *, was_finished: bool) -> None:
         self._log()
         self.saver.save_at_the_end(self.state, self._present_card())
-        full = self.state.update >= self.config.max_updates
-        reason = f"no better result in {self.config.patience} validations"
-        if self._has_forgotten():
-            name = METRIC_NAMES[self.validator.old_metric]
-            reason = f"{name} of {self.config.valid_old} has fallen by {self.state.lost_score:.2f}"
-        elif full:
-            reason = "max_updates"
+        found = ends(self.config, self.state)
         if self.ranks.is_first:
-            self.run.write_status("finished", self.state.update, reason)
-            self.report.finished(self.state, reason)
+            self.run.write_status("finished", self.state.update, found[0].reason)
+            longer = " ".join(end.longer for end in found) if was_finished else ""
+            self.report.finished(self.state, found[0].reason, longer=longer)

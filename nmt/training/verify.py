@@ -34,6 +34,8 @@ def verify(setup: Setup) -> None:
             nothing to compare.
     """
     run, ranks = setup.run, setup.ranks
+    if setup.changes:
+        console.notice(setup.changes)
     plan: tuple[int, list[tuple[int, Record | None]]] = 0, []
     with ranks.together():
         if ranks.is_first:

@@ -1,0 +1,93 @@
+"""The command line of a run: recorded in its folder, and made again for a run elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.config import STAGES, Recipe
+from nmt.data.folder import DataFolder
+from nmt.errors import NMTError
+from nmt.models.model_file import find_model, read_card
+from nmt.models.presets import FINE_TUNING
+from nmt.runs.run_folder import Changes, RunFolder
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What a user gave to `nmt train`."""
+
+    data: Path
+    out: Path
+    init_from: Path | None = None
+    model: str | None = None
+    config: Path | None = None
+    settings: tuple[str, ...] = ()
+    """The words of all other options."""
+    of_config: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    """The values of `config`, without those that `settings` override."""
+
+    def __str__(self) -> str:
+        """Return the command for a shell."""
+        words = [*_program(), "train", str(self.data), "--out", str(self.out)]
+        named = {"--init-from": self.init_from, "--model": self.model, "--config": self.config}
+        for option, given in named.items():
+            words += [] if given is None else [option, str(given)]
+        return shlex.join((*words, *self.settings))
+
+    def elsewhere(self, run: RunFolder, changes: Changes, recipe: Recipe, data: DataFolder) -> str:
+        """Return how to train with values that the run in a folder refuses; in a new folder."""
+        command = dataclasses.replace(self, out=_free(self.out))
+        if changes.initial:  # to tune another model
+            return f"start a new run: {command}"
+        fits = _fit(run, recipe, data)
+        if fits:
+            command = dataclasses.replace(command, init_from=self.out)
+        elif recipe.preset == FINE_TUNING:
+            return "choose another --out"
+        if changes.preset or changes.stages:
+            preset = None if recipe.preset == FINE_TUNING else recipe.preset
+            command = dataclasses.replace(command, model=preset)
+        else:
+            was = run.own_values().values
+            of_config = [
+                word
+                for key, value in self.of_config.items()
+                if key != STAGES and was.get(key) != value
+                for word in ("--set", f"{key}={value}")
+            ]
+            command = dataclasses.replace(
+                command, config=run.config, settings=(*of_config, *self.settings)
+            )
+        return f"start a new run{' from its weights' * fits}: {command}"
+
+
+def _program() -> list[str]:
+    """Return the words that start `nmt`, also on several processes of this machine."""
+    processes = os.environ.get("LOCAL_WORLD_SIZE")
+    if "TORCHELASTIC_RUN_ID" in os.environ and processes == os.environ.get("WORLD_SIZE"):
+        return ["torchrun", "--nproc-per-node", str(processes), "-m", "nmt"]
+    return ["nmt"]
+
+
+def _free(out: Path) -> Path:
+    """Return a path beside a run that is not in use."""
+    out = out if out.name.strip(".") else out.resolve()
+    paths = (out.with_name(f"{out.name}-{number}") for number in itertools.count(2))
+    return next(path for path in paths if not path.exists())
+
+
+def _fit(run: RunFolder, recipe: Recipe, data: DataFolder) -> bool:
+    """Whether the run's model has weights for this recipe, and subwords for this data."""
+    try:
+        card = read_card(find_model(run.path))
+    except NMTError:  # it has none yet
+        return False
+    mine, others = ((each.src_vocabulary.model, each.tgt_vocabulary.model) for each in (card, data))
+    same_width = card.config.d_model == recipe.model.d_model  # which all matrices have
+    return mine == others and same_width and card.architecture == recipe.architecture

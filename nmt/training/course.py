@@ -1,0 +1,63 @@
+"""The course of a run: why it ends and what trains it for longer, and warnings before it starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nmt.config import TrainingConfig
+from nmt.runs.checkpoint import RunState
+from nmt.runs.report import METRIC_NAMES
+from nmt.training.valid_tokenizers import old_metric
+
+MOST_EPOCHS = 200
+"""A run that sees its data more often is warned of, unless it has patience."""
+
+
+@dataclass(frozen=True)
+class End:
+    """A reason why a run is finished."""
+
+    reason: str
+    longer: str
+    """The option that takes the reason away."""
+
+
+def ends(config: TrainingConfig, state: RunState) -> list[End]:
+    """Return the reasons why a run is finished; none if it is not."""
+    found = []
+    if has_forgotten(config, state):
+        metric = METRIC_NAMES[old_metric(config)]
+        reason = f"{metric} of {config.valid_old} has fallen by {state.lost_score:.2f}"
+        found.append(End(reason, f"--set stop_if_worse={math.floor(state.lost_score) + 1}"))
+    if state.update >= config.max_updates:
+        found.append(End("max_updates", f"--max-updates {2 * state.update}"))
+    if 0 < config.patience <= state.bad_validations:
+        reason = f"no better result in {config.patience} validations"
+        more = state.bad_validations + config.patience
+        found.append(End(reason, f"--set patience={more}"))
+    return found
+
+
+def has_forgotten(config: TrainingConfig, state: RunState) -> bool:
+    """Whether the score of valid_old has fallen by more than the recipe allows."""
+    return state.old_text == config.valid_old and 0 < config.stop_if_worse < state.lost_score
+
+
+def warnings_before(config: TrainingConfig, updates_an_epoch: int) -> list[str]:
+    """Return what is probably wrong with the length of a run, and what to do."""
+    found, updates, warmup = [], config.max_updates, config.warmup_updates
+    if warmup >= updates and warmup > 1:
+        found.append(
+            f"warmup_updates is {warmup:,} and max_updates {updates:,}, so the learning rate "
+            f"rises to the end; give --set warmup_updates={max(1, updates // 10)}, or more updates "
+            f"than {warmup:,}"
+        )
+    epochs = updates / updates_an_epoch
+    if epochs > MOST_EPOCHS and not config.patience:
+        found.append(
+            f"{updates:,} updates see the training data {epochs:,.0f} times; give "
+            f"--max-updates {MOST_EPOCHS * updates_an_epoch} or fewer, or --set patience=5 to stop "
+            "when validation gets no better"
+        )
+    return found
