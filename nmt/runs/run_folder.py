@@ -259,9 +259,9 @@ class RunFolder:
         if run.get("data") != text:
             was, now = run.get("data_path", "another folder"), str(data.absolute())
             refused.append(
-                f"the data in {now} is not what it was when the run began"
+                f"DATA {now} has other content than when the run began; was it prepared again?"
                 if was == now
-                else f"the data was {was} and is now {now}, with other content"
+                else f"DATA was {was} and is now {now}, with other content"
             )
         return Changes(
             tuple(allowed),

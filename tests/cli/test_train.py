@@ -38,7 +38,7 @@ def test_a_run_and_its_configuration_bring_their_preset(
 ) -> None:
     run = RunFolder(tmp_path / "run")
     run.create()
-    run.write_config(recipe(), "data", InitialModel(), ranks=1)
+    run.write_config(recipe(), "text", InitialModel(), ranks=1, data_path=data)
     assert nmt("train", data, "--out", run.path).stderr == ""  # the run goes on
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")

@@ -53,6 +53,7 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(toy: Toy) -> None:
         "update-00000016.safetensors:1:after",  # to be made again from update 12
         "last.safetensors:2:before",  # at update 24, between checkpoint and state
         "update-00000024.state:1:after",  # before older ones are removed
+        "update-00000030.state:1:before",  # after the last validation and the last model
         "status.json:2:before",  # when all is done but to say so
     ]
     done = run_command(python_command(KILLED_RUNS, *instants, *toy.words("run", **FP32)))
@@ -170,15 +171,15 @@ def test_two_processes_stop_together_and_go_on_bit_for_bit(toy: Toy, how: str) -
 
 def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None:
     # By hand, from files: three states; two checkpoints and one on its way; two best, two of the
-    # state before and one on its way, but a run of 30 updates validates only four times; the last
+    # state before and one on its way, as a run of 30 updates validates five times; the last
     # model and one best of its own. Headers (below 10 kB a file) are not counted.
     files = toy.undisturbed(**FP32) / "checkpoints"
     state, model = (min(files.glob(f"*.{end}")).stat().st_size for end in ("state", "safetensors"))
-    needed = 3 * state + (3 + 4 + 2) * model
+    needed = 3 * state + (3 + 5 + 2) * model
     free_bytes(toy.patch, needed)
     toy.train("fits", **FP32)
     free_bytes(toy.patch, needed - 12 * 10_000)
-    with pytest.raises(NMTError, match=r"3 training states .* and 9 models") as told:
+    with pytest.raises(NMTError, match=r"3 training states .* and 10 models") as told:
         toy.train(**FP32)
     assert f"{toy.folder / 'run'}: the disk has" in str(told.value)
     assert "make room, lower keep_last or keep_best" in str(told.value)

@@ -243,7 +243,8 @@ def test_threads_stay_what_they_were_where_processes_and_cores_allow(
     tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
 ) -> None:
     run = RunFolder(tmp_path)
-    run.write_config(recipe(threads=3), "data", InitialModel(), ranks=2)
+    run.write_config(recipe(threads=3), "text", InitialModel(), ranks=2, data_path=tmp_path)
     settled = run.settled(recipe(threads=asked).training, ranks, cores)
     assert (settled.threads or cores) == threads
-    run.refuse_changes(recipe(threads=threads), "data", InitialModel())  # does not raise
+    found = run.changes(recipe(threads=threads), InitialModel(), data=tmp_path, text="text")
+    assert not found.refused

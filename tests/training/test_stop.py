@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mishaps import signal_after
@@ -18,6 +19,7 @@ from toy_training import (
     FP32,
     Toy,
     assert_same_run,
+    assert_same_state,
     content,
     metrics,
     newest_state,
@@ -36,6 +38,7 @@ from nmt.training import loss, stop, trainer, validation
 from nmt.training.launch import launch
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
+from nmt.training.validation import Validator
 from nmt.values import Value
 
 # --- requests
@@ -270,10 +273,30 @@ def test_the_figures_since_the_last_record_are_not_lost_at_a_stop(toy: Toy) -> N
 
 
 def test_going_on_for_longer_is_having_asked_for_it_at_once(toy: Toy) -> None:
-    run = toy.train(**FP32 | {"max_updates": 15})
+    whole, run = toy.undisturbed(**FP32), toy.train(**FP32 | {"max_updates": 15})
     assert status(run)["status"] == "finished"
     toy.train(**FP32)
-    assert_same_run(run, toy.undisturbed(**FP32))
+    # Only the validation of update 15 is more.
+    records = metrics(run, "valid")
+    assert [record for record in records if record["update"] != 15] == metrics(whole, "valid")
+    assert_same_state(run, whole)
+
+
+def test_a_validation_of_the_last_update_that_is_cut_short_is_made_up_for(toy: Toy) -> None:
+    values: dict[str, Value] = {**FP32, "max_updates": 10}
+    plain, run = Validator.measure, toy.folder / "run"
+
+    def stop_in_the_last(*arguments: Any) -> object:
+        if validated_last(run) == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return plain(*arguments)
+
+    with toy.patch.context() as patch, pytest.raises(Stopped, match="stopped at update 10"):
+        patch.setattr(Validator, "measure", stop_in_the_last)
+        toy.train(**values)
+    assert [record["update"] for record in metrics(run, "valid")] == [7]
+    toy.train(**values)
+    assert_same_run(run, toy.undisturbed(**values))
 
 
 def test_a_finished_run_run_again_changes_nothing(toy: Toy) -> None:

@@ -255,6 +255,17 @@ def test_a_validation_without_a_finite_loss_is_a_reason_to_go_back(toy: Toy) -> 
     assert "valid loss nan at update 14" in event["went_back"]
 
 
+def test_the_last_validation_too_is_a_reason_to_go_back(toy: Toy) -> None:
+    spoil_weights(toy.patch, 30)
+    save_states_every(toy.patch, 8)
+    run = toy.train()  # would validate at 28 and 35
+    (event,) = [record for record in metrics(run) if "went_back" in record]
+    assert event["update"] == 24
+    assert "valid loss nan at update 30" in event["went_back"]
+    assert [record["update"] for record in metrics(run, "valid")] == [7, 14, 21, 28, 30]
+    assert status(run) == {"status": "finished", "update": 30, "reason": "max_updates"}
+
+
 def test_checkpoints_from_after_the_state_that_a_run_goes_back_to_are_made_again(toy: Toy) -> None:
     spoil_gradients(toy.patch, range(10, 15))
     values: dict[str, Value] = {"max_updates": 16, "save_every": 4}

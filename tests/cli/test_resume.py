@@ -1,0 +1,278 @@
+"""A run goes on with its own values: only what is given anew changes, and is named."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Nmt
+from prepare_job import Job
+from toy_training import (
+    Toy,
+    assert_same_state,
+    content,
+    metrics,
+    pairs,
+    prepare_toy,
+    settings_of,
+    status,
+    write_text,
+)
+from toy_training import train as train_here
+
+from nmt.models.model_file import ModelReader
+from nmt.values import Value
+
+SHORT: dict[str, Value] = {"max_updates": 6, "validate_every": 4, "save_every": 3, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run; nobody changes it."""
+    return train_here(data, tmp_path_factory.mktemp("finished") / "run", **SHORT)
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def config_of(run: Path) -> dict[str, Any]:
+    return tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+
+
+def command_in(line: str) -> list[str]:
+    """The words after `nmt` of the command that a refusal prints at its end."""
+    return shlex.split(line.rpartition(": nmt ")[2])
+
+
+# --- its own values
+
+
+def test_what_is_not_given_stays_and_what_is_given_is_named(
+    nmt: Nmt, data: Path, run: Path, tmp_path: Path
+) -> None:
+    before = config_of(run)
+    done = nmt("train", data, "--out", run, "--max-updates", "9")
+    assert done.status == 0, done.stderr
+    assert done.stderr.splitlines()[0] == f"nmt: {run}: max_updates was 6 and is now 9"
+    assert "max_updates was 6 and is now 9" in (run / "train.log").read_text()
+    after = config_of(run)
+    assert after["training"] == before["training"] | {"max_updates": 9}
+    assert (after["model"], after["augment"]) == (before["model"], before["augment"])
+    assert [record["update"] for record in metrics(run, "valid")] == [4, 6, 8, 9]
+    assert_same_state(run, train_here(data, tmp_path / "whole", **SHORT | {"max_updates": 9}))
+
+
+def test_a_recipe_or_the_same_preset_changes_only_what_it_says(
+    nmt: Nmt, data: Path, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "more.toml").write_text("[training]\npatience = 7\nmax_updates = 7\n")
+    words = ("--config", tmp_path / "more.toml", "--model", "transformer_tiny")
+    done = nmt("train", data, "--out", run, *words)
+    assert f"nmt: {run}: max_updates was 6 and is now 7; patience was 0 and is now 7" in done.stderr
+    assert status(run)["update"] == 7
+
+
+def test_a_dry_run_and_a_check_of_a_run_take_its_values(
+    nmt: Nmt, data: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.training.dry_run.TRIAL_SECONDS", 0.0)
+    before = content(run)
+    done = nmt("train", data, "--out", run, "--max-updates", "8", "--dry-run")
+    assert "max_updates was 6 and is now 8" in done.stderr
+    assert "warmup_updates is 10 and max_updates 8" in done.stderr
+    assert "learning rate\tup to 0.003 in 10 updates of 8, then inverse_sqrt\n" in done.stdout
+    done = nmt("train", data, "--out", run, "--verify-resume")
+    assert done.status == 0, done.stderr
+    assert "replayed from update 0 to 6, equal bit for bit" in done.stderr
+    assert content(run) == before
+
+
+def test_a_tuned_run_knows_its_model(nmt: Nmt, data: Path, finished: Path, tmp_path: Path) -> None:
+    start = Path(shutil.copy(finished / "best.safetensors", tmp_path / "start.safetensors"))
+    sets = ("--set", "sample_translations=0", "--set", "matmul=torch", "--precision", "fp32")
+    words = ("train", data, "--out", tmp_path / "tuned", "--max-updates", "2", *sets)
+    assert nmt(*words, "--batch-tokens", "200", "--init-from", start).status == 0
+    start.unlink()
+    done = nmt("train", data, "--out", tmp_path / "tuned", "--max-updates", "3")
+    assert done.status == 0, done.stderr
+    assert config_of(tmp_path / "tuned")["run"]["init_from"] == str(start)
+    assert ModelReader(tmp_path / "tuned/last.safetensors").card.update == 3
+
+
+# --- the end
+
+
+def test_the_last_line_names_the_model_its_update_and_its_metrics(
+    nmt: Nmt, data: Path, tmp_path: Path
+) -> None:
+    run, settings = tmp_path / "run", settings_of(**SHORT)
+    last = nmt("train", data, "--out", run, *settings).stderr.splitlines()[-1]
+    card = ModelReader(run / "best.safetensors").card
+    assert last.startswith(
+        "nmt: finished at update 6 (max_updates) after 0.0 minutes; best model: "
+    )
+    assert f"best model: update {card.update}, nll {card.valid['nll']:.4f}, " in last
+    assert last.endswith(f": {run}/best.safetensors")
+
+
+def test_a_finished_run_says_so_and_how_to_train_it_for_longer(
+    nmt: Nmt, data: Path, run: Path
+) -> None:
+    before = metrics(run)
+    (line,) = nmt("train", data, "--out", run).stderr.splitlines()
+    said = "is finished at update 6 (max_updates); give --max-updates 12 to train it for longer; "
+    assert line.startswith(f"nmt: {run} {said}best model: update 6, nll ")
+    assert metrics(run) == before
+
+
+def test_an_end_without_a_validation_is_made_up_for(nmt: Nmt, toy: Toy) -> None:
+    # As earlier versions left it: update 6 is the last one, and 4 the last one validated.
+    run = toy.stopped_after(6, **SHORT | {"max_updates": 20})
+    done = nmt("train", toy.data, "--out", run, "--max-updates", "6")
+    assert done.status == 0, done.stderr
+    assert [record["update"] for record in metrics(run, "valid")] == [4, 6]
+    assert "finished at update 6 (max_updates) after" in done.stderr
+
+
+# --- changes that are refused
+
+
+def test_the_command_that_a_refusal_prints_trains_on_from_the_weights(
+    nmt: Nmt, data: Path, run: Path, tmp_path: Path
+) -> None:
+    new = ("--set", "learning_rate=1e-3", "--max-updates", "2")
+    line = nmt("train", data, "--out", run, *new).refusal(2)
+    assert f"{run} has a run with other values: learning_rate was 0.003 and is now 0.001" in line
+    assert "start a new run from its weights: nmt train " in line
+    done = nmt(*command_in(line))
+    assert done.status == 0, done.stderr
+    other, own = config_of(tmp_path / "run-2"), config_of(run)
+    assert other["training"] == own["training"] | {"learning_rate": 1e-3, "max_updates": 2}
+    assert other["model"] == own["model"]
+    assert other["run"]["init_from"] == str(run)
+    assert "initial weights from" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # Weights of another width do not fit.
+        ("--set d_model=64", "--config RUN/config.toml --set d_model=64"),
+        (
+            "--set num_encoder_layers=2 --quiet",
+            "--init-from RUN --config RUN/config.toml --set num_encoder_layers=2 --quiet",
+        ),
+        ("--batch-tokens 99", "--init-from RUN --config RUN/config.toml --batch-tokens 99"),
+        ("--model transformer_small", "--model transformer_small"),
+        # The file's values that change something, unless an option overrides them.
+        (
+            "--config FILE --set dropout=0.4",
+            "--init-from RUN --config RUN/config.toml --set label_smoothing=0.2 --set dropout=0.4",
+        ),
+        # To tune another model.
+        ("--init-from OTHER", "--init-from OTHER"),
+    ],
+)
+def test_a_refusal_prints_the_users_command_for_another_folder(
+    nmt: Nmt, data: Path, learnt: Path, run: Path, tmp_path: Path, given: str, expected: str
+) -> None:
+    file = tmp_path / "a recipe.toml"
+    values = "dropout = 0.3\n[training]\nseed = 3\nlabel_smoothing = 0.2\n"
+    file.write_text(f"[model]\n{values}")
+    names = {"RUN": run, "OTHER": learnt, "FILE": file}
+
+    def words(text: str) -> list[str]:
+        for name, path in names.items():
+            text = text.replace(name, shlex.quote(str(path)))
+        return shlex.split(text)
+
+    (tmp_path / "run-2").mkdir()  # in use
+    before = content(run)
+    line = nmt("train", data, "--out", run, *words(given)).refusal(2)
+    assert command_in(line) == ["train", str(data), "--out", f"{run}-3", *words(expected)]
+    assert content(run) == before
+
+
+# --- where it came from
+
+
+def test_the_configuration_records_data_command_version_and_date(
+    nmt: Nmt, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(data, tmp_path / "data \U0001f600")
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "data \U0001f600", "--out", "run", "--max-updates", "2"]
+    words += settings_of(**SHORT)
+    words.remove("--set=max_updates=6")
+    assert nmt(*words).status == 0
+    noted = config_of(tmp_path / "run")["run"]
+    assert noted["data_path"] == str(tmp_path / "data \U0001f600")
+    program, *recorded = shlex.split(noted["command"])
+    assert program == "nmt"
+    plain = [part for word in words for part in word.replace("--set=", "--set ", 1).split(" ", 1)]
+    assert sorted(" ".join(recorded).split()) == sorted(" ".join(plain).split())
+    assert noted["nmt"] == "0.1.0"
+    assert noted["date"][:2] == "20" and noted["date"][10] == "T"
+
+    # A resume notes where the data is now, and keeps what is of the start.
+    (tmp_path / "data \U0001f600").rename(tmp_path / "moved")
+    assert nmt("train", "moved", "--out", "run", "--max-updates", "3").status == 0
+    moved = noted | {"data_path": str(tmp_path / "moved")}
+    assert config_of(tmp_path / "run")["run"] == moved
+
+
+def test_a_run_from_before_these_were_recorded_goes_on(nmt: Nmt, data: Path, run: Path) -> None:
+    new = ("data_path = ", "command = ", "nmt = ", "date = ")
+    lines = (run / "config.toml").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(new)]
+    assert len(lines) - len(kept) == 4
+    (run / "config.toml").write_text("".join(kept))
+    done = nmt("train", data, "--out", run, "--max-updates", "7")
+    assert done.status == 0, done.stderr
+    assert config_of(run)["run"]["data_path"] == str(data)
+    assert "date" not in config_of(run)["run"]  # of the start, which nobody knows
+
+
+@pytest.fixture
+def others(data: Path, finished: Path, tmp_path: Path) -> Callable[[bool], Path]:
+    """Other data, with the vocabulary of the run or another one."""
+
+    def make(same_vocabulary: bool) -> Path:
+        if not same_vocabulary:
+            return prepare_toy(tmp_path / "other", count=250)
+        text = write_text(tmp_path / "other", "train", pairs(60, seed=8))
+        job = Job.of(
+            tmp_path / "other/data", train=(text,), valid=str(data / "valid"), vocab=finished
+        )
+        return job.prepare().path
+
+    return make
+
+
+@pytest.mark.parametrize("same_vocabulary", [True, False])
+def test_other_data_is_named_by_its_path(
+    nmt: Nmt, data: Path, run: Path, others: Callable[[bool], Path], same_vocabulary: bool
+) -> None:
+    other = others(same_vocabulary)
+    line = nmt("train", other, "--out", run).refusal(2)
+    assert f"DATA was {data} and is now {other}, with other content; " in line
+    assert ("--init-from" in command_in(line)) is same_vocabulary
+
+
+def test_data_prepared_again_in_its_place_is_said_to_be(
+    nmt: Nmt, data: Path, run: Path, others: Callable[[bool], Path], tmp_path: Path
+) -> None:
+    place = shutil.copytree(data, tmp_path / "data")
+    assert nmt("train", place, "--out", run, "--max-updates", "7").status == 0
+    shutil.rmtree(place)
+    others(True).rename(place)
+    line = nmt("train", place, "--out", run).refusal(2)
+    assert f"DATA {place} has other content than when the run began" in line

@@ -1,0 +1,120 @@
+"""Why a run ends, which option trains it for longer, and what is said of its length before."""
+
+from __future__ import annotations
+
+import pytest
+from toy_training import Toy, metrics, recipe, status
+
+from nmt.config import TrainingConfig
+from nmt.errors import NMTError
+from nmt.runs.checkpoint import RunState
+from nmt.runs.report import ValidationResult
+from nmt.training import course
+from nmt.training.course import ends, warnings_before
+from nmt.training.validation import Validator
+from nmt.values import Value
+
+
+@pytest.mark.parametrize(
+    ("values", "state", "reason", "options"),
+    [
+        ({}, RunState(29), "", []),
+        ({}, RunState(30), "max_updates", ["--max-updates 60"]),
+        (
+            {"patience": 2},
+            RunState(20, bad_validations=3),
+            "no better result in 2 validations",
+            ["--set patience=5"],
+        ),
+        (
+            {"patience": 2},
+            RunState(30, bad_validations=2),
+            "max_updates",
+            ["--max-updates 60", "--set patience=4"],
+        ),
+        (
+            {"valid_old": "old", "stop_if_worse": 1.5},
+            RunState(20, old_text="old", lost_bleu=3.25),
+            "BLEU of old has fallen by 3.25",
+            ["--set stop_if_worse=4"],
+        ),
+    ],
+)
+def test_a_run_ends_for_a_reason_that_an_option_takes_away(
+    values: dict[str, Value], state: RunState, reason: str, options: list[str]
+) -> None:
+    found = ends(recipe(**values).training, state)
+    assert [end.longer for end in found] == options
+    assert next((end.reason for end in found), "") == reason
+    # Each value is enough.
+    assignments = [option.split()[-1].rpartition("=") for option in options]
+    longer = {name or "max_updates": value for name, _, value in assignments}
+    assert not ends(recipe(**values | longer).training, state)
+
+
+def test_an_extra_validation_may_be_the_best_and_costs_no_patience() -> None:
+    state = RunState(35, bad_validations=1, best=((2.0, 20),))
+    assert state.validated_as(3.0, keep_best=1, is_extra=True) == RunState(
+        35, validated=35, bad_validations=1, best=((2.0, 20),)
+    )
+    assert state.validated_as(3.0, keep_best=1).bad_validations == 2
+    better = state.validated_as(1.0, keep_best=1, is_extra=True)
+    assert (better.best, better.bad_validations) == (((1.0, 35),), 0)
+
+
+def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) -> None:
+    losses = iter([3.0, 4.0, 5.0, 6.0])  # after updates 3, 5, 6 and 9
+
+    def measured(*_: object) -> ValidationResult:
+        loss = next(losses)
+        return ValidationResult(loss, loss, None, None)
+
+    toy.patch.setattr(Validator, "measure", measured)
+    values: dict[str, Value] = {"validate_every": 3, "patience": 2}
+    run = toy.train(**values, max_updates=5)
+    assert status(run)["reason"] == "max_updates"
+    toy.train(**values)
+    assert [record["update"] for record in metrics(run, "valid")] == [3, 5, 6, 9]
+    assert status(run)["reason"] == "no better result in 2 validations"
+
+
+def length(**values: int) -> TrainingConfig:
+    return recipe(**{"max_updates": 1_000, "warmup_updates": 100} | values).training
+
+
+@pytest.mark.parametrize(
+    ("values", "an_epoch", "said"),
+    [
+        ({}, 5, []),  # 200 epochs
+        ({}, 4, ["1,000 updates see the training data 250 times; give --max-updates 800 or fewer"]),
+        ({"patience": 3}, 4, []),
+        ({"warmup_updates": 999}, 5, []),
+        ({"warmup_updates": 1_000}, 5, ["warmup_updates is 1,000 and max_updates 1,000"]),
+        ({"warmup_updates": 4_000}, 5, ["give --set warmup_updates=100, or more updates than 4,0"]),
+        ({"warmup_updates": 1, "max_updates": 1}, 5, []),
+    ],
+)
+def test_a_length_that_cannot_be_meant_is_warned_of(
+    values: dict[str, int], an_epoch: int, said: list[str]
+) -> None:
+    found = warnings_before(length(**values), an_epoch)
+    assert len(found) == len(said)
+    assert all(part in line for part, line in zip(said, found, strict=True))
+
+
+def test_it_is_warned_of_before_the_first_update(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.patch.setattr(course, "MOST_EPOCHS", 0.5)
+
+    def fail(*_: object) -> None:
+        raise NMTError("before any update")
+
+    toy.patch.setattr("nmt.training.trainer.Trainer.train_update", fail)
+    with pytest.raises(NMTError, match="before any update"):
+        toy.train(max_updates=8)
+    warned = [line for line in capsys.readouterr().err.splitlines() if "nmt: warning: " in line]
+    assert ["warmup_updates is 10" in warned[0], "see the training data 1 times" in warned[1]] == [
+        True,
+        True,
+    ]
