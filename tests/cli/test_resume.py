@@ -250,7 +250,7 @@ def others(data: Path, finished: Path, tmp_path: Path) -> Callable[[bool], Path]
             return prepare_toy(tmp_path / "other", count=250)
         text = write_text(tmp_path / "other", "train", pairs(60, seed=8))
         job = Job.of(
-            tmp_path / "other/data", train=(text,), valid=str(data / "valid"), vocab=finished
+            tmp_path / "other/data", train=(text,), valid=str(data / "valid"), vocab=(finished,)
         )
         return job.prepare().path
 
@@ -262,7 +262,7 @@ def test_other_data_is_named_by_its_path(
     nmt: Nmt, data: Path, run: Path, others: Callable[[bool], Path], same_vocabulary: bool
 ) -> None:
     other = others(same_vocabulary)
-    line = nmt("train", other, "--out", run).refusal(2)
+    line = nmt("train", other, "--out", run).stderr.splitlines()[-1]
     assert f"DATA was {data} and is now {other}, with other content; " in line
     assert ("--init-from" in command_in(line)) is same_vocabulary
 
@@ -274,5 +274,5 @@ def test_data_prepared_again_in_its_place_is_said_to_be(
     assert nmt("train", place, "--out", run, "--max-updates", "7").status == 0
     shutil.rmtree(place)
     others(True).rename(place)
-    line = nmt("train", place, "--out", run).refusal(2)
+    line = nmt("train", place, "--out", run).stderr.splitlines()[-1]
     assert f"DATA {place} has other content than when the run began" in line

@@ -107,7 +107,7 @@ def test_it_is_warned_of_before_the_first_update(
 ) -> None:
     toy.patch.setattr(course, "MOST_EPOCHS", 0.5)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise NMTError("before any update")
 
     toy.patch.setattr("nmt.training.trainer.Trainer.train_update", fail)
