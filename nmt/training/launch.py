@@ -20,7 +20,7 @@ from nmt.models.device import choose_device, keep_freed_memory, memory_errors
 from nmt.models.model_file import model_checksum
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
-from nmt.runs.run_folder import InitialModel, RunFolder
+from nmt.runs.run_folder import Changes, InitialModel, RunFolder
 from nmt.training.command_line import CommandLine
 from nmt.training.guidance import COLUMN
 from nmt.training.saving import Need
@@ -184,7 +184,8 @@ def set_up(
         if device.type == "cpu":
             keep_freed_memory()
         data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-        _check_fit(recipe, data)
+        if not run.exists:  # else it may be other data than the run's, which is told first
+            _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(init_from, run)
             claim()
@@ -196,17 +197,25 @@ def set_up(
     with ranks.together():
         if ranks.is_first and run.exists:
             found = run.changes(recipe, initial, data=data_path, text=data.fingerprint)
-            if found.refused:
-                other = "choose another --out"
-                if command is not None:
-                    other = command.elsewhere(run, found, recipe, data)
-                raise UsageError(
-                    f"{run.path} has a run with other values: {'; '.join(found.refused)}; give the "
-                    f"old values to resume it, or {other}"
-                )
+            _refuse(found, run, recipe, data, command)
+            _check_fit(recipe, data)
             if found.allowed:
                 changes = f"{run.path}: {'; '.join(found.allowed)}"
     return Setup(recipe, data, run, initial, ranks, device, changes)
+
+
+def _refuse(
+    changes: Changes, run: RunFolder, recipe: Recipe, data: DataFolder, command: CommandLine | None
+) -> None:
+    """Raise UsageError if something changed that must not, with the command that does it."""
+    if changes.refused:
+        other = "choose another --out"
+        if command is not None:
+            other = command.elsewhere(run, changes, recipe, data)
+        raise UsageError(
+            f"{run.path} has a run with other values: {'; '.join(changes.refused)}; give the old "
+            f"values to resume it, or {other}"
+        )
 
 
 def _of_first(recipe: Recipe, ranks: Ranks) -> Recipe:

@@ -247,7 +247,7 @@ def others(data: Path, finished: Path, tmp_path: Path) -> Callable[[bool], Path]
 
     def make(same_vocabulary: bool) -> Path:
         if not same_vocabulary:
-            return prepare_toy(tmp_path / "other", count=250)
+            return prepare_toy(tmp_path / "other", separate_vocab=True)
         text = write_text(tmp_path / "other", "train", pairs(60, seed=8))
         job = Job.of(
             tmp_path / "other/data", train=(text,), valid=str(data / "valid"), vocab=(finished,)
