@@ -387,7 +387,7 @@ def test_a_terminal_shows_a_run_and_is_left_clean(toy: Toy) -> None:
     last = metrics(run, "valid")[-1]
     for shown in (
         "30/30",
-        f"update 28: nll {last['nll']:.4f}, perplexity {last['perplexity']:.3f}",
+        f"update 30: nll {last['nll']:.4f}, perplexity {last['perplexity']:.3f}",
         "valid nll",
         last["samples"][1]["reference"],
         "tokens/s",

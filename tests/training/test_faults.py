@@ -247,7 +247,7 @@ def test_a_best_model_that_cannot_be_written_is_not_among_the_best(
     toy: Toy, capsys: Capture
 ) -> None:
     full_at(toy.patch, "best-00000028.safetensors")
-    run = toy.train(**FP32)
+    run = toy.train(**FP32 | {"max_updates": 28})
     assert "not saved at update 28: " in capsys.readouterr().err
     best = newest_state(run)[0]["progress"]["best"]
     assert [update for _, update in best] == [21, 14]
