@@ -8,7 +8,6 @@ are reported at once, each with the name of its layer. This module does not impo
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 from nmt.augment_config import AugmentConfig
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.model_config import MODEL_CONFIGS, ModelConfig
-from nmt.values import Value, checked, value
+from nmt.values import Value, as_toml, checked, value
 
 Layer = tuple[str, Mapping[str, object]]
 """A layer's name, as the user knows it, and its values by key."""
@@ -462,21 +461,15 @@ def format_toml(sections: Mapping[str, object], stages: Sequence[Stage] = ()) ->
     for section, content in sections.items():
         lines.append(f"[{section}]")
         if isinstance(content, Mapping):
-            lines.extend(f"{key} = {_as_toml(value)}" for key, value in content.items())
+            lines.extend(f"{key} = {as_toml(value)}" for key, value in content.items())
         else:
             for spec in dataclasses.fields(content):  # type: ignore[arg-type]
                 lines.append(f"# {explanation(spec)}")
-                lines.append(f"{spec.name} = {_as_toml(getattr(content, spec.name))}")
+                lines.append(f"{spec.name} = {as_toml(getattr(content, spec.name))}")
         lines.append("")
     for stage in stages:
         lines.append(f"[[{STAGES}]]")
         lines += [f"updates = {stage.updates}"] * bool(stage.updates)
-        weights = (f"{_as_toml(name)} = {weight}" for name, weight in stage.weights.items())
+        weights = (f"{as_toml(name)} = {weight}" for name, weight in stage.weights.items())
         lines += [f"weights = {{{', '.join(weights)}}}", ""]
     return "\n".join(lines)
-
-
-def _as_toml(value: object) -> str:
-    """Return a value as TOML, which knows JSON's escapes but not those of two halves (emoji)."""
-    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return text.encode(errors="replace").decode()  # a file's name need not be UTF-8

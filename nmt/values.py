@@ -197,3 +197,9 @@ def _spelt(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value)
+
+
+def as_toml(value: object) -> str:
+    """Return a value as TOML, which knows JSON's escapes but not those of two halves (emoji)."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return text.encode(errors="replace").decode()  # a file's name need not be UTF-8

@@ -41,6 +41,7 @@ from nmt.plot import Panel, Point, Series, draw_curves
 from nmt.scoring.tokenizers import DEFAULT
 
 FORMAT_VERSION = 2
+_SETTLED = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _OWN_FILES = {
     *("config.toml", "metrics.jsonl", "train.log", "curves.svg", "status.json", "lock"),
     *("best.safetensors", "last.safetensors"),
@@ -208,32 +209,33 @@ class RunFolder:
         return dataclasses.replace(
             training,
             threads=training.threads or (threads if same else 0),
-            **{
-                key: before[key]
-                for key in ("matmul", "precision", "compile", "validate_tokenizer")
-                if getattr(training, key) == "auto"
-            },
+            **{key: before[key] for key in _SETTLED if getattr(training, key) == "auto"},
         )
 
     def own_values(self) -> OwnValues:
-        """Return what the run resumes with. Threads are left open, for `settled`."""
+        """Return what the run resumes with. What `settled` fills in is left open."""
         run = self._read_config()["run"]
         preset, architecture = run.get("preset"), run.get("architecture")
         if not isinstance(preset, str) or architecture not in MODEL_CONFIGS:
             raise DataError(f"{self.config}: damaged: it names no preset, or no known architecture")
         values = read_toml(self.config)
-        values.pop("threads", None)
-        return OwnValues(preset, architecture, values)
+        is_open = {"threads", *_SETTLED}
+        kept = {key: value for key, value in values.items() if key not in is_open}
+        return OwnValues(preset, architecture, kept)
 
-    def changes(self, recipe: Recipe, initial: InitialModel, *, data: Path, text: str) -> Changes:
-        """Compare the run in this folder with a recipe that has all values chosen.
+    def other_data(self, data: Path, fingerprint: str) -> Changes:
+        """Compare a data folder with that of the run in this folder."""
+        run, now = self._read_config()["run"], str(data.absolute())
+        if run.get("data") == fingerprint:
+            return Changes()
+        was = run.get("data_path", "another folder")
+        found = f"DATA was {was} and is now {now}, with other content"
+        if was == now:
+            found = f"DATA {now} has other content than when the run began; was it prepared again?"
+        return Changes(refused=(found,))
 
-        Args:
-            recipe: what is to be trained.
-            initial: the model that it starts from.
-            data: the data folder.
-            text: its fingerprint.
-        """
+    def changes(self, recipe: Recipe, initial: InitialModel) -> Changes:
+        """Compare a recipe that has all values chosen, and the model that it starts from."""
         before = self._read_config()
         run = before["run"]
         allowed: list[str] = []
@@ -256,13 +258,6 @@ class RunFolder:
         if not has_initial:
             was, now = run.get("init_from") or "not given", initial.path or "not given"
             refused.append(f"--init-from was {was} and is now {now}, with other weights")
-        if run.get("data") != text:
-            was, now = run.get("data_path", "another folder"), str(data.absolute())
-            refused.append(
-                f"DATA {now} has other content than when the run began; was it prepared again?"
-                if was == now
-                else f"DATA was {was} and is now {now}, with other content"
-            )
         return Changes(
             tuple(allowed),
             tuple(refused),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.config import STAGES, Recipe
+from nmt.config import STAGES, Recipe, read_toml
 from nmt.data.folder import DataFolder
 from nmt.errors import NMTError
 from nmt.models.model_file import find_model, read_card
@@ -54,7 +54,7 @@ class CommandLine:
             preset = None if recipe.preset == FINE_TUNING else recipe.preset
             command = dataclasses.replace(command, model=preset)
         else:
-            was = run.own_values().values
+            was = read_toml(run.config)
             of_config = [
                 word
                 for key, value in self.of_config.items()

@@ -184,8 +184,9 @@ def set_up(
         if device.type == "cpu":
             keep_freed_memory()
         data = DataFolder.open(data_path, verify=ranks.local_rank == 0)
-        if not run.exists:  # else it may be other data than the run's, which is told first
-            _check_fit(recipe, data)
+        if ranks.is_first and run.exists:
+            _refuse(run.other_data(data_path, data.fingerprint), run, recipe, data, command)
+        _check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(init_from, run)
             claim()
@@ -196,9 +197,8 @@ def set_up(
     recipe = settle(recipe, data, run, ranks, device)
     with ranks.together():
         if ranks.is_first and run.exists:
-            found = run.changes(recipe, initial, data=data_path, text=data.fingerprint)
+            found = run.changes(recipe, initial)
             _refuse(found, run, recipe, data, command)
-            _check_fit(recipe, data)
             if found.allowed:
                 changes = f"{run.path}: {'; '.join(found.allowed)}"
     return Setup(recipe, data, run, initial, ranks, device, changes)

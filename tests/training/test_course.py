@@ -34,7 +34,7 @@ from nmt.values import Value
         ),
         (
             {"valid_old": "old", "stop_if_worse": 1.5},
-            RunState(20, old_text="old", lost_bleu=3.25),
+            RunState(20, old_text="old", lost_score=3.25),
             "BLEU of old has fallen by 3.25",
             ["--set stop_if_worse=4"],
         ),
@@ -67,7 +67,7 @@ def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) ->
 
     def measured(*_: object) -> ValidationResult:
         loss = next(losses)
-        return ValidationResult(loss, loss, None, None)
+        return ValidationResult(loss, loss)
 
     toy.patch.setattr(Validator, "measure", measured)
     values: dict[str, Value] = {"validate_every": 3, "patience": 2}

@@ -246,5 +246,4 @@ def test_threads_stay_what_they_were_where_processes_and_cores_allow(
     run.write_config(recipe(threads=3), "text", InitialModel(), ranks=2, data_path=tmp_path)
     settled = run.settled(recipe(threads=asked).training, ranks, cores)
     assert (settled.threads or cores) == threads
-    found = run.changes(recipe(threads=threads), InitialModel(), data=tmp_path, text="text")
-    assert not found.refused
+    assert not run.changes(recipe(threads=threads), InitialModel()).refused
