@@ -15,7 +15,6 @@ rule fits, such as three marks that are not one character, stays as it is.
 from __future__ import annotations
 
 import functools
-import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -63,11 +62,15 @@ def _is_composed(text: str) -> bool:
     return text.isascii() or unicodedata.is_normalized("NFC", text)
 
 
+_END = 0x30000
+"""No character from here on is changed by NFC. The search takes a fifth of the time without them."""
+
+
 @functools.cache
 def composition_rules() -> Mapping[str, str]:
     """Return what each sequence of characters becomes, by the Unicode data of this Python."""
     spellings = dict[str, list[str]]()  # the characters of each decomposition
-    for code in range(sys.maxunicode + 1):
+    for code in range(_END):
         decomposed = unicodedata.normalize("NFD", chr(code))
         if decomposed != chr(code):
             spellings.setdefault(decomposed, []).append(chr(code))
