@@ -227,10 +227,15 @@ def names_language(name: str, code: str) -> bool:
     return is_name and not (found["variant"] and "-" in _tag(code))
 
 
+def is_code(name: str) -> bool:
+    """Return whether a name is a code of a language. Words may be, too: dog is Dogose."""
+    return bool(_WHOLE_CODE.fullmatch(name)) and primary_language(name) in _english_names()
+
+
 def is_language(name: str) -> bool:
     """Return whether a name is a code of a language that has two letters, or its English name."""
-    if _WHOLE_CODE.fullmatch(name) and len(primary_language(name)) == 2:
-        return primary_language(name) in _english_names()
+    if is_code(name) and len(primary_language(name)) == 2:
+        return True
     found = _NAME.fullmatch(name.strip())
     if not found or len(name) > _LONGEST_NAME:
         return False

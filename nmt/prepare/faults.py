@@ -89,7 +89,7 @@ def faults(
 def warn_of_faults(sources: Sources) -> None:
     """Warn of faults in the first pairs of each text, and of equal files."""
     for at, text in enumerate((*sources.train, *sources.held_out)):
-        for block in islice(text.read(), 1):
+        for block in map(_whole_pairs, islice(text.read(), 1)):
             sides = decode_block(block)
             for fault in faults(text.reader.sides, *sides, text.langs):
                 console.warning(fault)
@@ -102,6 +102,12 @@ def warn_of_faults(sources: Sources) -> None:
                     f"--train {text.prefix} is the same text as {other.prefix}; "
                     "do not train on valid or test"
                 )
+
+
+def _whole_pairs(block: Block) -> Block:
+    """Return a block without the rows that lack a side, unless all do."""
+    rows = [row for row in range(block.lines) if block.line_number(row) not in block.missing]
+    return block.select(np.array(rows)) if block.missing and rows else block
 
 
 def _warn_of_flaws(text: SourceText, block: Block, sides: tuple[TextSide, TextSide]) -> None:

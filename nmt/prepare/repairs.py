@@ -1,9 +1,9 @@
 """HTML entities and broken encodings: counted in every text, and repaired with `--fix`.
 
-- `entities`: `&#39;` or `&eacute;` in place of a character. Only those that end with a semicolon
-  count, since `&copy=2` may stand in a URL. Crawls have text that was escaped twice (`&amp;#39;`),
-  so they are resolved until nothing changes. A line with both `<` and `&lt;` is about HTML, and
-  stays as it is.
+- `entities`: `&#39;` or `&eacute;` in place of a character, or `& quot ;` if a tokeniser cut it.
+  Only those that end with a semicolon count, since `&copy=2` may stand in a URL. Crawls have text
+  that was escaped twice (`&amp;#39;`), so they are resolved until nothing changes. A line with both
+  `<` and `&lt;` is about HTML, and stays as it is.
 - `encoding`: UTF-8 that was read as another encoding, see `nmt.prepare.mojibake`.
 
 Entities come first, since `f&Atilde;&frac14;r` is both. A repair makes no line end and no NUL.
@@ -34,7 +34,11 @@ from nmt.prepare.text import Block, Rows, TextSide
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
 _EXAMPLE_CHARACTERS = 30
-_ENTITY = re.compile("&(#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]*);")
+_ENTITY = re.compile(
+    r"&(#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,8}|[A-Za-z][A-Za-z0-9]*);"
+    r"|& ?(# ?[0-9]{1,8}|(?:amp|apos|gt|lt|nbsp|quot)) ?;"
+)
+"""Also those that a tokeniser has cut, such as `& quot ;`, `& # 39 ;` and `&amp; quot ;`."""
 _MOSES = {"bar": "|", "bra": "[", "ket": "]"}
 """The entities of old Moses tokenisers that HTML does not have."""
 _LINE_ENDS = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
@@ -43,9 +47,9 @@ _LINE_ENDS = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029")
 
 def _character(found: re.Match[str]) -> str:
     """Return what an entity stands for; itself if it is none, such as the `&T;` of `AT&T;`."""
-    name = found[1]
+    name = found[1] or found[2].replace(" ", "")
     if name[0] == "#":
-        text = html.unescape(found[0])
+        text = html.unescape(f"&{name};")
     else:
         text = html5.get(f"{name};", _MOSES.get(name, found[0]))
     return " " if text in _LINE_ENDS else text
@@ -128,6 +132,7 @@ def _examine(
             tried = {row: how.repair(side.lines[row], lang) for row in {*rows, *more}}
             repaired = {row: line for row, line in tried.items() if line != side.lines[row]}
             rows = sorted({*rows, *repaired})
+        rows = [row for row in rows if block.line_number(row) not in block.missing]
         if rows:
             line = side.lines[rows[0]]
             example = how.example(line) or _first_difference(line, repaired[rows[0]])

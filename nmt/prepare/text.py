@@ -39,7 +39,7 @@ class Block:
     numbers: tuple[int, ...] = ()
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
-    """Line numbers of pairs that lack a side. Their lines are blank."""
+    """Line numbers of pairs that lack a side. Their source says what is there instead."""
     variants: frozenset[int] = frozenset()
     """Those of `missing` that have the side in another script or region than was asked for."""
     scores: tuple[tuple[float, ...], ...] = ()

@@ -34,6 +34,9 @@ from nmt.prepare.repairs import first_entity, without_entities
         ("it&#146;s&#133;", "&#146;", "it’s…"),  # browsers read windows-1252
         ("a &#124; b &#91; &bar; &bra; &ket;", "&#124;", "a | b [ | [ ]"),  # Moses
         ("R&amp;amp;D, don&amp;#39;t", "&amp;", "R&D, don't"),  # escaped twice
+        ("& quot ; a & quot; b &quot ; it & apos ; s", "& quot ;", '" a " b " it \' s'),  # cut
+        ("don & # 39 ; t &# 8364 ; AT & amp ; T", "& # 39 ;", "don ' t € AT & T"),
+        ("a &amp; quot ; b & amp ; lt ; c", "&amp;", 'a " b < c'),
         ("&lt;b&gt;bold&lt;/b&gt;", "&lt;", "<b>bold</b>"),
         ("f&Atilde;&frac14;r", "&Atilde;", "fÃ¼r"),
         # A line stays one line.
@@ -42,6 +45,10 @@ from nmt.prepare.repairs import first_entity, without_entities
         ("a&#1;b", "&#1;", "ab"),
         # None of these is an entity.
         *((line, "", line) for line in ("AT&T", "AT&T; R&D;", "Q&A;", "&c.", "a & b;", "&;&#;")),
+        *(
+            (line, "", line)
+            for line in ("Q & A ; lt ;", "a & lt b ;", "& eacute ;", "&  lt ;", "& # ;")
+        ),
         *((line, "", line) for line in ("?a=1&copy=2&lang=en&para", "&notit;", "&amp", "&#39")),
         ("&#" + "9" * 5000 + ";", "", "&#" + "9" * 5000 + ";"),
         # A line about HTML stays as it is, and so is counted, but not repaired.

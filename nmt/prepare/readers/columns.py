@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.console import printable
-from nmt.data.languages import is_language, names_language
+from nmt.data.languages import is_code, is_language, names_language
 from nmt.errors import DataError, UsageError
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
@@ -24,6 +24,7 @@ _WORDS = {
 }
 """Of which names of columns are made."""
 _WORD = re.compile(r"[^\W\d_]+")
+_IDENTIFIER = re.compile(r"[A-Za-z]+(_[A-Za-z0-9]+)+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NO_TEXT = re.compile(rb"\s*([a-z][a-z0-9+.-]*://\S+|[-+]?[0-9][0-9.,:/eE+-]*)\s*", re.IGNORECASE)
 """A URL, a number or a date."""
@@ -91,6 +92,9 @@ def find_columns(
                 raise _unclear(
                     text, f"its column {header[at]!r} holds numbers or URLs", rows, header
                 )
+        if all(_repeats_itself(rows, at) for at in named):
+            what = "it has the languages in each row, not in a header"
+            raise _unclear(text, what, rows)
         names = tuple(header[at] for at in named)
         return Columns(names, (*named, *more), True, len(header), False)
     if has_header or looks_like_header(header, langs):
@@ -131,6 +135,8 @@ def _unclear(
     below = rows[1:] or rows
     places = range(len(rows[0]))
     likely = [at for at in places if not (_is_empty(below, at) or _holds_no_text(below, at))]
+    varied = [at for at in likely if not _repeats_itself(rows, at)]
+    likely = varied if len(varied) > 1 else likely
     src, tgt = likely[:2] if len(likely) > 1 else (0, 1)
     example = f"{text}:{src + 1},{tgt + 1}"
     if header and tgt < len(header):
@@ -148,6 +154,11 @@ def _holds_no_text(rows: Sequence[Sequence[bytes]], place: int) -> bool:
     """Tell whether all cells of a column that hold anything are URLs or numbers."""
     cells = [row[place] for row in rows if place < len(row) and row[place].strip()]
     return bool(cells) and all(map(_NO_TEXT.fullmatch, cells))
+
+
+def _repeats_itself(rows: Sequence[Sequence[bytes]], place: int) -> bool:
+    """Tell whether all rows, at least two, have the same cell."""
+    return len(rows) > 1 and len({row[place] for row in rows if place < len(row)}) == 1
 
 
 def language_columns(
@@ -226,11 +237,14 @@ def _of_language(names: Sequence[str], lang: str) -> list[int]:
 def looks_like_header(cells: Sequence[str], langs: tuple[str, str]) -> bool:
     """Tell whether a row that names no pair of columns is a header all the same.
 
-    Each cell is made of words that name columns, such as id or source text, or is a language; or
-    one is the name of a language that is asked for, such as German.
+    Each cell is made of words that name columns, such as id or source text, or is a language, or
+    is an identifier such as sent_en; or one is the name of a language that is asked for, such as
+    German; or one is its code, and the others are codes of other languages, such as gsw.
     """
     names = [cell for cell in cells if len(cell.strip()) > 2]  # "No" and "it" are words, too
     if any(names_language(name, lang) for name in names for lang in langs):
+        return True
+    if any(lang in cells for lang in langs) and all(map(is_code, cells)):
         return True
     return all(map(_is_name, cells)) and any(map(str.strip, cells))
 
@@ -241,5 +255,9 @@ def _is_name(cell: str) -> bool:
     return not cell.strip() or (
         is_short
         and bool(words)
-        and (is_language(cell) or all(word in _WORDS or is_language(word) for word in words))
+        and (
+            is_language(cell)
+            or _IDENTIFIER.fullmatch(cell.strip()) is not None
+            or all(word in _WORDS or is_language(word) for word in words)
+        )
     )

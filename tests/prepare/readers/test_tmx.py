@@ -122,6 +122,25 @@ def test_units_without_the_variant_are_rejects_of_their_own_kind(tmp_path: Path)
         job.but(out=tmp_path / "other", train=(valid,), valid=f"{tmp_path}/memory.tmx").prepare()
 
 
+def test_what_stands_in_other_units_is_no_text_to_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        (f"{src} {'so ' * (n % 7)}", f"{tgt} {'ja ' * (n % 7)}")
+        for n, (src, tgt) in enumerate(pairs(300))
+    ]
+    units = [unit(en=src, sr_Latn=tgt) for src, tgt in lines]
+    units[::2] = [unit(en=f"&amp;amp; {src}", sr_Cyrl=tgt) for src, tgt in lines[::2]]
+    (tmp_path / "memory.tmx").write_text(HEAD + "\n".join(units) + "</body></tmx>")
+    job = Job.of(
+        *(tmp_path / "data",), train=(f"{tmp_path}/memory.tmx",), valid_lines=2,
+        tgt_lang="sr_Latn", vocab_size=330,
+    )  # fmt: skip
+    (corpus,) = job.prepare().info.train.corpora
+    assert (corpus.rejected["variant"], corpus.flaws) == (150, ())
+    assert "line lengths" not in capsys.readouterr().err
+
+
 def test_a_file_without_the_variant_is_refused_with_the_variants_that_it_has(
     tmp_path: Path,
 ) -> None:

@@ -130,6 +130,11 @@ def test_a_header_names_languages_by_code_country_or_english_name(
         ("German\tDeutsch\na\tx\n", r"names no en and de: German \| Deutsch"),
         ("en-US\ten-GB\tde\na\tb\tx\n", "the en column may be en-US, en-GB; .*:en-US,de"),
         ("zh\tde\na\tx\n", r"names no en and de: zh \| de"),
+        ("en\tgsw\na\tx\n", r"names no en and de: en \| gsw"),
+        ("sent_en\tsent_de\na\tx\n", "choose two, as in .*:sent_en,sent_de, or"),
+        ("lang\tsrc_text\tcol_a\nen\ta\tx\n", r"names no en and de: lang \| src_text \| col_a"),
+        # The languages in each row.
+        ("en\tde\ta b\tx y\nen\tde\tb b\ty y\n", r"languages in each row.*\.tsv:3,4$"),
         # No header, and more than two columns.
         ("a b\tx y\t0.7\n" * 3, r"has 3 columns and no header .*: a b \| x y \| 0.7; .*\.tsv:1,2"),
         ("http://a/1\thttp://b/1\ta b\tx y\n" * 3, r"has 4 columns .*\.tsv:3,4$"),
@@ -150,7 +155,15 @@ def test_columns_that_would_be_a_guess_are_refused_with_what_to_type(
 
 @pytest.mark.parametrize(
     "first",
-    ["Hi\tHallo", "No\tNein", "2 of us\t2 von uns", "Good\tGut", "it\tes ist", "Title:\tTitel:"],
+    [
+        "Hi\tHallo",
+        "No\tNein",
+        "2 of us\t2 von uns",
+        "Good\tGut",
+        "it\tes ist",
+        "Title:\tTitel:",
+        "and\tund",
+    ],
 )
 def test_a_first_row_of_text_is_no_header(tmp_path: Path, first: str) -> None:
     found = rows(tmp_path, f"{first}\nb b\ty y\n")
