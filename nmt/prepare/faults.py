@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from nmt import console
+from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.data.languages import primary_language
+from nmt.data.vocabulary import Vocabulary
 from nmt.prepare.repairs import describe_flaw, examine, is_frequent
 from nmt.prepare.sources import Sources, SourceText
 from nmt.prepare.text import Block, TextSide, decode_block
@@ -24,6 +26,7 @@ _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _LARGEST_SHIFT = 3
 _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
+_WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -86,13 +89,22 @@ def faults(
     return found
 
 
-def warn_of_faults(sources: Sources) -> None:
-    """Warn of faults in the first pairs of each text, and of equal files."""
+def warn_of_faults(sources: Sources, given: Sequence[Vocabulary] = ()) -> None:
+    """Warn of faults in the first pairs of each text, and of equal files.
+
+    given: the vocabularies that are not learnt, one for both sides or two.
+    """
+    composes = [one.composes for one in given] or [True]
     for at, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             sides = decode_block(block)
             for fault in faults(text.reader.sides, *sides, text.langs):
                 console.warning(fault)
+            for name, side, own in zip(
+                text.reader.sides, sides, (composes[0], composes[-1]), strict=True
+            ):
+                if not own:
+                    _warn_of_marks(name, side, text.reader.unit)
             if at >= len(sources.train):
                 _warn_of_flaws(text, block, sides)
     for text in sources.train:
@@ -102,6 +114,16 @@ def warn_of_faults(sources: Sources) -> None:
                     f"--train {text.prefix} is the same text as {other.prefix}; "
                     "do not train on valid or test"
                 )
+
+
+def _warn_of_marks(name: str, side: TextSide, unit: str) -> None:
+    """Warn of letters apart from their marks, for a vocabulary that does not compose them."""
+    rows = [row for row, line in enumerate(side.lines, start=1) if is_decomposed(line)]
+    if len(rows) > _WORTH_A_WARNING * len(side.lines):
+        console.warning(
+            f"{name}: {len(rows):,} of the first {len(side.lines):,} {unit}s have letters apart "
+            f"from their marks (NFD); {DECOMPOSED_REMEDY}"
+        )
 
 
 def _whole_pairs(block: Block) -> Block:

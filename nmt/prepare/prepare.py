@@ -122,7 +122,7 @@ def prepare(
 
         needed = inputs.sources.space_needed(keep_text=options.keep_text, window=inputs.window)
         check_space(folder, needed)
-        warn_of_faults(inputs.sources)
+        warn_of_faults(inputs.sources, inputs.given)
         inputs = inputs.with_valid()
         held_out = inputs.check_held_out()
         with building_folder(folder) as partial:
@@ -148,7 +148,7 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _Inputs.read(options, cleaning, given, languages, documents, copies)
-        warn_of_faults(inputs.sources)
+        warn_of_faults(inputs.sources, inputs.given)
         inputs = inputs.with_valid()
         cleaner = inputs.cleaner(inputs.check_held_out())
         judge: Callable[[Block], EncodedBlock | CleanSample]

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, ParallelText
 from nmt.prepare.characters import classes_for
@@ -104,3 +105,20 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     shifted = side(["First.", *other.lines[:-1]], tgt)
     (fault,) = faults(reader.sides, one, shifted, (src, tgt))
     assert "the targets come 1 line later than their sources" in fault
+
+
+def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = job.but(normalization="identity").prepare()
+    lines = [(f"u\u0308ber {src}", f"\u00fcber {tgt}") for src, tgt in pairs(60)]
+    decomposed = job.but(train=(write(tmp_path, "marks", lines),))
+    capsys.readouterr()
+    decomposed.but(out=tmp_path / "new").prepare()
+    assert "NFD" not in capsys.readouterr().err
+    decomposed.but(
+        out=tmp_path / "tuned", vocab=(old.path / "vocab.model",), vocab_size=None
+    ).prepare()
+    told = capsys.readouterr().err
+    assert "marks.en: 60 of the first 60 lines have letters apart from their marks (NFD); " in told
+    assert "marks.de" not in told

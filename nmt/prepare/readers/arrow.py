@@ -69,7 +69,10 @@ class ArrowFiles(Table):
                 sorted(one for one in path.iterdir() if one.suffix.lower() in TABLE_FOLDERS)
             )
             if len({one.suffix.lower() for one in shards}) != 1:
-                raise DataError(f"{path}: must have files of one of {', '.join(TABLE_FOLDERS)}")
+                raise DataError(
+                    f"{path}: must have files of one of {', '.join(TABLE_FOLDERS)}; for others, "
+                    "give the prefix of two files, as in FOLDER/train, or one file"
+                )
         names = [_names(shard) for shard in shards]
         if not columns:
             is_text = names[0].get("translation") in _STRINGS
