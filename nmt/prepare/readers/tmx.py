@@ -45,6 +45,7 @@ _BREAK = re.compile(
 """The content of a code that separates words."""
 _CODE_CHARACTERS = 1000  # of a code that are looked at
 _LINE_END = re.compile(r"\s*[\r\n]+\s*")
+_LISTED = 20  # characters of each text of a unit that lacks a side
 _TUV_BYTES = 100  # that a text of a unit takes, however short
 
 
@@ -170,7 +171,12 @@ def _is_break(code: str) -> bool:
 
 
 def _listed(unit: _Unit) -> bytes:
-    return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in unit.texts.items())))
+    """Return the languages of a unit with the start of their texts."""
+    starts = {
+        lang: text if len(text) <= _LISTED else text[: _LISTED - 3] + "..."
+        for lang, text in unit.texts.items()
+    }
+    return restore(_one_line(", ".join(f"{lang}: {text}" for lang, text in starts.items())))
 
 
 def _spell(counts: Counter[str]) -> str:

@@ -382,6 +382,12 @@ def test_a_memory_may_have_other_languages_but_no_tenth_of_single_texts(
         survey(int)
 
 
+def test_a_memory_of_other_languages_is_refused_with_those_it_has(tmp_path: Path) -> None:
+    units = [unit(en="a very long sentence " * 5, sr_Latn_RS=tgt) for _, tgt in pairs(8)]
+    with pytest.raises(DataError, match=r"row 1: 'en: a very long sente\.\.\., sr-Latn-RS: das"):
+        survey(tmp_path, units, ("en", "hr"))
+
+
 def test_a_unit_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tmx_reader, "LONGEST_LINE", 10_000)
     for texts in ({"en": "a" * 10_001}, {f"x{number}": "" for number in range(101)}):
