@@ -111,11 +111,19 @@ class JsonLines(Table):
         return one_line(cell.encode(errors="surrogatepass"))
 
     def _objects(self, advance: Advance) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the objects with their line numbers. Bytes that are not valid stay so."""
+        """Yield the objects with their line numbers. Bytes that are not valid stay so.
+
+        Only blank lines may follow the last one.
+        """
         chunks = read_chunks(self.path, self.read_as, watch=lambda raw: advance(len(raw)))
-        codec = self.read_as.line_codec
+        codec, blank = self.read_as.line_codec, 0
         for number, line in enumerate(split_lines(prefetched(chunks, ahead=CHUNKS_AHEAD)), start=1):
             text = line.decode(codec, "surrogateescape")
+            if not text.strip():
+                blank = blank or number
+                continue
+            if blank:
+                raise DataError(f"{self.name} line {blank:,}: blank; leave such lines out")
             try:
                 entry = json.loads(text.removeprefix("\ufeff") if number == 1 else text)
             except (ValueError, RecursionError):

@@ -29,6 +29,10 @@ def _line(entry: Any) -> str:
     return entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)
 
 
+def test_blank_lines_may_end_a_file(tmp_path: Path) -> None:
+    assert rows(tmp_path, [{"en": "a", "de": "x"}, "", " \r"]) == [("a", "x")]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "windows-1252", "utf-16"])
 @pytest.mark.parametrize(
     ("entry", "columns"),
@@ -60,7 +64,7 @@ def test_line_ends_become_spaces_and_a_lacking_side_is_missing(tmp_path: Path) -
         ([{"en": "a", "de": "x"}, '{"en": "b"'], "", r"x\.jsonl line 2: not a JSON object"),
         (['[{"en": "a"}]'], "", r"line 1: not a JSON object: .*; JSON Lines has one on each line"),
         (["[" * 100_000], "", "line 1: not a JSON object"),
-        ([{"en": "a", "de": "x"}, ""], "", "line 2: not a JSON object"),
+        ([{"en": "a", "de": "x"}, "", {"en": "b", "de": "y"}], "", "line 2: blank"),
         ([{"en": "a", "de": 7}], "", "line 1: de is not a string"),
         ([{"text": "a", "other": "x"}], "", "has no column 'en'; it has text, other; name columns"),
         ([{"en": "a", "de": "x"}], ":en,xx", "has no column 'xx'; it has en, de"),
