@@ -10,6 +10,7 @@ when it ends. A run that was killed makes later checkpoints again, bit for bit t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -52,8 +53,11 @@ def keep_only(run: RunFolder, name: str, updates: Container[int]) -> None:
             path_of(run, name, update).unlink()
 
 
-Best = tuple[tuple[float, int], ...]
-"""Metric and update of the best models, best first; a lower metric is better."""
+Best = tuple[tuple[float, float, int], ...]
+"""Metric, loss and update of the best models, best first; lower is better.
+
+States from before the loss decided ties have none: it is infinite.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,16 +91,23 @@ class RunState:
     @property
     def best_updates(self) -> list[int]:
         """The updates of the best models, best first."""
-        return [update for _, update in self.best]
+        return [update for *_, update in self.best]
 
-    def validated_as(self, metric: float, *, keep_best: int, is_extra: bool = False) -> RunState:
-        """Return the state after a validation of its update; a lower metric is better.
+    def validated_as(
+        self, metric: float, loss: float, *, keep_best: int, is_extra: bool = False
+    ) -> RunState:
+        """Return the state after a validation of its update.
 
-        is_extra: it came only because the run ended. It may be the best, but patience does not
-            count it, because the run may go on.
+        Args:
+            metric: a lower one is better.
+            loss: decides which of two models with the same metric is better, such as of two
+                with BLEU 0. To patience, the same metric is no improvement.
+            keep_best: how many of the best are kept.
+            is_extra: it came only because the run ended. It may be the best, but patience does not
+                count it, because the run may go on.
         """
-        best = sorted([*self.best, (metric, self.update)])[:keep_best]
-        improved = best[0][1] == self.update
+        best = sorted([*self.best, (metric, loss, self.update)])[:keep_best]
+        improved = not self.best or metric < self.best[0][0]
         return replace(
             self,
             validated=self.update,
@@ -196,7 +207,7 @@ def _read_newest(
         for problem in problems:
             run.warn(f"{problem}; resuming from {file.path.name} instead")
         # A newer state that is damaged now may have caused pruning.
-        best = tuple(one for one in state.best if path_of(run, BEST, one[1]).is_file())
+        best = tuple(one for one in state.best if path_of(run, BEST, one[-1]).is_file())
         state = replace(state, best=best)
         _remove_beyond(run, state)
         return state, stored
@@ -223,7 +234,10 @@ def _read_state(file: TensorFile, vectors: Mapping[str, Vector]) -> _Stored:
 
 
 def _parse_state(values: dict[str, Any]) -> RunState:
-    best = tuple((float(metric), int(update)) for metric, update in values["best"])
+    best = tuple(
+        (float(metric), float(*loss) if loss else math.inf, int(update))
+        for metric, *loss, update in values["best"]
+    )
     values = {_RENAMED.get(name, name): one for name, one in values.items()}
     return RunState(**values | {"best": best, "position": Position(**values["position"])})
 

@@ -382,7 +382,9 @@ class Trainer:
             state = dataclasses.replace(self.state, validated=update)
         else:
             is_extra = update % config.validate_every > 0
-            state = self.state.validated_as(metric, keep_best=config.keep_best, is_extra=is_extra)
+            state = self.state.validated_as(
+                metric, result.loss, keep_best=config.keep_best, is_extra=is_extra
+            )
         if self.ranks.is_first:
             self.report.validated(state, result, time.monotonic() - started)
         self.state = state

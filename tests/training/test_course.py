@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from toy_training import Toy, metrics, recipe, status
 
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
+from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import ValidationResult
 from nmt.training import course
@@ -53,13 +56,27 @@ def test_a_run_ends_for_a_reason_that_an_option_takes_away(
 
 
 def test_an_extra_validation_may_be_the_best_and_costs_no_patience() -> None:
-    state = RunState(35, bad_validations=1, best=((2.0, 20),))
-    assert state.validated_as(3.0, keep_best=1, is_extra=True) == RunState(
-        35, validated=35, bad_validations=1, best=((2.0, 20),)
+    state = RunState(35, bad_validations=1, best=((2.0, 2.0, 20),))
+    assert state.validated_as(3.0, 3.0, keep_best=1, is_extra=True) == RunState(
+        35, validated=35, bad_validations=1, best=((2.0, 2.0, 20),)
     )
-    assert state.validated_as(3.0, keep_best=1).bad_validations == 2
-    better = state.validated_as(1.0, keep_best=1, is_extra=True)
-    assert (better.best, better.bad_validations) == (((1.0, 35),), 0)
+    assert state.validated_as(3.0, 3.0, keep_best=1).bad_validations == 2
+    better = state.validated_as(1.0, 1.0, keep_best=1, is_extra=True)
+    assert (better.best, better.bad_validations) == (((1.0, 1.0, 35),), 0)
+
+
+@pytest.mark.parametrize(("loss", "update"), [(4.0, 35), (6.0, 20)])
+def test_of_models_with_the_same_bleu_the_best_has_the_lower_loss(loss: float, update: int) -> None:
+    state = RunState(35, bad_validations=1, best=((0.0, 5.0, 20),))
+    found = state.validated_as(0.0, loss, keep_best=1)
+    assert (found.best_updates, found.bad_validations) == ([update], 2)
+
+
+def test_a_state_from_before_the_loss_decided_loses_a_tie() -> None:
+    values = asdict(RunState(35)) | {"best": [[0.0, 20]]}
+    state = checkpoint._parse_state(values)
+    assert state.best_updates == [20]
+    assert state.validated_as(0.0, 9.0, keep_best=2).best_updates == [35, 20]
 
 
 def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) -> None:
