@@ -117,9 +117,14 @@ def _full_stops(text: Text) -> Iterator[str]:
         yield _described(text, "end in ' .' and look tokenised", found, remedy)
 
 
+def unspaced_lines(lines: Sequence[str]) -> list[int]:
+    """Return the numbers of the lines without spaces between words, if most lines are such."""
+    found = [number for number, line in enumerate(lines, start=1) if _is_unspaced(line)]
+    return found if len(found) >= _MOST * _with_text(lines) else []
+
+
 def _unspaced(text: Text, metrics: Sequence[str]) -> Iterator[str]:
-    found = [number for number, line in enumerate(text.lines, start=1) if _is_unspaced(line)]
-    if found and len(found) >= _MOST * _with_text(text):
+    if found := unspaced_lines(text.lines):
         what = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
         remedy = "pass --lang, or --tokenize char" if "BLEU" in metrics else "take another metric"
         yield _described(text, what, found, remedy)
@@ -163,12 +168,12 @@ def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str
         if line.strip() == its.strip() != ""
     ]
     # Blank lines are equal in good translations, too.
-    if found and len(found) >= share * _with_text(text):
+    if found and len(found) >= share * _with_text(text.lines):
         yield _described(text, f"equal those of {other.name}", found, question)
 
 
-def _with_text(text: Text) -> int:
-    return sum(map(bool, map(str.strip, text.lines)))
+def _with_text(lines: Sequence[str]) -> int:
+    return sum(map(bool, map(str.strip, lines)))
 
 
 def _described(text: Text, what: str, numbers: Sequence[int], remedy: str) -> str:

@@ -83,7 +83,8 @@ def _rows(setup: Setup, processes: int) -> list[Row]:
     peak = PeakMemory(device)
     trainer = Trainer(setup, StopRequest())
     trainer.settle_micro_batch()
-    for warning in warnings_before(config, trainer.updates_an_epoch()):
+    warnings = warnings_before(config, trainer.updates_an_epoch())
+    for warning in warnings + trainer.validator.doubts():
         console.warning(warning)
     longest, share = longest_pair(data), share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))

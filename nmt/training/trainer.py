@@ -300,7 +300,8 @@ class Trainer:
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
                 facts = {"kind": "start", "update": state.update} | self.surroundings()
                 self.run.record(facts | rate)
-                for warning in warnings_before(self.config, self.updates_an_epoch()):
+                warnings = warnings_before(self.config, self.updates_an_epoch())
+                for warning in warnings + self.validator.doubts():
                     self.run.warn(warning)
                 for remark in self.remarks:
                     self.run.log(remark)

@@ -28,6 +28,8 @@ from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
 from nmt.runs.report import Sample, TextResult, ValidationResult
 from nmt.scoring.metrics import Score, score
+from nmt.scoring.pitfalls import unspaced_lines
+from nmt.scoring.tokenizers import splits_at_spaces
 from nmt.search.options import SearchOptions
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.valid_tokenizers import old_metric, tokenizers_of
@@ -87,6 +89,18 @@ class Validator:
                     f"{text.pair}: most sources of valid have no letters, and are translated as "
                     "with nmt translate --no-copy"
                 )
+
+    def doubts(self) -> list[str]:
+        """Return why BLEU may not tell a good model from a bad one, and what to do."""
+        return [
+            f"valid of {text.pair}: {len(found):,} of {len(text.references):,} {text.langs[1]} "
+            f"lines have no spaces between words, at which BLEU's tokenizer {tokenizer} splits; "
+            "check that code, or begin a new run with --set validate_tokenizer=char"
+            for text in self._texts
+            if "bleu" in self.config.metrics
+            and splits_at_spaces(tokenizer := self._tokenizers[text.pair])
+            and (found := unspaced_lines(text.references))
+        ]
 
     def measure(
         self, model: TranslationModel, stop_requested: Callable[[], bool]

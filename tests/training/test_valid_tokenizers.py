@@ -133,6 +133,20 @@ def test_the_best_model_has_the_best_translations(
     assert {oracle(lang, some, "13a") for some in outputs} == {0.0}
 
 
+@pytest.mark.parametrize(("tokenizer", "warns"), [("13a", True), ("char", False)])
+def test_before_it_trains_a_run_doubts_a_tokenizer_that_sees_no_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str, warns: bool
+) -> None:
+    # As with a code that nobody knows, such as cn. Digits in the text may lift BLEU above 0.5.
+    translate_as(monkeypatch, 0.8)
+    values = {**BEST, "max_updates": 2, "validate_tokenizer": tokenizer}
+    run = train(prepared(tmp_path, "th"), tmp_path / "run", **values)
+    doubt = "valid of en-th: 15 of 20 th lines have no spaces between words"
+    log = (run / "train.log").read_text()
+    assert (doubt in log) == warns
+    assert log.find(doubt) < log.find("update 2 valid")
+
+
 def test_a_real_run_to_chinese_keeps_its_best_model(tmp_path: Path) -> None:
     values: dict[str, Value] = {"d_model": 64, "d_ff": 128, "learning_rate": 5e-3, "dropout": 0.0}
     values |= {"max_updates": 120, "validate_every": 30, "save_every": 30}
