@@ -165,7 +165,8 @@ def restore(
         before: load a state from before this update that does not follow a bad update.
 
     Raises:
-        DataError: if all states are damaged, or the one of `update` is missing.
+        DataError: if all states are damaged, if there are models but no states, or if the state of
+            `update` is missing.
     """
     found: _Stored | None = None
     with ranks.together():
@@ -211,6 +212,8 @@ def _read_newest(
         state = replace(state, best=best)
         _remove_beyond(run, state)
         return state, stored
+    if not problems and before is None and any(run.path.rglob("*.safetensors")):
+        problems = ["it has models, but no training state"]
     if problems:
         raise DataError(
             f"{run.path} cannot be resumed: {'; '.join(problems)}; choose another --out, with "

@@ -126,7 +126,8 @@ def unspaced_lines(lines: Sequence[str]) -> list[int]:
 def _unspaced(text: Text, metrics: Sequence[str]) -> Iterator[str]:
     if found := unspaced_lines(text.lines):
         what = f"have no spaces, at which {' and '.join(metrics)} would split them into words"
-        remedy = "pass --lang, or --tokenize char" if "BLEU" in metrics else "take another metric"
+        remedy = "pass --tokenize char, or --lang without --tokenize"
+        remedy = remedy if "BLEU" in metrics else "take another metric"
         yield _described(text, what, found, remedy)
 
 

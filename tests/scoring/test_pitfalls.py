@@ -107,7 +107,7 @@ def test_text_without_spaces_is_reported(lines: list[str]) -> None:
     assert list(pitfalls([], [text])) == []
     (warning,) = pitfalls([], [text], spaced=["BLEU"])
     assert re.match(r"ref: \d of \d lines have no spaces, at which BLEU would split", warning)
-    assert warning.endswith("line 1 first; pass --lang, or --tokenize char")
+    assert warning.endswith("line 1 first; pass --tokenize char, or --lang without --tokenize")
     (warning,) = pitfalls([], [text], spaced=["TER"])
     assert warning.endswith("take another metric")
 

@@ -142,6 +142,17 @@ def test_nothing_but_damaged_states_is_an_error_that_loses_nothing(toy: Toy) -> 
     assert models.items() <= content(run).items()
 
 
+@pytest.mark.parametrize("kept", ["checkpoints/best-*.safetensors", "last.safetensors"])
+def test_a_run_without_its_states_does_not_begin_again_over_its_models(toy: Toy, kept: str) -> None:
+    run = toy.train(max_updates=2, validate_every=2)
+    for path in [*run.glob("checkpoints/*"), *run.glob("*.safetensors")]:
+        if path not in run.glob(kept):
+            path.unlink()
+    with pytest.raises(DataError, match="it has models, but no training state; choose another"):
+        toy.train(max_updates=4, validate_every=2)
+    assert list(run.glob(kept))
+
+
 # --- two processes
 
 
@@ -205,7 +216,7 @@ def test_a_full_disk_is_told_before_the_start(toy: Toy, small_disk: Path) -> Non
         # It is not begun then.
         (
             "update-00000016.safetensors",
-            "the disk has 0.0 MB free, and 0.1 MB are needed; make room",
+            "the disk has 0.0 MB free, and 0.5 MB are needed; make room",
         ),
     ],
 )
@@ -250,7 +261,7 @@ def test_a_best_model_that_cannot_be_written_is_not_among_the_best(
     run = toy.train(**FP32 | {"max_updates": 28})
     assert "not saved at update 28: " in capsys.readouterr().err
     best = newest_state(run)[0]["progress"]["best"]
-    assert [update for _, update in best] == [21, 14]
+    assert [update for *_, update in best] == [21, 14]
     assert ModelReader(run / "best.safetensors").card.update == 21
     assert sorted(path.name for path in run.glob("checkpoints/best-*")) == [
         "best-00000014.safetensors",
@@ -277,7 +288,7 @@ def test_a_worse_model_than_one_that_could_not_be_written_is_among_the_best(toy:
     at_updates(toy.patch, {7: look, 10: look})
     toy.train(validate_every=3, max_updates=12)
     assert seen == [["best-00000003.safetensors"], ["best-00000009.safetensors"]]
-    assert newest_state(run)[0]["progress"]["best"] == [[3.0, 9]]
+    assert newest_state(run)[0]["progress"]["best"] == [[3.0, 3.0, 9]]
     assert ModelReader(run / "best.safetensors").card.update == 9
 
 
