@@ -100,10 +100,10 @@ def test_training_figures_go_to_metrics_and_log(
 def test_a_validation_is_on_record_with_its_samples(
     report: Report, tmp_path: Path, capsys: Capture
 ) -> None:
-    state = RunState(2_000, best=((1.5, 2_000),))
+    state = RunState(2_000, best=((1.5, 1.5, 2_000),))
     text = TextResult(DE, 0.0, "13a", {"bleu": Score("BLEU", 33.3, "nrefs:1")})
     report.validated(state, ValidationResult(1.5, 0.0, (text,), SAMPLES), seconds=2.5)
-    report.validated(RunState(2_001, best=((1.4, 4),)), RESULT, seconds=0.1)
+    report.validated(RunState(2_001, best=((1.4, 1.4, 4),)), RESULT, seconds=0.1)
     first, second = metrics(tmp_path)
     assert first == {
         "kind": "valid",
@@ -159,7 +159,7 @@ def test_the_log_says_by_what_a_validation_is_the_best(tmp_path: Path, metric: s
     scores = {name: Score(name, 5.0, f"of {name}") for name in ("bleu", "chrf")}
     result = ValidationResult(1.5, 0.0, (TextResult(DE, 0.0, "13a", scores),))
     with Report(RunFolder(tmp_path), config, 0) as report:
-        report.validated(RunState(7, best=((1.5, 7),)), result, seconds=0.1)
+        report.validated(RunState(7, best=((1.5, 1.5, 7),)), result, seconds=0.1)
     said = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}[metric]
     (line,) = log_of(tmp_path)
     ending = f"BLEU 5.00, chrF 5.00 (of bleu; of chrf), the best so far by {said}; 0.1 s"
@@ -360,7 +360,7 @@ def test_a_resumed_run_shows_what_was_before(tmp_path: Path) -> None:
     for update, nll in ((7, 1.5), (14, 2.5)):
         run.record({"kind": "valid"} | valid(update, nll))
     report = Report(run, recipe().training, 20)
-    report.started(RunState(update=20, best=((2.5, 7),)), "a model")
+    report.started(RunState(update=20, best=((2.5, 2.5, 7),)), "a model")
     assert log_of(tmp_path) == ["resuming at update 20: a model"]
     labels = [label for label, _ in report._view.rows]
     assert labels == ["last valid", "best valid", "valid nll"]
