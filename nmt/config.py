@@ -66,7 +66,7 @@ class TrainingConfig:
         "auto",
         "Type of weights and activations in the forward and backward pass. The optimiser always "
         "keeps an fp32 copy of the weights. auto: bf16 on GPUs since Ampere, and on CPUs where a "
-        "trial is at least 1.3 times as fast; else fp32.",
+        "trial is at least 1.3 times as fast and d_model at least 128; else fp32.",
         choices=("auto", "fp32", "bf16", "fp16"),
     )
     device: str = value(

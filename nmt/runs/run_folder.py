@@ -17,6 +17,7 @@ import dataclasses
 import datetime
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -213,8 +214,19 @@ class RunFolder:
         )
 
     def own_values(self) -> OwnValues:
-        """Return what the run resumes with. What `settled` fills in is left open."""
+        """Return what the run resumes with. What `settled` fills in is left open.
+
+        Raises:
+            UsageError: if the file was edited. The old values are then unknown.
+        """
         run = self._read_config()["run"]
+        document = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        del document["run"]
+        if run.get("checksum", _checksum(document)) != _checksum(document):
+            raise UsageError(
+                f"{self.config} was edited; undo that, and give changes on the command line, such "
+                "as --set patience=5"
+            )
         preset, architecture = run.get("preset"), run.get("architecture")
         if not isinstance(preset, str) or architecture not in MODEL_CONFIGS:
             raise DataError(f"{self.config}: damaged: it names no preset, or no known architecture")
@@ -325,8 +337,9 @@ class RunFolder:
             "init_from": initial.path,
             "ranks": ranks,
         }
-        sections = {"run": run | start, **recipe.sections}
-        write_text(self.config, format_toml(sections, recipe.stages))
+        values = tomllib.loads(format_toml(recipe.sections, recipe.stages))
+        run |= start | {"checksum": _checksum(values)}
+        write_text(self.config, format_toml({"run": run, **recipe.sections}, recipe.stages))
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
         """Write the status of the run, for recipes and cron."""
@@ -406,6 +419,11 @@ class RunFolder:
         path = self.path / "curves.svg"
         with self.dispensable(path):
             write_text(path, curves_from_metrics(self.metrics()))
+
+
+def _checksum(values: Mapping[str, object]) -> str:
+    """Return a checksum of a run's values, in which no edit of the file goes unseen."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def is_of_a_run(path: Path) -> bool:

@@ -55,6 +55,14 @@ def command_in(line: str) -> list[str]:
 # --- its own values
 
 
+def test_a_config_that_was_edited_is_refused(nmt: Nmt, data: Path, run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("patience = 0", "patience = 7"))
+    before = content(run)
+    assert f"{config} was edited" in nmt("train", data, "--out", run).refusal(2)
+    assert content(run) == before
+
+
 def test_what_is_not_given_stays_and_what_is_given_is_named(
     nmt: Nmt, data: Path, run: Path, tmp_path: Path
 ) -> None:
@@ -225,15 +233,16 @@ def test_the_configuration_records_data_command_version_and_date(
     # A resume notes where the data is now, and keeps what is of the start.
     (tmp_path / "data \U0001f600").rename(tmp_path / "moved")
     assert nmt("train", "moved", "--out", "run", "--max-updates", "3").status == 0
-    moved = noted | {"data_path": str(tmp_path / "moved")}
-    assert config_of(tmp_path / "run")["run"] == moved
+    now = config_of(tmp_path / "run")["run"]
+    moved = {"data_path": str(tmp_path / "moved"), "checksum": now["checksum"]}
+    assert now == noted | moved
 
 
 def test_a_run_from_before_these_were_recorded_goes_on(nmt: Nmt, data: Path, run: Path) -> None:
-    new = ("data_path = ", "command = ", "nmt = ", "date = ")
+    new = ("data_path = ", "command = ", "nmt = ", "date = ", "checksum = ")
     lines = (run / "config.toml").read_text().splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(new)]
-    assert len(lines) - len(kept) == 4
+    assert len(lines) - len(kept) == 5
     (run / "config.toml").write_text("".join(kept))
     done = nmt("train", data, "--out", run, "--max-updates", "7")
     assert done.status == 0, done.stderr

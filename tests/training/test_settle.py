@@ -38,6 +38,7 @@ def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
         return (onednn if way == "onednn" else bf16) >= gain
 
     toy.patch.setattr(settle_module, "is_clearly_faster", is_faster)
+    toy.patch.setattr(settle_module, "_NARROWEST", 32)
 
 
 @pytest.mark.parametrize(("speed", "precision"), [(1.31, "bf16"), (1.29, "fp32")])
@@ -46,6 +47,12 @@ def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
 ) -> None:
     let_be(toy, bf16=speed)
     assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == precision
+
+
+def test_a_narrow_model_whose_gain_varies_trains_in_fp32(toy: Toy) -> None:
+    let_be(toy, bf16=1.31)
+    toy.patch.setattr(settle_module, "_NARROWEST", 33)
+    assert config_of(toy.train(precision="auto", max_updates=1))["precision"] == "fp32"
 
 
 def test_without_fast_products_nothing_is_tried(toy: Toy) -> None:
@@ -151,6 +158,7 @@ def test_the_trial_trains_in_both_precisions_and_with_both_libraries(toy: Toy) -
 
     toy.patch.setattr(settle_module, "is_clearly_faster", noted)
     toy.patch.setattr(settle_module, "has_onednn", lambda: True)
+    toy.patch.setattr(settle_module, "_NARROWEST", 32)
     toy.train(precision="auto", matmul="auto", max_updates=1)
     libraries, products, models = ways[:2], ways[2:4], ways[4:]
     assert libraries == ["torch", "onednn"]
