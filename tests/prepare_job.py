@@ -27,8 +27,13 @@ class Job:
 
     @classmethod
     def of(cls, out: Path, **values: Any) -> Job:
-        """Return a job in one process, from English to German, with these options."""
+        """Return a job in one process, from English to German, with these options.
+
+        Without rules of NFC, a vocabulary is small, and learnt in no time.
+        """
         options: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de", "workers": 1}
+        if not values.get("vocab"):
+            options["normalization"] = "identity"
         chosen, cleaning, documents = _split(values)
         return cls(
             out,
@@ -41,6 +46,8 @@ class Job:
         """Return the job with some options changed, `out` among them."""
         out = values.pop("out", self.out)
         options, cleaning, documents = _split(values)
+        if options.get("vocab"):  # whose rules are its own
+            options.setdefault("normalization", PrepareOptions.normalization)
         return Job(
             out,
             dataclasses.replace(self.options, **options),

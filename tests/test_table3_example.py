@@ -152,6 +152,7 @@ def test_a_wrong_variable_is_named(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @needs_make
 def test_two_rows_on_a_share_of_the_data(data: Path, tmp_path: Path) -> None:
     options = " ".join(f"--set {one}" for one in TINY)

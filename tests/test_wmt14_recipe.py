@@ -140,7 +140,10 @@ def test_a_dry_run_is_of_the_same_training() -> None:
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        ("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
+        pytest.param(
+            *("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
+            marks=pytest.mark.slow,
+        ),
         ("DISK=1000000000", "make room"),
     ],
 )

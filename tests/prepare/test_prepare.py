@@ -557,7 +557,7 @@ def test_half_of_the_text_may_be_decomposed(job: Job, tmp_path: Path) -> None:
     held_out = [(normalize("NFD", src), normalize("NFC", tgt)) for src, tgt in lines[:3]]
     train, valid = write(tmp_path, "mixed", mixed), write(tmp_path, "held", held_out)
     options = {"train": (train,), "valid": valid, "vocab_size": 300}
-    folder = job.but(**options, out=tmp_path / "mixed-data").prepare()
+    folder = job.but(**options, normalization="nfc", out=tmp_path / "mixed-data").prepare()
     composed = [(normalize("NFC", src), normalize("NFC", tgt)) for src, tgt in lines]
     assert pairs_in(folder) == composed
     assert sum(one.rejected["duplicate"] for one in folder.info.train.corpora) == 40

@@ -294,7 +294,7 @@ def test_decomposed_text_is_annotated_as_composed_text(
     for form in ("NFC", "NFD"):
         text = [(normalize(form, src), normalize(form, tgt)) for src, tgt in train]
         given = {"train": (write(tmp_path, form, text),), "terms": chosen, "vocab_size": 310}
-        folder = job.but(out=tmp_path / f"{form}-data", **given).prepare()
+        folder = job.but(out=tmp_path / f"{form}-data", normalization="nfc", **given).prepare()
         assert folder.info.train.terms
         shards.append(content(folder.path)["train-00000.bin"])
     assert shards[0] == shards[1]

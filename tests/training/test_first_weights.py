@@ -239,14 +239,14 @@ def test_a_run_without_a_state_starts_from_its_model_again(
 ) -> None:
     run = toy.train("run", start, **LEARNT, **STILL)
 
-    def lose_checkpoints() -> None:  # as if it had been killed before the first save
-        for path in run.glob("checkpoints/*"):
+    def lose_all_that_was_saved() -> None:  # as if it had been killed before the first save
+        for path in (*run.glob("checkpoints/*"), *run.glob("*.safetensors")):
             path.unlink()
 
-    lose_checkpoints()
+    lose_all_that_was_saved()
     toy.train("run", start, **LEARNT, **STILL)
     assert torch.equal(flat(run / "last.safetensors"), flat(start))
-    lose_checkpoints()
+    lose_all_that_was_saved()
     shutil.copy(learnt / "checkpoints/update-00000150.safetensors", start)  # another by now
     with pytest.raises(UsageError, match=r"-from was (\S+) and is now \1, with other weights"):
         toy.train("run", start, **LEARNT, **STILL)

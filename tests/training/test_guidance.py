@@ -282,6 +282,7 @@ def test_a_guided_run_goes_on_as_if_it_was_never_stopped(toy: Toy) -> None:
         toy.train(**values | {"guided_alignment": 0.1})
 
 
+@pytest.mark.slow
 def test_layers_are_compiled_whole_and_come_to_the_same(toy: Toy) -> None:
     values = GUIDED | {"num_decoder_layers": 2, "max_updates": 3}
     expected = toy.undisturbed(**values)
