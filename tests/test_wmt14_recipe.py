@@ -137,13 +137,11 @@ def test_a_dry_run_is_of_the_same_training() -> None:
     assert f"{train.strip()} --dry-run" in would_run("dry-run", *MACHINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        pytest.param(
-            *("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
-            marks=pytest.mark.slow,
-        ),
+        ("PROCESSES=999", "GPUs, and 999 must be there: look at nvidia-smi"),
         ("DISK=1000000000", "make room"),
     ],
 )
