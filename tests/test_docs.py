@@ -54,7 +54,7 @@ nmt() {{
       case $* in *--init-from*) ;; *) set -- "$@" --model transformer_tiny ;; esac ;;
     prepare) case $* in
       *--vocab-size\\ 3[27]000*) set -- "$@" --vocab-size 345 ;;
-      *--vocab*) ;;
+      *--vocab* | *multi30k*) ;;
       *) set -- "$@" --vocab-size 345 ;;
     esac ;;
   esac
