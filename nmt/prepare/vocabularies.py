@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 
 from nmt import console
-from nmt.console import counted
 from nmt.data.composition import NFC
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
@@ -131,7 +130,7 @@ def tell_size(options: PrepareOptions, train: Sequence[SourceText]) -> None:
         pairs = sum(text.lines for text in train)
         console.notice(
             f"no --vocab-size given: taking {vocabulary_size(options, train):,}, because the text "
-            f"has {counted(pairs, 'pair', 'pairs')}"
+            f"has {console.counted(pairs, 'pair', 'pairs')}"
         )
 
 
