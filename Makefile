@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile gpu clean
+.PHONY: help install demo multi30k wmt14 test test-slow lint bench profile gpu pretended-gpu clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,6 +44,9 @@ lint: install  ## Check style and types.
 test: lint  ## Check style and types, and run the tests.
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
+pretended-gpu: install  ## Run the GPU tests on a pretended GPU, which takes a C++ compiler.
+	$(BIN)/python -m pytest tests/pretended_gpu
+
 test-slow: install  ## Run the tests that take longer.
 	$(BIN)/python -m pytest -m slow
 
@@ -62,5 +65,5 @@ gpu:  ## Test and measure a GPU, in parts: make gpu PYTHON=python3 [PART=train] 
 
 clean:  ## Remove everything that was installed or made here.
 	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache
-	rm -rf examples/*/work* work-gpu
+	rm -rf examples/*/work* work-gpu tests/pretended_gpu/built
 	find nmt tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

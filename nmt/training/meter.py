@@ -33,8 +33,8 @@ _CHUNK = 1 << 22
 
 _SECONDS = 0.05  # of measuring, for each way to multiply
 _CLEARLY = 1.5  # of two rates; those of a busy machine vary
-# Rows and columns: large enough for full speed, and done in a fraction of a second.
-_CPU_SIZE, _GPU_SIZE = 1024, 8192
+_SMALLEST, _LARGEST = 1024, 8192  # rows and columns
+_LONG = 1e-3  # seconds of a product that has full speed
 
 
 def checksum(vector: Tensor, first: int = 0) -> int:
@@ -77,10 +77,18 @@ def checksum_of_all(weights: Vector, ranks: Ranks) -> str:
 def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Return the FLOP/s (two per multiply-add) of the fastest of several matrix products.
 
-    The rate is that of this process with its threads. Processes that share a machine should measure
-    at the same time. The random numbers of training do not change.
+    The matrices are large enough for full speed: on a CPU with 1,024 rows, on a GPU with more. The
+    rate is that of this process with its threads. Processes that share a machine should measure at
+    the same time. The random numbers of training do not change.
     """
-    size = _GPU_SIZE if device.type == "cuda" else _CPU_SIZE
+    size = _SMALLEST
+    while (seconds := _fastest_product(size, device, dtype)) < _LONG and size < _LARGEST:
+        size *= 2
+    return 2 * size**3 / seconds
+
+
+def _fastest_product(size: int, device: torch.device, dtype: torch.dtype) -> float:
+    """Return the seconds of a product of two square matrices; infinity if none of them works."""
     random = torch.Generator(device).manual_seed(0)
     x, weight = (
         torch.randn(size, size, generator=random, device=device).to(dtype) for _ in range(2)
@@ -89,12 +97,12 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
     if device.type == "cpu":
         # F.linear uses another library for fp32; which one is faster depends on the processor.
         products.append(functools.partial(onednn_product, x, weight))
-    rates = [0.0]
+    found = [math.inf]
     for product in products:
         # fails if this processor does not support the type, or without oneDNN
         with contextlib.suppress(AttributeError, RuntimeError):
-            rates.append(2 * size**3 / _shortest(product, device))
-    return max(rates)
+            found.append(_shortest(product, device))
+    return min(found)
 
 
 def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:

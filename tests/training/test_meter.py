@@ -107,7 +107,7 @@ def test_updates_without_a_finite_gradient_count_for_no_mean_over_tokens() -> No
 
 @pytest.fixture(autouse=True)
 def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "_CPU_SIZE", 64)
+    monkeypatch.setattr(meter, "_SMALLEST", 64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -123,6 +123,14 @@ def test_it_is_the_quickest_of_several_products(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(meter, "_SECONDS", 4.0)
     monkeypatch.setattr("nmt.training.meter.time.perf_counter", lambda: float(next(clock)))
     assert matrix_product_rate(CPU, torch.float32) == 2 * 64**3 / 0.5
+
+
+def test_a_fast_device_gets_larger_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(size: int, *_: object) -> float:
+        return {64: 4e-4, 128: 8e-4, 256: 2e-3}[size]
+
+    monkeypatch.setattr(meter, "_fastest_product", seconds)
+    assert matrix_product_rate(CPU, torch.float32) == 2 * 256**3 / 2e-3
 
 
 def test_a_way_of_multiplying_that_the_processor_lacks_is_passed_over(

@@ -1,0 +1,192 @@
+"""The pretended GPU does what a GPU does. `test_pretended_gpu.py` runs these tests on it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+GPU = torch.device("cuda")
+
+
+def test_an_operator_runs_on_the_cpu_and_its_result_is_on_the_gpu() -> None:
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device=GPU)
+    product = x @ x
+    assert product.is_cuda
+    assert product.tolist() == [[7.0, 10.0], [15.0, 22.0]]
+
+
+def test_a_view_shares_memory_and_an_output_that_was_given_grows() -> None:
+    x = torch.arange(6.0, device=GPU)
+    x.view(2, 3)[1].fill_(9.0)
+    assert x.tolist() == [0.0, 1.0, 2.0, 9.0, 9.0, 9.0]
+    out = torch.empty(0, device=GPU)
+    torch.add(x, 1.0, out=out)
+    assert out.tolist() == [1.0, 2.0, 3.0, 10.0, 10.0, 10.0]
+
+
+def test_gradients_are_those_of_the_cpu() -> None:
+    def gradient(device: str) -> Tensor:
+        x = torch.arange(12.0, device=device).view(3, 4).requires_grad_()
+        x.log_softmax(1)[:, 2].sum().backward()  # type: ignore[no-untyped-call]
+        assert x.grad is not None
+        return x.grad.cpu()
+
+    torch.testing.assert_close(gradient("cuda"), gradient("cpu"))
+
+
+def test_two_devices_do_not_mix() -> None:
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(3, device=GPU) * torch.ones(3)
+
+
+def test_new_memory_is_not_zero() -> None:
+    assert torch.empty(3, device=GPU).isnan().all()
+
+
+def test_a_copy_to_pinned_memory_is_there_after_an_event_or_a_stream() -> None:
+    x = torch.arange(3.0, device=GPU)
+    for wait in ("event", "stream"):
+        copy = torch.empty(3, pin_memory=True).copy_(x, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        late = torch.empty(3, pin_memory=True).copy_(x, non_blocking=True)
+        assert copy[0] > 1e36
+        if wait == "event":
+            event.synchronize()
+            assert late[0] > 1e36, "it was begun after the event"
+        else:
+            torch.cuda.current_stream().synchronize()
+            assert late.tolist() == [0.0, 1.0, 2.0]
+        assert copy.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_pinned_memory_must_stay_as_it_is_until_it_was_copied() -> None:
+    pinned = torch.ones(3).pin_memory()
+    pinned.to(GPU, non_blocking=True)
+    pinned[0] = 2.0
+    with pytest.raises(RuntimeError, match="pinned memory was changed"):
+        torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: x[0].item(),
+        lambda x: x.cpu(),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+        lambda _: torch.ones(3).to(GPU),
+        lambda _: torch.ones(3).to(GPU, non_blocking=True),  # not pinned
+        lambda _: torch.ones(3).pin_memory().to(GPU),
+        lambda _: torch.ones(3, dtype=torch.int64).pin_memory().to(GPU, torch.float32, True),
+        lambda x: x.repeat_interleave(x.long()),
+        lambda x: x[torch.tensor([1])],
+        lambda x: x.__setitem__(1, 5.0),
+    ],
+    ids=[
+        "item",
+        "to the host",
+        "nonzero",
+        "mask",
+        "blocking",
+        "not pinned",
+        "pinned but blocking",
+        "another type",
+        "repeat_interleave",
+        "index of the host",
+        "one element set",
+    ],
+)
+def test_waits_can_be_forbidden(wait: object) -> None:
+    x = torch.ones(3, device=GPU)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+            wait(x)  # type: ignore[operator]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    wait(x)  # type: ignore[operator]
+
+
+def test_what_does_not_wait_is_allowed() -> None:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        x = torch.ones(3).pin_memory().to(GPU, non_blocking=True)
+        x[1:2] = 5.0
+        (x * 2.0).masked_fill(x > 4, 0.0)
+        torch.empty(3, pin_memory=True).copy_(x, non_blocking=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert x.tolist() == [1.0, 5.0, 1.0]
+
+
+def test_memory_is_counted_and_has_a_limit() -> None:
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    x = torch.zeros(1000, device=GPU)
+    assert torch.cuda.memory_allocated() - before == 4096  # a multiple of 512
+    del x
+    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.max_memory_allocated() - before >= 4096
+    total = torch.cuda.get_device_properties(GPU).total_memory
+    torch.cuda.set_per_process_memory_fraction((before + 1e6) / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1_000_000, device=GPU)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (2, 1)])
+@pytest.mark.parametrize("queries", [(4, 1, 6), (2, 3, 1)])
+def test_flash_attention_and_its_gradients_are_those_of_torch(
+    queries: tuple[int, ...], window: tuple[int, int]
+) -> None:
+    torch.manual_seed(1)
+    keys = (4, 1, 6)
+    own, others = (torch.tensor([0, *n]).cumsum(0).int() for n in (queries, keys))
+    query = torch.randn(sum(queries), 2, 8).bfloat16()
+    key, value = (torch.randn(sum(keys), 2, 8).bfloat16() for _ in range(2))
+    leaves = [x.to(GPU).requires_grad_() for x in (query, key, value)]
+    found = torch.ops.aten._flash_attention_forward(
+        *(*leaves, own.to(GPU), others.to(GPU), max(queries), max(keys)),
+        *(0.0, False, False),
+        window_size_left=window[0],
+        window_size_right=window[1],
+    )[0]
+    found.float().square().sum().backward()
+    expected = [x.float().requires_grad_() for x in (query, key, value)]
+    outputs = list[Tensor]()
+    sides = zip(expected, (queries, keys, keys), strict=True)
+    parts = zip(*(torch.split(x, list(lengths)) for x, lengths in sides), strict=True)
+    for of_sentence in parts:
+        q, k, v = (x.transpose(0, 1) for x in of_sentence)
+        seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
+        beside = k.shape[1] - q.shape[1]  # the last query is beside the last key
+        if window[1] >= 0:
+            seen = seen.tril(beside + window[1])
+        if window[0] >= 0:
+            seen = seen.triu(beside - window[0])
+        attended = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        outputs.append(attended.nan_to_num().transpose(0, 1))
+    torch.cat(outputs).square().sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(found.cpu().float(), torch.cat(outputs), atol=0.02, rtol=0.02)
+    for leaf, wanted in zip(leaves, expected, strict=True):
+        assert leaf.grad is not None and wanted.grad is not None
+        torch.testing.assert_close(leaf.grad.cpu().float(), wanted.grad, atol=0.1, rtol=0.05)
+
+
+def test_lstm_and_its_gradients_are_those_of_the_cpu() -> None:
+    torch.manual_seed(1)
+    lstm, x = nn.LSTM(8, 6), torch.randn(7, 3, 8)
+    states, _ = lstm(x)
+    states.square().sum().backward()
+    expected = [p.grad for p in lstm.parameters()]
+    lstm.zero_grad()
+    found, _ = lstm.to(GPU)(x.to(GPU))
+    found.square().sum().backward()
+    torch.testing.assert_close(found.cpu(), states)
+    for parameter, wanted in zip(lstm.parameters(), expected, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad.cpu(), wanted)

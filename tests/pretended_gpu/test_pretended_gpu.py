@@ -1,0 +1,39 @@
+"""The project's GPU tests, and those of the device itself, on the pretended GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pretended_gpu.build import NotHere, environment
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("file", ["pretended_gpu/on_device.py"])
+def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:
+    """Torch takes a device only while it is loaded, so they run in a process of their own."""
+    try:
+        has_device = environment()
+    except NotHere as why:
+        pytest.skip(str(why))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        "--basetemp",
+        str(tmp_path / "t"),
+    ]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", str(TESTS / file)],
+        cwd=TESTS.parent,
+        env=has_device,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
