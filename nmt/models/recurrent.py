@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,6 +26,7 @@ from torch.nn import functional as F
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import RecurrentConfig
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
+from nmt.models.device import to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import select_
@@ -115,7 +117,7 @@ class Steps:
             rows += [group.sentences.stop] * (group.longest - len(rows))
         columns = PaddedLayout.of(packed).tokens.t()  # (T, B)
         tokens = torch.cat([column[:count] for column, count in zip(columns, rows, strict=False)])
-        starts = torch.tensor([0, *accumulate(rows)], device=tokens.device)
+        (starts,) = to_device([np.array([0, *accumulate(rows)])], tokens.device)
         return cls(rows, groups, tokens, starts[packed.positions] + packed.sentences)
 
 

@@ -62,7 +62,8 @@ def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
         log_probs = scores.masked_fill(~others.mask[:, None], -math.inf).log_softmax(dim=-1)
         linked = links.sources[own.tokens]  # (B, T)
         found = log_probs.gather(2, linked.clamp(min=0)[..., None])[..., 0]  # (B, T)
-        total = total - found[own.mask & (linked != NO_LINK)].sum()
+        # Not by an index of booleans, for which the host would wait.
+        total = total - found.masked_fill(~own.mask | (linked == NO_LINK), 0.0).sum()
     return total
 
 

@@ -1,0 +1,202 @@
+"""The commands print on a GPU what they print on a CPU, in fp32."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import Nmt
+from gpus import HALF, needs_gpu, needs_two_gpus
+from toy_training import metrics, settings_of, status
+
+from nmt.data.folder import DataFolder
+from nmt.models.model_file import ModelCard, write_model
+
+pytestmark = needs_gpu
+
+LINES = """\
+the old cat sees a bird.
+
+a dog hears the river and the small house
+x
+3.5
+the red tree and then slowly a dog and the cat
+"""
+
+Print = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def on_both(nmt: Nmt) -> Print:
+    """Run a command on the GPU and on the CPU; return what each prints."""
+
+    def run(*words: str | Path) -> tuple[str, str]:
+        printed = []
+        for device in ("cuda", "cpu"):
+            done = nmt(*words, "--device", device, "--precision", "fp32", "--quiet")
+            assert done.status == 0, done.stderr
+            printed.append(done.stdout)
+        on_gpu, on_cpu = printed
+        return on_gpu, on_cpu
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.en"
+    path.write_text(LINES)
+    return path
+
+
+def numbers_apart(printed: str) -> tuple[str, list[float]]:
+    """Return a text without its numbers that have a fraction, and these."""
+    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    return number.sub("N", printed), [float(one) for one in number.findall(printed)]
+
+
+def assert_same(found: str, expected: str) -> None:
+    """Check that two outputs are the same, up to the rounding of numbers."""
+    (text, numbers), (wanted, wanted_numbers) = map(numbers_apart, (found, expected))
+    assert text == wanted
+    assert numbers == pytest.approx(wanted_numbers, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--beam-size", "1"],
+        ["--n-best", "3"],
+        ["--n-best", "4", "--diverse", "2"],
+        ["--n-best", "3", "--mbr"],
+        ["--sample", "--n-best", "2", "--top-k", "9", "--top-p", "0.9", "--temperature", "0.8"],
+        ["--sample", "--seed", "7", "--scores"],
+        ["--alignment"],
+        ["--format", "jsonl", "--alignment"],
+        ["--no-repeat-ngram", "2", "--repetition-penalty", "1.3"],
+        ["--batch-tokens", "20", "--split"],
+        ["--markup", "html"],
+    ],
+    ids=" ".join,
+)
+def test_translate(on_both: Print, model_file: Path, text: Path, words: Sequence[str]) -> None:
+    found, expected = on_both(
+        "translate", model_file, "--input", text, "--max-extra-tokens", "6", *words
+    )
+    assert expected.count("\n") >= LINES.count("\n")
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("words", [[], ["--scores"], ["--sample"]], ids=" ".join)
+def test_an_ensemble(
+    on_both: Print, model_file: Path, other_model: Path, text: Path, words: Sequence[str]
+) -> None:
+    chosen = ("translate", model_file, "--ensemble", other_model, "--input", text)
+    assert_same(*on_both(*chosen, "--max-extra-tokens", "6", *words))
+
+
+@pytest.mark.parametrize("reads_terms", [False, True], ids=["forced", "read by the model"])
+def test_terms_and_forbidden_words(
+    on_both: Print,
+    model_file: Path,
+    term_reader: Path,
+    text: Path,
+    tmp_path: Path,
+    reads_terms: bool,
+) -> None:
+    terms, forbidden = tmp_path / "terms.tsv", tmp_path / "words.txt"
+    terms.write_text("cat\ttree\nold\tslowly\tred\n")
+    forbidden.write_text("bird\nhouse\n")
+    lists = ("--terms", terms, "--forbid", forbidden)
+    model = term_reader if reads_terms else model_file
+    chosen = ("translate", model, "--input", text, *lists, "--max-extra-tokens", "6")
+    found, expected = on_both(*chosen, "--format", "jsonl")
+    assert_same(found, expected)
+    if not reads_terms:
+        assert "tree" in json.loads(found.splitlines()[0])["text"]
+
+
+def test_prefixes(on_both: Print, model_file: Path, tmp_path: Path) -> None:
+    text = tmp_path / "prefixed"
+    text.write_text("the cat\ta red\nthe old house\t\na dog sees\tthe\n")
+    chosen = ("translate", model_file, "--input", text, "--prefixes")
+    found, expected = on_both(*chosen, "--max-extra-tokens", "6")
+    assert found.startswith("a red")
+    assert_same(found, expected)
+
+
+def test_a_shortlist(
+    nmt: Nmt, on_both: Print, card: ModelCard, data: Path, text: Path, tmp_path: Path
+) -> None:
+    model, shortlist = tmp_path / "model.safetensors", tmp_path / "shortlist"
+    vocabulary = DataFolder.open(data).src_vocabulary
+    card = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary)
+    torch.manual_seed(1)
+    write_model(model, card, dict(card.build().named_parameters()))
+    words = ("--frequent", "20", "--best", "3", "--quiet")
+    assert nmt("export", "shortlist", data, shortlist, *words).status == 0
+    chosen = ("translate", model, "--input", text, "--max-extra-tokens", "6")
+    found, expected = on_both(*chosen, "--shortlist", shortlist)
+    assert_same(found, expected)
+    assert found != on_both(*chosen)[0]
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--scores"], ["--tokens"]], ids=" ".join)
+@pytest.mark.parametrize("is_ensemble", [False, True], ids=["model", "ensemble"])
+def test_rescore(
+    on_both: Print,
+    model_file: Path,
+    other_model: Path,
+    text: Path,
+    tmp_path: Path,
+    is_ensemble: bool,
+    words: Sequence[str],
+) -> None:
+    target = tmp_path / "text.de"
+    target.write_text("".join(f"{line}\n" for line in reversed(LINES.splitlines())))
+    more = ("--ensemble", other_model) if is_ensemble else ()
+    assert_same(*on_both("rescore", model_file, target, "--source", text, *more, *words))
+
+
+def test_rescore_puts_a_list_in_order(
+    on_both: Print, nmt: Nmt, model_file: Path, other_model: Path, text: Path, tmp_path: Path
+) -> None:
+    listed = ("--n-best", "4", "--max-extra-tokens", "6", "--device", "cpu", "--quiet")
+    done = nmt("translate", other_model, "--input", text, *listed)
+    (tmp_path / "list").write_text(done.stdout)
+    found, expected = on_both(
+        "rescore", model_file, "--source", text, "--n-best", tmp_path / "list"
+    )
+    assert_same(found, expected)
+    assert found != done.stdout
+
+
+def test_train_stops_and_goes_on_and_its_model_translates(
+    nmt: Nmt, data: Path, text: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    for updates in (4, 6):
+        settings = settings_of(device="cuda", precision=HALF, max_updates=updates)
+        done = nmt("train", data, "--out", run, "--quiet", *settings)
+        assert done.status == 0, done.stderr
+    assert [record["update"] for record in metrics(run, "start")] == [0, 4]
+    assert status(run) == {"status": "finished", "update": 6, "reason": "max_updates"}
+    done = nmt("translate", run, "--input", text, "--quiet")  # on the GPU, by default in 16 bits
+    assert (done.status, done.stdout.count("\n")) == (0, LINES.count("\n"))
+
+
+@needs_two_gpus
+def test_several_gpus_share_the_lines(nmt: Nmt, model_file: Path, text: Path) -> None:
+    text.write_text(LINES * 12)  # for shares of 16 lines
+    chosen = ("translate", model_file, "--input", text, "--max-extra-tokens", "6")
+    one, all_of_them = (
+        nmt(*chosen, "--device", "cuda", "--workers", workers, "--quiet")
+        for workers in ("1", "auto")
+    )
+    assert (one.status, all_of_them.status) == (0, 0)
+    assert all_of_them.stdout == one.stdout
