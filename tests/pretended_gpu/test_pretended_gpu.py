@@ -12,7 +12,9 @@ from pretended_gpu.build import NotHere, environment
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("file", ["pretended_gpu/on_device.py"])
+@pytest.mark.parametrize(
+    "file", ["test_gpu.py", "cli/test_gpu_commands.py", "pretended_gpu/on_device.py"]
+)
 def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:
     """Torch takes a device only while it is loaded, so they run in a process of their own."""
     try:
