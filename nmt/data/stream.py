@@ -63,12 +63,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Cut:
-    """How updates are split: over ranks, into micro-batches, and to which fixed shape if any."""
+    """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
+
+    Batches for a GPU have other groups (see `group_bounds`).
+    """
 
     micro_batch_tokens: int
     rank: int = 0
     world_size: int = 1
     shape: FixedShape | None = None
+    on_gpu: bool = False
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
@@ -201,7 +205,8 @@ def _updates_of_stage(
 def _batch(
     pairs: Indices, src: TokenRows, tgt: TokenRows, cut: Cut, linker: Linker | WordLinks | None
 ) -> Batch:
-    return collate(src, tgt, cut.shape, None if linker is None else linker(src, tgt, pairs))
+    links = None if linker is None else linker(src, tgt, pairs)
+    return collate(src, tgt, cut.shape, links, on_gpu=cut.on_gpu)
 
 
 def _plans_from(

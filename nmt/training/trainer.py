@@ -259,7 +259,7 @@ class Trainer:
         shape = self.runner.shape(
             data.train, world_size=world_size, micro_batch_tokens=tokens, longest=longest
         )
-        self.cut = Cut(tokens, rank, world_size, shape)
+        self.cut = Cut(tokens, rank, world_size, shape, on_gpu=self.device.type == "cuda")
         dropouts, p = None, config.subword_dropout
         if p and not (self.augmenter and self.augmenter.dropout):
             src, tgt = data.src_vocabulary, data.tgt_vocabulary

@@ -157,7 +157,8 @@ class Validator:
         """Return loss, nll and tokens of some pairs; if memory runs out, by halves."""
         try:
             with memory_errors():
-                batch = collate(*self.data.valid.rows(part)).to(self.device)
+                rows, on_gpu = self.data.valid.rows(part), self.device.type == "cuda"
+                batch = collate(*rows, on_gpu=on_gpu).to(self.device)
                 loss, nll = smoothed_cross_entropy(
                     model(batch),
                     model.output_projection,

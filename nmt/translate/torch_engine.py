@@ -223,7 +223,8 @@ class TorchEngine(Engine):
                 yield self._group(numbers, [sources[number] for number in numbers], longest)
 
     def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
-        packed = pack_sources([source.ids for source in sources])
+        on_gpu = self.device.type == "cuda"
+        packed = pack_sources([source.ids for source in sources], on_gpu=on_gpu)
         state = self.model.begin(packed.to(self.device))
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:
@@ -298,13 +299,15 @@ class TorchEngine(Engine):
         order = longest_first(src.lengths, tgt.lengths)
         parts = micro_batches(src.lengths[order], tgt.lengths[order], FORCED_TOKENS)
         waiting = deque(order[part] for part in parts)
+        on_gpu = self.device.type == "cuda"
         results: dict[int, T | None] = {}
         while waiting:
             part = waiting.popleft()
             found: Sequence[T | None]
             try:
                 with memory_errors():
-                    found = of_batch(collate(src.take(part), tgt.take(part)).to(self.device))
+                    batch = collate(src.take(part), tgt.take(part), on_gpu=on_gpu)
+                    found = of_batch(batch.to(self.device))
             except MemoryError:
                 if len(part) > 1:
                     waiting.extendleft(np.array_split(part, 2))

@@ -93,25 +93,33 @@ def test_micro_batches_are_cut_by_hand_as_expected(
     assert [part.tolist() for part in found] == parts
 
 
-def attention_work(pairs: Lengths, bounds: list[int]) -> int:
+def attention_work(pairs: Lengths, bounds: list[int], of_position: int, of_group: int) -> int:
     """Return the work of attention on groups, by the formula, in pairs of query and key."""
     total = 0
     for a, b in pairwise([0, *bounds, len(pairs)]):
         src, tgt = int(pairs.src[a:b].max()) + 1, int(pairs.tgt[a:b].max()) + 1
-        total += (b - a) * (src * src + tgt * tgt + src * tgt + 20 * (src + tgt)) + 10_000
+        total += (b - a) * (src * src + tgt * tgt + src * tgt + of_position * (src + tgt))
+        total += of_group
     return total
 
 
+@pytest.mark.parametrize(
+    ("on_gpu", "longer", "work"), [(False, 1, (20, 10_000)), (True, 10, (80, 1_500_000))]
+)
 @pytest.mark.parametrize("seed", range(20))
-def test_groups_are_those_of_least_work(seed: int) -> None:
-    drawn = np.random.default_rng(seed).choice([3, 4, 9, 10, 24, 60], (2, 9)).astype(np.int32)
+def test_groups_are_those_of_least_work(
+    seed: int, on_gpu: bool, longer: int, work: tuple[int, int]
+) -> None:
+    random = np.random.default_rng(seed)
+    drawn = longer * random.choice([3, 4, 9, 10, 24, 60], (2, 9)).astype(np.int32)
     order = longest_first(*drawn)
     pairs = Lengths(*(side[order] for side in drawn))
-    longer = np.maximum(pairs.src, pairs.tgt)
-    edges = [at for at in range(1, 9) if longer[at] != longer[at - 1]]
+    longest = np.maximum(pairs.src, pairs.tgt)
+    edges = [at for at in range(1, 9) if longest[at] != longest[at - 1]]
     choices = [list(cuts) for count in range(len(edges) + 1) for cuts in combinations(edges, count)]
-    least = min(attention_work(pairs, cuts) for cuts in choices)
-    assert attention_work(pairs, group_bounds(pairs.src, pairs.tgt)) == least
+    least = min(attention_work(pairs, cuts, *work) for cuts in choices)
+    found = group_bounds(pairs.src, pairs.tgt, on_gpu=on_gpu)
+    assert attention_work(pairs, found, *work) == least
 
 
 def test_both_sides_of_a_batch_have_the_same_groups() -> None:

@@ -36,7 +36,7 @@ def packed_of(*lengths: int) -> Packed:
 @pytest.fixture
 def _two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pad the first two sentences to one length, and the others to another."""
-    monkeypatch.setattr(batches, "group_bounds", lambda *_: [2])
+    monkeypatch.setattr(batches, "group_bounds", lambda *_, **__: [2])
 
 
 def normal(*shape: int) -> Tensor:

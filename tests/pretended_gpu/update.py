@@ -46,7 +46,7 @@ def made_up_update(tokens: int = TOKENS) -> Update:
     order = longest_first(src[:count], tgt[:count])
     src, tgt = src[order], tgt[order]
     sums = LengthSums.of(src, tgt)
-    batch = collate(_rows(src), _rows(tgt))
+    batch = collate(_rows(src), _rows(tgt), on_gpu=True)
     return Update(np.arange(count), [batch], sums, sums.src + sums.tgt, Position(), 0.0)
 
 
