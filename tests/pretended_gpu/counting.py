@@ -21,19 +21,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pretended_gpu.build import load
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-load()  # torch must find a GPU's hooks when it starts
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-from torch import Tensor  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
-
-import nmt  # noqa: E402
+import nmt
 
 GPU = torch.device("cuda", 0)
 
@@ -225,18 +221,13 @@ def counting(read: Callable[[Tensor], NDArray[Any]] | None = None) -> Iterator[C
         def synchronize(self) -> None:
             counts.waits[f"synchronize, {_line()}"] += 1
 
-    gpu = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "get_device_capability": lambda _=None: (9, 0),
-        "get_device_name": lambda _=None: "pretended H100",
-        "set_device": lambda _: None,
+    waiting = {
+        "Event": Event,
         "current_stream": lambda _=None: Event(),
         "synchronize": lambda _=None: Event().synchronize(),
-        "Event": Event,
     }
     with (
-        patch.multiple(torch.cuda, **gpu),
+        patch.multiple(torch.cuda, **waiting),
         patch.object(torch.Tensor, "numpy", values),
         patch.object(FakeTensorMode, "avoid_device_init", property(lambda _: True)),
         FakeTensorMode(allow_non_fake_inputs=True),

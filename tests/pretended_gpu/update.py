@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import sys
 
-from pretended_gpu.counting import GPU, Counts, Work, counting  # first: it loads torch
-
-import numpy as np  # isort: skip
+import numpy as np
+import torch
+from pretended_gpu.counting import GPU, Counts, Work, counting
 
 import nmt.training.update
 from nmt.config import resolve_recipe
@@ -55,12 +55,12 @@ def _rows(lengths: Lengths) -> TokenRows:
 
 
 def count_update(preset: str, settings: dict[str, str]) -> Counts:
-    """Count the second update of a run, since the first one makes tables of positions."""
+    """Count an update that is not the first of its run."""
     spec = find_preset(preset)
     sources = [("preset", preset_values(preset)), ("settings", SETTINGS | settings)]
     recipe = resolve_recipe(preset, spec.architecture, sources)
     update = made_up_update()
-    sums = update.lengths
+    (batch,), sums = update.batches, update.lengths
     with counting() as counts:
         with GPU:
             model = build_model(spec.architecture, recipe.model, VOCABULARY, VOCABULARY).train()
@@ -82,9 +82,10 @@ def count_update(preset: str, settings: dict[str, str]) -> Counts:
             counts.phase("backward", runner, "_backward"),
             counts.phase("loss", nmt.training.update, "smoothed_cross_entropy"),
         ):
-            runner.run(update, 1)
+            with torch.no_grad():
+                model(batch.to(GPU))  # makes tables of positions
             counts.clear()
-            runner.run(update, 2)
+            runner.run(update, 1)
     return counts
 
 
