@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model_config import ModelConfig, TransformerConfig
-from nmt.models.kernels.linear import linear
+from nmt.models.kernels.linear import linear, linear_relu
 
 _INPUT_GAIN = 2**-0.5
 _OUTPUT_GAIN = 0.5
@@ -162,11 +162,12 @@ def shared_embeddings(
     return target, source, projection
 
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu_,
-    "swish": F.silu,
-    "gelu": F.gelu,
+_HIDDEN: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "relu": linear_relu,
+    "swish": lambda x, weight, bias: F.silu(linear(x, weight, bias)),
+    "gelu": lambda x, weight, bias: F.gelu(linear(x, weight, bias)),
 }
+"""By activation: maps x (..., D), W1 and b1 to (..., F)."""
 
 
 class FeedForward(nn.Module):
@@ -174,7 +175,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: str) -> None:
         super().__init__()
-        self.activation = _ACTIVATIONS[activation]
+        self.hidden = _HIDDEN[activation]
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
         nn.init.xavier_uniform_(self.inner.weight)
@@ -184,7 +185,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., D) to (..., D)."""
-        hidden = self.activation(linear(x, self.inner.weight, self.inner.bias))  # (..., F)
+        hidden = self.hidden(x, self.inner.weight, self.inner.bias)  # (..., F)
         return linear(hidden, self.outer.weight, self.outer.bias)  # (..., D)
 
 

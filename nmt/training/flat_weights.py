@@ -8,6 +8,9 @@ With `shard_optimizer` each rank has a slice of the fp32 vector and updates only
 Rajbhandari et al. 2020, section 5.1). It needs the sum of the gradient only there, and sends the
 new weights to the other ranks. The gradient and the model's weights stay whole on every rank.
 
+The gradient of each parameter moves into the vector as soon as a backward pass has computed it: the
+first micro-batch of an update sets it, the others add to it.
+
 `GradientSum` sums the gradient over ranks during the backward pass. The vector is split into
 buckets. When the last backward pass of an update has filled a bucket, its sum over ranks starts,
 while earlier layers still compute (Li et al. 2020, PyTorch Distributed, section 3.2.3). All ranks
@@ -17,7 +20,7 @@ start the buckets in the same order, even if a rank has no work or fails.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +29,6 @@ from nmt.config import TrainingConfig
 from nmt.distributed import Pending, Ranks, places_of
 from nmt.models.base import TranslationModel
 
-_ALL = slice(None)
 _SHARDED_FROM = 500_000_000
 """Parameters from which on `auto` splits the optimiser over ranks."""
 _BUCKET_VALUES = 1 << 22
@@ -74,15 +76,16 @@ class FlatWeights:
                 places[shared_by.rank] for places in (self.places, self.trained_places)
             )
         self.gradient = whole.new_zeros(self.trained_count, device=device)
-        """(m,) fp32, summed over micro-batches."""
+        """(m,) fp32, summed over the backward passes since `begin_gradient`."""
         self.own_gradient = self.gradient[own_trained]  # (s,) a view
         self._compute = whole.to(device=device, dtype=dtype)  # (n,)
-        self._partial = self.gradient.to(dtype)  # (m,) of one micro-batch, or of all in fp32
         own_weights = (whole if self._is_rounded else self._compute)[self._own]
         lets_go = self._is_rounded and shared_by is not None  # of the rest
         self.master = own_weights.to(device=device, copy=lets_go)
         """(n,) fp32, or this rank's slice."""
         self.trainable = self.master[: len(self.own_gradient)]  # (s,) a view
+        self._reached: set[int] = set()
+        """The `id` of each parameter whose gradient is in the vector."""
         self.trained: list[tuple[nn.Parameter, slice]] = []
         """The parameters that need a gradient, and the slice of each in the vectors."""
         self._shapes: dict[str, tuple[int, torch.Size]] = {}
@@ -92,8 +95,9 @@ class FlatWeights:
             self._shapes[name] = (offset, parameter.shape)
             parameter.data = self._compute[offset:end].view(parameter.shape)
             if parameter.requires_grad:
-                parameter.grad = self._partial[offset:end].view(parameter.shape)
                 self.trained.append((parameter, slice(offset, end)))
+                own = self.gradient[offset:end].view(parameter.shape)
+                parameter.register_post_accumulate_grad_hook(_collector(own, self._reached))  # type: ignore[no-untyped-call]
             offset = end
 
     def held_bytes(self) -> dict[str, int]:
@@ -103,7 +107,7 @@ class FlatWeights:
         return {
             "weights": self.master.nbytes,
             "gradient": self.gradient.nbytes,
-            "rounded weights and gradient": self._compute.nbytes + self._partial.nbytes,
+            "rounded weights": self._compute.nbytes,
         }
 
     @property
@@ -118,17 +122,15 @@ class FlatWeights:
             for name, (offset, shape) in self._shapes.items()
         }
 
-    def collect_gradient(self, part: slice = _ALL) -> None:
-        """Add a part of the micro-batch's gradient to the update's gradient."""
-        if self._partial is not self.gradient:
-            self.gradient[part] += self._partial[part]
-            self._partial[part].zero_()
+    def begin_gradient(self) -> None:
+        """Let the following backward passes sum up a new gradient."""
+        self._reached.clear()
 
-    def clear_gradient(self) -> None:
-        """Clear the gradient of the update."""
-        self.gradient.zero_()
-        if self._partial is not self.gradient:
-            self._partial.zero_()
+    def clear_unreached(self, trained: Iterable[tuple[nn.Parameter, slice]]) -> None:
+        """Clear the gradient of those of `trained` that no backward pass has reached."""
+        for parameter, place in trained:
+            if id(parameter) not in self._reached:
+                self.gradient[place].zero_()
 
     def norm(self) -> Tensor:
         """Return the norm of the whole gradient, a scalar; if ranks have slices, all take part."""
@@ -165,6 +167,28 @@ class FlatWeights:
             self._compute.copy_(kept)
 
 
+def _collector(own: Tensor, reached: set[int]) -> Callable[[Tensor], None]:
+    """Return what moves a parameter's gradient to its place in the vector.
+
+    It does not hold the parameter: torch never frees one that is held by its own hook.
+
+    Args:
+        own: this place, a view of the parameter's shape.
+        reached: see `FlatWeights`.
+    """
+
+    def collect(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        if id(parameter) in reached:
+            own.add_(parameter.grad)
+        else:
+            own.copy_(parameter.grad)
+            reached.add(id(parameter))
+        parameter.grad = None
+
+    return collect
+
+
 def sharing(config: TrainingConfig, model: TranslationModel, ranks: Ranks) -> Ranks | None:
     """Return the ranks if the recipe lets each have a slice of the weights, else None."""
     choice = config.shard_optimizer
@@ -181,21 +205,19 @@ class GradientSum:
         self._weights = weights
         self._ranks = ranks
         self._buckets = _buckets(weights)  # in the order in which the backward pass fills them
-        self._missing = [len(parameters) for parameters, _ in self._buckets]
+        self._missing = [len(trained) for trained, _ in self._buckets]
         self._watching = False
         self._next = 0  # the bucket to start next
         self._started: list[Pending] = []
         if ranks.in_group:
-            for number, (parameters, _) in enumerate(self._buckets):
-                for parameter in parameters:
+            for number, (trained, _) in enumerate(self._buckets):
+                for parameter, _ in trained:
                     parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                         lambda _, number=number: self._note(number)
                     )
 
-    def begin(self, *, first: bool, last: bool) -> None:
-        """Prepare for a backward pass; `first`, `last`: in the update, on this rank."""
-        if not first:
-            self._weights.collect_gradient()  # of the micro-batch before
+    def begin(self, *, last: bool) -> None:
+        """Prepare for a backward pass; `last`: in the update, on this rank."""
         self._watching = last and self._ranks.in_group
 
     def finish(self, flags: Tensor) -> None:
@@ -205,7 +227,7 @@ class GradientSum:
         """
         self._watching = False
         if not self._ranks.in_group:
-            self._weights.collect_gradient()
+            self._weights.clear_unreached(self._weights.trained)
         else:
             while self._next < len(self._buckets):
                 self._start_next()
@@ -214,7 +236,7 @@ class GradientSum:
                 pending.wait()
         self._started.clear()
         self._next = 0
-        self._missing = [len(parameters) for parameters, _ in self._buckets]
+        self._missing = [len(trained) for trained, _ in self._buckets]
 
     def _note(self, bucket: int) -> None:
         """Count a parameter of the bucket whose gradient is ready."""
@@ -225,9 +247,9 @@ class GradientSum:
             self._start_next()
 
     def _start_next(self) -> None:
-        _, part = self._buckets[self._next]
+        trained, part = self._buckets[self._next]
         self._next += 1
-        self._weights.collect_gradient(part)
+        self._weights.clear_unreached(trained)
         gradient = self._weights.gradient
         if not self._weights.places:
             self._started.append(self._ranks.start_sum(gradient[part]))
@@ -237,13 +259,13 @@ class GradientSum:
                 self._started.append(self._ranks.start_sum(gradient[start:end], on=rank))
 
 
-def _buckets(weights: FlatWeights) -> list[tuple[list[Tensor], slice]]:
+def _buckets(weights: FlatWeights) -> list[tuple[list[tuple[nn.Parameter, slice]], slice]]:
     """Split the vector, from its end, into runs of whole parameters."""
-    buckets: list[tuple[list[Tensor], slice]] = []
+    buckets: list[tuple[list[tuple[nn.Parameter, slice]], slice]] = []
     for parameter, place in reversed(weights.trained):
         if buckets and buckets[-1][1].stop - place.start <= _BUCKET_VALUES:
-            parameters, part = buckets[-1]
-            buckets[-1] = ([*parameters, parameter], slice(place.start, part.stop))
+            trained, part = buckets[-1]
+            buckets[-1] = ([*trained, (parameter, place)], slice(place.start, part.stop))
         else:
-            buckets.append(([parameter], place))
+            buckets.append(([(parameter, place)], place))
     return buckets

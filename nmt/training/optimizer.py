@@ -122,9 +122,9 @@ class Optimizer:
         return learning_rate(self.config, self.d_model, update) * self.learning_rate_factor
 
     def step(self, update: int, *, dropped: Tensor) -> Tensor:
-        """Apply the gradient of update number `update`, counted from 1, and clear it.
+        """Apply the gradient of update number `update`, counted from 1, and begin the next one.
 
-        dropped: a scalar. If it is 1.0, only clear the gradient; else it is 0.0.
+        dropped: a scalar. If it is 1.0, take no step; else it is 0.0.
 
         Returns:
             The gradient's norm before clipping, a scalar tensor. If it is not finite, nothing
@@ -156,7 +156,7 @@ class Optimizer:
             eps=self.config.adam_epsilon,
             found_inf=skipped,  # if 1, nothing changes
         )
-        self.weights.gradient.zero_()
+        self.weights.begin_gradient()
         self.weights.refresh()
         if self.ema is not None:
             # In the first updates the average would mostly be the random start.

@@ -113,7 +113,7 @@ class UpdateRunner:
             if stop:
                 break
             self._seed_dropout(number, index)
-            self._gradient_sum.begin(first=index == 0, last=index == len(update.batches) - 1)
+            self._gradient_sum.begin(last=index == len(update.batches) - 1)
             try:
                 with memory_errors(), self._compiling():
                     losses = self._forward(batch.to(self.device))
@@ -197,7 +197,7 @@ class UpdateRunner:
         except MemoryError:
             return False
         finally:
-            self.optimizer.weights.clear_gradient()
+            self.optimizer.weights.begin_gradient()
         return True
 
     def shape(

@@ -126,7 +126,7 @@ def test_the_costs_of_a_preset_by_hand(nmt: Nmt) -> None:
         "memory in fp32: Adam": megabytes(2 * 4 * count),
         "memory in fp32: micro-batch of 30 tokens a side": megabytes(activations),
         "memory in bf16: weights": megabytes(4 * count),
-        "memory in bf16: rounded weights and gradient": megabytes(2 * 2 * count),
+        "memory in bf16: rounded weights": megabytes(2 * count),
     }
     costs = costs_in(answer.stdout)
     assert {label: costs.get(label) for label in expected} == {

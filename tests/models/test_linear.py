@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -10,7 +10,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.models.kernels import linear as linear_module
-from nmt.models.kernels.linear import has_onednn, linear, onednn_product, use_library
+from nmt.models.kernels.linear import (
+    has_onednn,
+    linear,
+    linear_relu,
+    onednn_product,
+    use_library,
+)
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch is without oneDNN"
@@ -97,3 +103,23 @@ def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) 
     x, weight = torch.randn(6, 5), torch.nn.Parameter(torch.randn(4, 5))
     compiled = torch.compile(linear, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x, weight), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(1)
+    shapes = (7, 5), (4, 5), (4,)
+    values = [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
+
+    def found(layer: Callable[..., Tensor]) -> list[Tensor]:
+        leaves = [value.clone().requires_grad_() for value in values]
+        output = layer(*leaves)
+        weight = torch.linspace(-1, 1, output.numel()).view_as(output).to(dtype)
+        torch.autograd.backward((output * weight).sum())
+        return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+    expected = found(lambda *leaves: F.linear(*leaves).relu())
+    assert 0 < int((expected[0] == 0).sum()) < expected[0].numel()
+    for layer in (linear_relu, linear_module._LinearReLU.apply):
+        for one, other in zip(found(layer), expected, strict=True):
+            assert torch.equal(one, other)

@@ -100,6 +100,36 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _product(x, weight, bias)
 
 
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return max(0, linear(x, weight, bias)): (..., o); on a GPU, in one kernel."""
+    if not x.is_cuda or (_choice.any_changed and hasattr(weight, _CHANGE)):
+        return F.relu_(linear(x, weight, bias))
+    rows = x.reshape(-1, x.shape[-1])  # (n, i)
+    rectified: Tensor = _LinearReLU.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    return rectified.view(*x.shape[:-1], -1)
+
+
+class _LinearReLU(torch.autograd.Function):
+    """max(0, x weight^T + bias) by an operator that has no gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        rectified: Tensor = torch.ops.aten._addmm_activation(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, rectified)
+        return rectified
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, rectified = ctx.saved_tensors  # (n, i), (o, i), (n, o)
+        gradient = torch.ops.aten.threshold_backward(gradients[0], rectified, 0)
+        wanted = ctx.needs_input_grad
+        return (
+            gradient @ weight if wanted[0] else None,
+            gradient.t() @ x if wanted[1] else None,
+            gradient.sum(0) if wanted[2] else None,
+        )
+
+
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     some = _choice.forward or _choice.input or _choice.weight
     if not (some and _is_fp32_on_cpu(x)):

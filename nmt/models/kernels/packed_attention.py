@@ -18,6 +18,7 @@ relative distance. For blocks: C = ceil(n / r) blocks, S = 3r or 2r.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -107,7 +108,7 @@ def attend_packed(
     """
     if own.heads is None or others.heads is None:
         assert relative is None
-        query, key, value = (part for x in projected for part in x.unbind(1))  # (n or m, H, K)
+        query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
         before = window or -1
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
@@ -128,6 +129,14 @@ def attend_packed(
         layout = AttentionLayout.of_sentences(own, others, causal=causal, window=window)
     padded: Tensor = _PaddedAttention.apply(layout, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
     return padded
+
+
+def _parts(x: Tensor) -> Sequence[Tensor]:
+    """Return the parts of x (n, parts, H, K), each (n, H, K).
+
+    The gradient of several is copied into one tensor. That of a single one needs no copy.
+    """
+    return x.unbind(1) if x.shape[1] > 1 else (x.squeeze(1),)
 
 
 def attention_weights(
