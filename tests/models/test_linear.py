@@ -120,6 +120,12 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
 
     expected = found(lambda *leaves: F.linear(*leaves).relu())
     assert 0 < int((expected[0] == 0).sum()) < expected[0].numel()
-    for layer in (linear_relu, linear_module._LinearReLU.apply):
+
+    def in_one(*leaves: Tensor) -> Tensor:
+        rectified: Tensor = linear_module._LinearReLU.apply(*leaves)  # type: ignore[no-untyped-call]
+        return rectified
+
+    compiled = torch.compile(in_one, fullgraph=True, backend="aot_eager")
+    for layer in (linear_relu, in_one, compiled):
         for one, other in zip(found(layer), expected, strict=True):
             assert torch.equal(one, other)

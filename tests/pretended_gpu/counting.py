@@ -2,8 +2,9 @@
 
 torch runs the model, its backward pass and the optimiser on fake tensors of device `cuda`. They
 have shapes and types, but no values, so an update of a big model at full size takes seconds. Each
-operation that reaches the GPU's dispatcher is counted by phase, by name and by the line of `nmt`
-that asked for it. The backward pass of torch's own operations has no such line.
+operation that reaches the GPU is counted by phase, by name and by the line of `nmt` that asked for
+it. The backward pass of torch's own operations has no such line. The process needs the pretended
+GPU (README.md), which gives autograd a device.
 
 What an operation costs on the device is an estimate: the longest of its arithmetic, its memory
 traffic and 2 microseconds for each kernel, on an H100. Reading a value of a fake tensor fails,
@@ -71,8 +72,8 @@ class Work:
 
     operations: int = 0
     kernels: int = 0
-    flops: float = 0.0
-    bytes: float = 0.0
+    flops: int = 0
+    bytes: int = 0
     seconds: float = 0.0
     """On the device, at least."""
 
@@ -130,23 +131,22 @@ class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return patch.object(owner, function, run)
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.name().removeprefix("aten::").split(".")[0]
+        name = _name(func)
         if name == "is_pinned":
             return self._is_pinned(args[0])
         if name == "_pin_memory":
             return self._pin(args[0].clone())
         inputs = _tensors((args, kwargs))
+        if name in _WAITS and any(x.is_cuda for x in inputs):
+            self.waits[f"{name}, {_line()}"] += 1
         result = func(*args, **(kwargs or {}))
         outputs = _tensors(result)
         if kwargs and kwargs.get("pin_memory"):
             self._pin(result)
         if name in ("_to_copy", "copy_") and len({x.device.type for x in inputs + outputs}) > 1:
             self._copied(name, args, result, kwargs or {})
-        elif any(x.is_cuda for x in inputs + outputs):
-            if name in _WAITS:
-                self.waits[f"{name}, {_line()}"] += 1
-            if name not in _WITHOUT_KERNEL and not _is_view(func, inputs, outputs):
-                self.work[self._phase, name, _line()].add(self._work(name, args, inputs, outputs))
+        elif any(x.is_cuda for x in inputs + outputs) and not _is_free(func, inputs, outputs):
+            self.work[self._phase, name, _line()].add(self._work(name, args, inputs, outputs))
         return result
 
     def _copied(self, name: str, args: Any, result: Tensor, kwargs: dict[str, Any]) -> None:
@@ -179,18 +179,18 @@ class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         seconds = max(flops / of_type, moved / _BYTES, kernels * _SHORTEST)
         return Work(1, kernels, flops, moved, seconds)
 
-    def _flops(self, name: str, args: Any) -> float:
+    def _flops(self, name: str, args: Any) -> int:
         """Count those of products; in all else, memory is what takes time."""
         if name in ("mm", "bmm", "addmm", "_addmm_activation", "baddbmm"):
             left, right = args[:2] if name in ("mm", "bmm") else args[1:3]
-            return 2.0 * left.numel() * right.shape[-1]
+            return 2 * int(left.numel() * right.shape[-1])
         if name == "_flash_attention_forward":
             query, key = args[:2]
-            return 4.0 * self.pairs(len(query), len(key)) * query[0].numel()
+            return 4 * self.pairs(len(query), len(key)) * int(query[0].numel())
         if name == "_flash_attention_backward":
             query, key = args[1:3]
-            return 10.0 * self.pairs(len(query), len(key)) * query[0].numel()
-        return 0.0
+            return 10 * self.pairs(len(query), len(key)) * int(query[0].numel())
+        return 0
 
 
 @contextmanager
@@ -221,7 +221,7 @@ def counting(read: Callable[[Tensor], NDArray[Any]] | None = None) -> Iterator[C
         def synchronize(self) -> None:
             counts.waits[f"synchronize, {_line()}"] += 1
 
-    waiting = {
+    waiting: dict[str, Any] = {
         "Event": Event,
         "current_stream": lambda _=None: Event(),
         "synchronize": lambda _=None: Event().synchronize(),
@@ -245,17 +245,23 @@ def _tensors(values: object) -> list[Tensor]:
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _bytes(tensors: list[Tensor]) -> int:
     return sum(x.numel() * x.element_size() for x in tensors if x.is_cuda)
 
 
-def _is_view(func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
-    """Tell whether an operation only looks at its inputs in another way."""
+def _is_free(func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
+    """Tell whether an operation only allocates, or looks at its inputs in another way."""
+    if _name(func) in _WITHOUT_KERNEL:
+        return True
     own = {_memory(x) for x in inputs}
     return not func._schema.is_mutable and all(_memory(x) in own for x in outputs)
+
+
+def _name(func: Any) -> str:
+    return str(func.name()).removeprefix("aten::").split(".")[0]
 
 
 _NMT = f"{Path(nmt.__file__).parent}/"

@@ -13,7 +13,13 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    "file", ["test_gpu.py", "cli/test_gpu_commands.py", "pretended_gpu/on_device.py"]
+    "file",
+    [
+        "test_gpu.py",
+        "cli/test_gpu_commands.py",
+        "pretended_gpu/on_device.py",
+        "pretended_gpu/on_fake_tensors.py",
+    ],
 )
 def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:
     """Torch takes a device only while it is loaded, so they run in a process of their own."""

@@ -1,16 +1,17 @@
 """Count the work of one update on a GPU, at full size, without a GPU.
 
-    PYTHONPATH=tests python -m pretended_gpu.update transformer_big transformer_base,precision=fp32
+    PYTHONPATH=tests/pretended_gpu/site:tests python -m pretended_gpu.update \\
+        transformer_big transformer_base,precision=fp32 [--lines]
 
 Each argument is a preset, with settings that differ from it. An update has 25,000 tokens a side of
 sentences as long as those of WMT, and a vocabulary of 32,000. `--lines` also lists the operations
-by the line that asked for them, `--json` prints everything for a program to read.
+by the line that asked for them.
 """
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -29,20 +30,26 @@ from nmt.training.flat_weights import FlatWeights
 from nmt.training.optimizer import Optimizer
 from nmt.training.stop import StopRequest
 from nmt.training.update import UpdateRunner
+from nmt.values import Value
 
 VOCABULARY = 32_000
 TOKENS = 25_000
 PHASES = ("forward", "loss", "backward", "step", "rest")
-SETTINGS = {"precision": "bf16", "compile": "false", "matmul": "torch", "threads": 1}
+SETTINGS: dict[str, Value] = {
+    "precision": "bf16",
+    "compile": "false",
+    "matmul": "torch",
+    "threads": 1,
+}
 
 
-def made_up_update(tokens: int = TOKENS) -> Update:
-    """Return an update of one micro-batch, always the same."""
+def made_up_update(longest: int) -> Update:
+    """Return an update of one micro-batch, always the same, of sentences up to some length."""
     random = np.random.default_rng(1)
-    src = np.clip(random.lognormal(3.1, 0.55, tokens).astype(np.int32), 1, 180)
-    tgt = np.clip((src * random.normal(1.0, 0.15, tokens)).astype(np.int32), 1, 190)
+    src = np.clip(random.lognormal(3.1, 0.55, TOKENS).astype(np.int32), 1, longest)
+    tgt = np.clip((src * random.normal(1.0, 0.15, TOKENS)).astype(np.int32), 1, longest)
     ends = np.cumsum(np.stack((src, tgt)) + 1, axis=1)  # (2, pairs)
-    count = int((ends.max(axis=0) <= tokens).sum())
+    count = int((ends.max(axis=0) <= TOKENS).sum())
     order = longest_first(src[:count], tgt[:count])
     src, tgt = src[order], tgt[order]
     sums = LengthSums.of(src, tgt)
@@ -54,21 +61,19 @@ def _rows(lengths: Lengths) -> TokenRows:
     return TokenRows((np.arange(lengths.sum()) % VOCABULARY).astype(np.uint32), lengths)
 
 
-def count_update(preset: str, settings: dict[str, str]) -> Counts:
+def count_update(preset: str, settings: Mapping[str, Value], longest: int = 190) -> Counts:
     """Count an update that is not the first of its run."""
     spec = find_preset(preset)
-    sources = [("preset", preset_values(preset)), ("settings", SETTINGS | settings)]
+    sources = [("preset", preset_values(preset)), ("settings", SETTINGS | dict(settings))]
     recipe = resolve_recipe(preset, spec.architecture, sources)
-    update = made_up_update()
+    update = made_up_update(longest)
     (batch,), sums = update.batches, update.lengths
     with counting() as counts:
         with GPU:
             model = build_model(spec.architecture, recipe.model, VOCABULARY, VOCABULARY).train()
         weights = FlatWeights(model, dtype_of(recipe.training.precision), device=GPU)
         optimizer = Optimizer(weights, recipe.training, recipe.model.d_model)
-        runner = UpdateRunner(
-            model, optimizer, Ranks(0, 0, 1, 1), recipe, GPU, StopRequest()
-        )
+        runner = UpdateRunner(model, optimizer, Ranks(0, 0, 1, 1), recipe, GPU, StopRequest())
         by_size = {
             (sums.src, sums.src): sums.src_src,
             (sums.tgt, sums.tgt): sums.tgt_tgt,
@@ -111,22 +116,14 @@ def _row(work: Work) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    options = [argument for argument in arguments if argument.startswith("--")]
-    counted = {}
+    lines = "--lines" in arguments
     for argument in arguments:
-        if argument not in options:
+        if argument != "--lines":
             preset, *settings = argument.split(",")
-            counts = count_update(preset, dict(setting.split("=") for setting in settings))
-            if "--json" not in options:
-                print(argument)
-                report(counts, lines="--lines" in options)
-            counted[argument] = {
-                "kernels": counts.total().kernels,
-                "copies": counts.copies,
-                "waits": counts.waits,
-            }
-    if "--json" in options:
-        print(json.dumps(counted))
+            print(argument)
+            report(
+                count_update(preset, dict(setting.split("=") for setting in settings)), lines=lines
+            )
 
 
 if __name__ == "__main__":

@@ -147,7 +147,8 @@ def test_a_model_is_freed_although_its_gradient_is_collected() -> None:
     model = build()
     weights = FlatWeights(model, torch.float32)
     backward(model, 0)
-    held = [weakref.ref(weights), *(weakref.ref(p) for p in model.parameters())]
+    held: list[weakref.ref[object]] = [weakref.ref(weights)]
+    held += [weakref.ref(parameter) for parameter in model.parameters()]
     del model, weights
     gc.collect()
     assert not any(reference() is not None for reference in held)

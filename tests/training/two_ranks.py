@@ -105,7 +105,8 @@ def steps(
         with ExitStack() as hooks:
             if update == 3 and ranks.is_first:
                 parameter, _ = weights.trained[-1]
-                hooks.enter_context(parameter.register_hook(lambda x: torch.full_like(x, math.inf)))
+                overflow = parameter.register_hook(lambda x: torch.full_like(x, math.inf))  # type: ignore[no-untyped-call]
+                hooks.enter_context(overflow)
             (loss * optimizer.guard.scale).backward()
         total.finish(torch.zeros(3))
         norms.append(optimizer.step(update, dropped=torch.tensor(0.0)))
