@@ -97,11 +97,15 @@ def to_device(
     tensors = tuple(map(torch.from_numpy, arrays))
     if device.type == "cpu":
         return tensors
-    joined = torch.cat([tensor.flatten() for tensor in tensors])
-    if device.type == "cuda":  # the meta device, which counts work, has no pinned memory
-        joined = joined.pin_memory()
     sizes = [tensor.numel() for tensor in tensors]
-    parts = torch.split(joined.to(device, non_blocking=True), sizes)
+    if any(sizes):
+        joined = torch.cat([tensor.flatten() for tensor in tensors])
+        if device.type == "cuda":  # the meta device, which counts work, has no pinned memory
+            joined = joined.pin_memory()
+        on_device = joined.to(device, non_blocking=True)
+    else:
+        on_device = tensors[0].new_empty(0, device=device)
+    parts = torch.split(on_device, sizes)
     return tuple(part.view(own.shape) for part, own in zip(parts, tensors, strict=True))
 
 

@@ -109,7 +109,7 @@ class ActiveHypotheses(ABC):
         return StepQuery(
             scored_tokens=scored_tokens.repeat(rows // len(scored_tokens)),
             may_end=np.full(rows, self.constraints.may_end(self.length)),
-            uniforms=np.zeros(rows),
+            uniforms=np.zeros(0),
             barred=np.concatenate((repeating, self.forbidden_tokens())),
             penalised=tokens_so_far(self.ids()) if penalty > 1 else NO_PAIRS,
             repetition_penalty=penalty,

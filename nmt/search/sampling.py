@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.models.device import to_device
 from nmt.search.engine import Hypothesis, Ids
 from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up
 from nmt.search.options import Sampling, SearchOptions
@@ -107,18 +106,18 @@ def draw_tokens(
     parts, start = [], 0
     for block in logits:
         rows = slice(start, start + len(block))
-        query.penalise(block, rows)
+        own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
+        own.penalise(block)
         log_probs = block.float().log_softmax(dim=-1)  # (n, V)
         weights = log_probs.clone()
-        query.bar(weights, rows, barred_ids)
+        own.bar(weights)
         best = weights.amax(
             dim=-1, keepdim=True
         )  # (n, 1) subtracted, so that low temperatures do not overflow
         weights, tokens = _candidates(weights.sub_(best).div_(sampling.temperature), sampling)
-        (uniforms,) = to_device([query.uniforms[rows]], block.device)  # (n,)
-        drawn_tokens = _draw(weights, tokens, uniforms, sampling.top_p)  # (n, 1)
+        drawn_tokens = _draw(weights, tokens, own.uniforms, sampling.top_p).long()  # (n, 1)
         values = log_probs.gather(1, drawn_tokens).masked_fill_(best.isinf(), math.nan)
-        scored = query.scored_log_probs(log_probs, rows), query.wanted_log_probs(log_probs, rows)
+        scored = own.scored_log_probs(log_probs), own.wanted_log_probs(log_probs)
         parts.append((values, drawn_tokens, *scored))
         start = rows.stop
     return NextTokens.joined(parts)

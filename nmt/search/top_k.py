@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -36,11 +37,15 @@ class NextTokens:
     @classmethod
     def joined(cls, parts: Sequence[tuple[Tensor, ...]]) -> NextTokens:
         """Join the four fields of blocks of the hypotheses, from a GPU in one transfer."""
-        fields = [torch.cat(part) for part in zip(*parts, strict=True)]
+        fields = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
         if fields[0].device.type == "cpu":
-            return cls(*(field.numpy() for field in fields))
-        count = fields[0].shape[1]
-        return cls.from_bits(to_bits(*fields).cpu().numpy(), count)
+            joined = cls(*(field.numpy() for field in fields))
+        else:
+            joined = cls.from_bits(to_bits(*fields).cpu().numpy(), fields[0].shape[1])
+        # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
+        is_bad = np.isnan(joined.scored_log_probs)
+        joined.log_probs[is_bad], joined.tokens[is_bad] = math.nan, EOS_ID
+        return joined
 
     @classmethod
     def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
@@ -87,7 +92,7 @@ class StepQuery:
 
     scored_tokens: NDArray[np.int64]  # (N,) always scored, even if barred or not among the best
     may_end: NDArray[np.bool_]  # (N,) whether eos may be taken
-    uniforms: NDArray[np.float64]  # (N,) random numbers from [0, 1) for samples; 0 for beams
+    uniforms: NDArray[np.float64]  # (N,) random numbers from [0, 1) for samples; (0,) for beams
     # (K, 2) hypotheses, and tokens that they may not take, or that get the repetition penalty
     barred: Pairs = field(default_factory=lambda: NO_PAIRS)
     penalised: Pairs = field(default_factory=lambda: NO_PAIRS)
@@ -125,45 +130,81 @@ class StepQuery:
             wanted=None if self.wanted is None else np.searchsorted(shortlist, self.wanted),
         )
 
-    def scored_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
-        """Return the log-probabilities (n,) of `scored_tokens`, given those (n, V) of some rows."""
-        tokens = self.scored_tokens[rows]
-        if (tokens == EOS_ID).all():
-            return log_probs[:, EOS_ID].clone()
-        (columns,) = to_device([tokens], log_probs.device)
-        return log_probs.gather(1, columns[:, None])[:, 0]
+    def of_rows(
+        self, rows: slice, device: Device, barred_ids: Sequence[int], vocab_size: int
+    ) -> BlockQuery:
+        """Return the query of some rows on their device, which gets it in one transfer.
 
-    def wanted_log_probs(self, log_probs: Tensor, rows: slice) -> Tensor:
-        """Return the log-probabilities (n, M) of `wanted`, given those (n, V) of some rows."""
-        if self.wanted is None:
-            return log_probs[:, :0]
-        (columns,) = to_device([self.wanted[rows]], log_probs.device)
-        return log_probs.gather(1, columns)
+        barred_ids: tokens that none of the V = vocab_size may be.
+        """
+        scored = self.scored_tokens[rows]
+        no_end = np.flatnonzero(~self.may_end[rows])
+        barred = [_places(self.barred, rows, vocab_size), no_end * vocab_size + EOS_ID]
+        penalised = _places(self.penalised, rows, vocab_size)
+        wanted = np.zeros((len(scored), 0), np.int64) if self.wanted is None else self.wanted[rows]
+        reads_eos = bool((scored == EOS_ID).all())
+        arrays = [scored[: 0 if reads_eos else None], np.concatenate(barred), penalised, wanted]
+        return BlockQuery(
+            *to_device([*arrays, self.uniforms[rows].view(np.int64)], device),
+            self.repetition_penalty,
+            tuple(barred_ids),
+        )
 
-    def penalise(self, logits: Tensor, rows: slice) -> None:
-        """Apply the repetition penalty in place to the logits (n, V) of some rows.
+
+@dataclass(frozen=True)
+class BlockQuery:
+    """The query of n hypotheses, on the device that has their logits (n, V)."""
+
+    scored: Tensor  # (n,), or (0,) if all are eos
+    barred: Tensor  # (b,) places in the flattened logits
+    penalised: Tensor  # (p,) likewise
+    wanted: Tensor  # (n, M)
+    uniform_bits: Tensor  # (n,)
+    repetition_penalty: float
+    barred_ids: tuple[int, ...]
+
+    @property
+    def uniforms(self) -> Tensor:
+        """Random numbers (n,) in fp64."""
+        return self.uniform_bits.view(torch.float64)
+
+    def scored_log_probs(self, log_probs: Tensor) -> Tensor:
+        """Return the log-probabilities (n,) of `scored_tokens`, given all (n, V)."""
+        if len(self.scored):
+            return log_probs.gather(1, self.scored[:, None])[:, 0]
+        return log_probs[:, EOS_ID].clone()
+
+    def wanted_log_probs(self, log_probs: Tensor) -> Tensor:
+        """Return the log-probabilities (n, M) of `wanted`, given all (n, V)."""
+        return log_probs.gather(1, self.wanted) if self.wanted.shape[1] else log_probs[:, :0]
+
+    def penalise(self, logits: Tensor) -> None:
+        """Apply the repetition penalty to logits (n, V) in place.
 
         Positive logits are divided by it (Keskar et al. 2019, section 4.1), negative ones
         multiplied.
         """
         if len(self.penalised):
-            places = _places(self.penalised, rows, logits.device)
-            values, penalty = logits[places], self.repetition_penalty
-            logits[places] = torch.where(values > 0, values / penalty, values * penalty)
+            flat, penalty = logits.view(-1), self.repetition_penalty
+            values = flat.index_select(0, self.penalised)
+            # The smaller one is the quotient of a positive logit, and the product of a negative.
+            flat.index_copy_(0, self.penalised, torch.minimum(values / penalty, values * penalty))
 
-    def bar(self, logits: Tensor, rows: slice, barred_ids: Sequence[int]) -> None:
-        """Bar tokens in place: `barred_ids` everywhere, `barred`, and eos if it may not be taken.
-
-        logits: (n, V) of some rows of the query, or log-probabilities.
-        """
-        for token in barred_ids:
-            logits[:, token] = -math.inf
-        may_end = self.may_end[rows]
-        if not may_end.all():
-            (no_end,) = to_device([~may_end], logits.device)
-            logits[:, EOS_ID].masked_fill_(no_end, -math.inf)
+    def bar(self, logits: Tensor) -> None:
+        """Bar tokens in logits (n, V) or log-probabilities, in place."""
+        for stretch in _stretches(self.barred_ids):
+            logits[:, stretch] = -math.inf
         if len(self.barred):
-            logits[_places(self.barred, rows, logits.device)] = -math.inf
+            logits.view(-1).index_fill_(0, self.barred, -math.inf)
+
+
+@cache
+def _stretches(ids: tuple[int, ...]) -> list[slice]:
+    """Return the stretches of neighbouring ids: 0 to 2 and 5 to 5 for 0 2 1 5."""
+    known = set(ids)
+    firsts = sorted(id_ for id_ in known if id_ - 1 not in known)
+    lasts = sorted(id_ for id_ in known if id_ + 1 not in known)
+    return [slice(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
 
 
 def _joined_wanted(queries: Sequence[StepQuery]) -> NDArray[np.int64] | None:
@@ -179,10 +220,10 @@ def _joined_wanted(queries: Sequence[StepQuery]) -> NDArray[np.int64] | None:
     return np.concatenate(rows)
 
 
-def _places(pairs: Pairs, rows: slice, device: Device) -> tuple[Tensor, ...]:
-    """Return rows and columns of the pairs of some hypotheses."""
+def _places(pairs: Pairs, rows: slice, vocab_size: int) -> NDArray[np.int64]:
+    """Return where the pairs of some hypotheses are in the flattened logits of these (n, V)."""
     own = pairs[(pairs[:, 0] >= rows.start) & (pairs[:, 0] < rows.stop)]
-    return tuple(to_device([own[:, 0] - rows.start, own[:, 1]], device))
+    return (own[:, 0] - rows.start) * vocab_size + own[:, 1]  # type: ignore[no-any-return]
 
 
 def top_tokens(
@@ -198,31 +239,34 @@ def top_tokens(
     """
     parts, start = [], 0
     for block in logits:
-        rows = slice(start, start + len(block))
-        query.penalise(block, rows)
+        rows, vocab_size = slice(start, start + len(block)), block.shape[1]
+        own = query.of_rows(rows, block.device, barred_ids, vocab_size)
+        own.penalise(block)
         log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
-        scored_log_probs = query.scored_log_probs(log_probs, rows)  # (n,)
-        wanted_log_probs = query.wanted_log_probs(log_probs, rows)  # (n, M)
-        query.bar(log_probs, rows, barred_ids)
-        values, tokens = top_k(log_probs, min(count, log_probs.shape[1]))
-        # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
-        values.masked_fill_(scored_log_probs.isnan()[:, None], math.nan)
+        scored_log_probs = own.scored_log_probs(log_probs)  # (n,)
+        wanted_log_probs = own.wanted_log_probs(log_probs)  # (n, M)
+        own.bar(log_probs)
+        values, tokens = top_k(log_probs, min(count, vocab_size))
         parts.append((values, tokens, scored_log_probs, wanted_log_probs))
         start = rows.stop
     return NextTokens.joined(parts)
 
 
 def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return each row's `count` largest fp32 values (n, V), and their indices; ties by index."""
+    """Return each row's `count` largest fp32 values (n, V), and their indices; ties by index.
+
+    Values are log-probabilities, or other numbers that are at most 0.
+    """
     if values.device.type != "cpu":  # checking for ties would wait for the GPU
-        return _top_k_by_keys(values, count)
+        return values.max(dim=1, keepdim=True) if count == 1 else _top_k_by_keys(values, count)
     if count == 1:  # numpy's argmax is vectorised and takes the first of ties
         first = torch.from_numpy(values.numpy().argmax(axis=1))[:, None]  # (n, 1)
         return values.gather(1, first), first
     found, indices, is_clear = _top_k_by_values(values, count)
     if not is_clear.all():
         unclear = (~is_clear).nonzero()[:, 0]
-        found[unclear], indices[unclear] = _top_k_by_keys(values[unclear], count)
+        found[unclear], by_key = _top_k_by_keys(values[unclear], count)
+        indices[unclear] = by_key.long()
     return found, indices
 
 
@@ -281,15 +325,16 @@ def _top_k_by_keys(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     padded = F.pad(values, (0, missing), value=-math.inf) if missing else values
     blocks = padded.view(len(values), -1, width)  # (n, blocks, width)
     maxima = blocks.amax(dim=-1)  # (n, blocks)
-    columns = torch.arange(maxima.shape[1], device=values.device)
-    best = _first(maxima, columns.expand_as(maxima), min(count, maxima.shape[1]))  # (n, c)
-    firsts = torch.arange(len(values), device=values.device)[:, None] * blocks.shape[1]  # (n, 1)
-    inside = padded.view(-1, width).index_select(0, (firsts + best).flatten())
-    inside = inside.view(len(values), -1)  # (n, c * width)
+    numbers = torch.arange(maxima.shape[1], device=values.device)
+    best = _keys(maxima, numbers).topk(
+        min(count, maxima.shape[1]), dim=1, largest=False, sorted=False
+    )  # (n, c)
+    chosen = best.indices[:, :, None]  # (n, c, 1)
+    inside = blocks.gather(1, chosen.expand(-1, -1, width)).flatten(1)  # (n, c * width)
     within = torch.arange(width, device=values.device)
-    indices = (best[:, :, None] * width + within).flatten(1)  # (n, c * width)
-    found = _first(inside, indices, count)  # (n, count) places in `inside`
-    return inside.gather(1, found), indices.gather(1, found)
+    indices = torch.add(within, chosen, alpha=width).flatten(1)  # (n, c * width)
+    found = _keys(inside, indices).topk(count, dim=1, largest=False)  # (n, count)
+    return _from_keys(found.values)
 
 
 def _block_width(size: int) -> int:
@@ -297,12 +342,16 @@ def _block_width(size: int) -> int:
     return next((width for width in range(96, 257) if size % width == 0), 128)
 
 
-def _first(values: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Return the places of each row's first `count`, by value descending, then by index.
+def _keys(values: Tensor, indices: Tensor) -> Tensor:
+    """Return int64 keys that are smaller for larger values, and of equal ones for lower indices.
 
-    torch.topk does not say which of equal values it takes, so it gets keys without ties.
+    torch.topk does not say which of equal values it takes, so it gets keys without ties. The
+    absolute value's bits are the upper half of a key: they grow as the value falls below 0.
     """
-    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
-    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # same order as the floats
-    keys = (ascending.long() << 32) - indices  # (n, m)
-    return keys.topk(count, dim=1).indices
+    return torch.add(indices, values.abs().view(torch.int32), alpha=1 << 32)
+
+
+def _from_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Undo `_keys`: values, and indices as int32."""
+    halves = keys.view(torch.int32).unflatten(1, (-1, 2))  # (n, count, 2), the lower half first
+    return halves[..., 1].view(torch.float32).neg(), halves[..., 0]

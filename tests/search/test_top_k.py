@@ -19,7 +19,7 @@ from nmt.search.top_k import NextTokens, StepQuery, to_bits, top_k, top_tokens
 def test_the_largest_are_those_of_a_stable_sort(size: int, count: int, distinct: int) -> None:
     # Few distinct values make many ties, of which the lowest index comes first.
     random = torch.Generator().manual_seed(size)
-    values = torch.randint(distinct, (6, size), generator=random).float() - distinct / 2
+    values = torch.randint(distinct, (6, size), generator=random).float() - (distinct - 1)
     values[0, ::2] = -math.inf
     values[1, ::3], values[1, 1::3] = -0.0, 0.0
     count = min(count, size)
