@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.data.batches import Batch
 from nmt.model_config import TransformerConfig
@@ -37,22 +39,28 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    score_bias: Tensor | None,
     relative: Relative | None = None,
 ) -> Tensor:
-    """Return softmax(query key^T / sqrt(K)) value (equation 1).
+    """Return softmax(query key^T / sqrt(K) + score_bias) value (equation 1).
+
+    On a GPU it is one kernel, without relative positions. On CPUs torch's own takes longer for the
+    few queries of a step.
 
     Args:
         query: (B, H, T, K).
         key: (B, H, S, K).
         value: (B, H, S, V).
-        mask: bool, broadcastable to (B, H, T, S), True = may attend; None: everywhere.
+        score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may
+            not; None: everywhere. See `padding_bias`.
         relative: vectors added to keys and values at each distance. The queries are at the last
             T of S positions.
 
     Returns:
         (B, H, T, V).
     """
+    if query.is_cuda and relative is None:
+        return F.scaled_dot_product_attention(query, key, value, score_bias)
     scaled, first = query * query.shape[-1] ** -0.5, key.shape[2] - query.shape[2]
     if _is_small(query, key):
         scores: Tensor = (scaled * key).sum(dim=-1)[:, :, None]  # (B, H, 1, S)
@@ -60,8 +68,8 @@ def attend(
         scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
     if relative is not None:
         scores += spread_by_distance(scaled @ relative[0].t(), key.shape[2], first)
-    if mask is not None:
-        scores.masked_fill_(~mask, -math.inf)
+    if score_bias is not None:
+        scores += score_bias
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
     if _is_small(query, value):
         attended: Tensor = (weights.transpose(2, 3) * value).sum(dim=2, keepdim=True)
@@ -70,6 +78,21 @@ def attend(
     if relative is not None:
         attended += sum_by_distance(weights, len(relative[1]) // 2, first) @ relative[1]
     return attended  # (B, H, T, V)
+
+
+def padding_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where a mask is True, else -inf. GPUs add it to scores, but would convert a mask."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -math.inf)
+
+
+# Not cuDNN's, torch's first choice on some GPUs. It plans anew for each number of keys, which takes
+# 0.4 seconds on a B200, and each step has another.
+_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def fused_backends(device: torch.device) -> AbstractContextManager[None]:
+    """Choose how a GPU computes `attend`, for as long as the context lasts."""
+    return sdpa_kernel(_BACKENDS) if device.type == "cuda" else nullcontext()
 
 
 def _is_small(query: Tensor, other: Tensor) -> bool:
@@ -217,14 +240,14 @@ def recorded_weights(
     return recorded
 
 
-def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+def attend_grouped(query: Tensor, key: Tensor, value: Tensor, score_bias: Tensor) -> Tensor:
     """Attend from the N = B * W hypotheses of B sentences to their sentence's memory.
 
     Args:
         query: (N, H * K).
         key: (B, H, S, K).
         value: (B, H, S, V).
-        mask: (B, S) bool, True = a real token.
+        score_bias: (B, S), 0 = a real token, -inf = padding.
 
     Returns:
         (N, H * V).
@@ -232,5 +255,5 @@ def attend_grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> T
     sentences, heads, _, width = key.shape
     # The W hypotheses of a sentence are W queries to its memory.
     queries = query.view(sentences, -1, heads, width).transpose(1, 2)  # (B, H, W, K)
-    attended = attend(queries, key, value, mask[:, None, None])  # (B, H, W, V)
+    attended = attend(queries, key, value, score_bias[:, None, None])  # (B, H, W, V)
     return attended.transpose(1, 2).reshape(len(query), -1)

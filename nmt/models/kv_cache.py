@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -71,23 +70,25 @@ class KeyValueCache:
         """Keep these rows (N',), in this order.
 
         Returns:
-            (3, moves), which `move` takes before the next step.
+            (2, moves), which `move` takes before the next step: from where to where, among the
+            positions and rows of the store: row r of position t is at t * rows + r.
         """
         if not self._stores:  # before the first step
-            return np.zeros((3, 0), np.int64)
+            return np.zeros((2, 0), np.int64)
         writers = self._writers[rows]  # (N', length)
         before = self._writers[: len(rows)]
         if len(before) < len(rows):
             before = np.pad(before, ((0, len(rows) - len(before)), (0, 0)), constant_values=-1)
         places, positions = np.nonzero(writers[:, self._first :] != before[:, self._first :])
         self._writers = writers
-        return np.stack((rows[places], places, positions + self._first))
+        num_rows = max(len(rows), self._stores[0].shape[3])  # of the store, widened if necessary
+        return np.stack((rows[places], places)) + (positions + self._first) * num_rows
 
     def move(self, moves: Tensor) -> None:
         """Copy vectors between rows; all are read before any is written.
 
         Args:
-            moves: (3, moves) source rows, target rows and positions, from `select`.
+            moves: (2, moves) sources and targets, from `select`.
         """
         count = len(self._writers)
         if self._stores and count > self._stores[0].shape[3]:
@@ -98,14 +99,11 @@ class KeyValueCache:
             self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
 
     def _copy(self, moves: Tensor) -> None:
-        sources, places, positions = moves  # each (moves,)
+        sources, targets = moves  # each (moves,)
         for store in self._stores:
             layers, parts, capacity, rows, heads, width = store.shape
-            vectors = store.view(-1, heads * width)  # (layers * parts * capacity * rows, H * width)
-            blocks = torch.arange(layers * parts, device=store.device)[:, None] * capacity
-            first = (blocks + positions) * rows  # (layers * parts, moves)
-            read, written = ((first + row).flatten() for row in (sources, places))
-            vectors.index_copy_(0, written, vectors.index_select(0, read))
+            vectors = store.view(layers * parts, capacity * rows, heads * width)
+            vectors.index_copy_(1, targets, vectors.index_select(1, sources))
 
     def _with_space(self, added: list[Tensor]) -> list[Tensor]:
         """Return the stores with space for a new position, each (N, parts, H, width)."""

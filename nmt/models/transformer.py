@@ -24,6 +24,8 @@ from nmt.models.attention import (
     CrossAttention,
     SelfAttention,
     attend_grouped,
+    fused_backends,
+    padding_bias,
     recorded_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
@@ -121,7 +123,7 @@ class DecoderLayer(nn.Module):
         def attend_to_memory(y: Tensor) -> Tensor:
             queries = torch.split(self.cross_attention.project_query(y), rows)
             parts = [
-                attend_grouped(query, state.keys[number], state.values[number], state.mask)
+                attend_grouped(query, state.keys[number], state.values[number], state.score_bias)
                 for state, query in zip(states, queries, strict=True)
             ]
             attention = self.cross_attention
@@ -136,7 +138,10 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-_NO_MOVES = np.zeros((3, 0), np.int64), np.zeros((2, 0), np.int64)
+_GPU_ALIGNMENT = 8
+"""Fused attention copies biases of scores whose rows are not a multiple of it, at each call."""
+
+_NO_MOVES = np.zeros((2, 0), np.int64), np.zeros((2, 0), np.int64)
 
 
 class TransformerState:
@@ -154,7 +159,7 @@ class TransformerState:
         keys, values = zip(*projected, strict=True)
         self.keys = torch.stack(keys)  # (layers, B, H, S, K)
         self.values = torch.stack(values)  # (layers, B, H, S, V)
-        self.mask = mask  # (B, S)
+        self.score_bias = padding_bias(mask, memory.dtype)  # (B, S)
         self._count = len(memory)  # B, once the moves are done
         self.moves = _NO_MOVES
 
@@ -166,7 +171,7 @@ class TransformerState:
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order; `move` does it before the next step."""
         if self.moves is not _NO_MOVES:
-            self.move(*to_device(self.moves, self.mask.device))
+            self.move(*to_device(self.moves, self.score_bias.device))
         by_place = self.places.select(rows.numpy(), len(sentences))
         self.moves = self.cache.select(by_place), moved(sentences.numpy())
         self._count = len(sentences)
@@ -176,7 +181,7 @@ class TransformerState:
         self.cache.move(in_cache)
         self.keys = move_(self.keys, 1, in_memory, self._count)
         self.values = move_(self.values, 1, in_memory, self._count)
-        self.mask = move_(self.mask, 0, in_memory, self._count)
+        self.score_bias = move_(self.score_bias, 0, in_memory, self._count)
         self.moves = _NO_MOVES
 
 
@@ -281,7 +286,7 @@ class Transformer(TranslationModel):
 
     def begin(self, src: Packed) -> TransformerState:
         """Return the state before the first target token, with a hypothesis for each source."""
-        layout = PaddedLayout.of(src)
+        layout = PaddedLayout.of(src, _GPU_ALIGNMENT if src.tokens.is_cuda else 1)
         memory = layout.rows(self._encode(self._sentences(src)))  # (B, S, D)
         return TransformerState(self._decoder_layers(), memory, layout.mask)
 
@@ -303,8 +308,9 @@ class Transformer(TranslationModel):
         end = int(lengths.max()) + 1
         x = self._embed_targets(last_tokens, positions, end)  # (N, D)
         rotation = _of(self.rotations, positions, end)
-        for number, layer in enumerate(self._decoder_layers()):
-            x = layer.step(x, number, own, rotation)  # (N, D)
+        with fused_backends(device):
+            for number, layer in enumerate(self._decoder_layers()):
+                x = layer.step(x, number, own, rotation)  # (N, D)
         for state in own:
             state.cache.advance()
         return self.decoder_norm(x).index_select(0, in_order)  # type: ignore[no-any-return]

@@ -145,9 +145,9 @@ class StepQuery:
         reads_eos = bool((scored == EOS_ID).all())
         arrays = [scored[: 0 if reads_eos else None], np.concatenate(barred), penalised, wanted]
         return BlockQuery(
-            *to_device([*arrays, self.uniforms[rows].view(np.int64)], device),
-            self.repetition_penalty,
             tuple(barred_ids),
+            self.repetition_penalty,
+            *to_device([*arrays, self.uniforms[rows].view(np.int64)], device),
         )
 
 
@@ -155,13 +155,13 @@ class StepQuery:
 class BlockQuery:
     """The query of n hypotheses, on the device that has their logits (n, V)."""
 
+    barred_ids: tuple[int, ...]
+    repetition_penalty: float
     scored: Tensor  # (n,), or (0,) if all are eos
     barred: Tensor  # (b,) places in the flattened logits
     penalised: Tensor  # (p,) likewise
     wanted: Tensor  # (n, M)
     uniform_bits: Tensor  # (n,)
-    repetition_penalty: float
-    barred_ids: tuple[int, ...]
 
     @property
     def uniforms(self) -> Tensor:
@@ -353,5 +353,5 @@ def _keys(values: Tensor, indices: Tensor) -> Tensor:
 
 def _from_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
     """Undo `_keys`: values, and indices as int32."""
-    halves = keys.view(torch.int32).unflatten(1, (-1, 2))  # (n, count, 2), the lower half first
+    halves = keys[..., None].view(torch.int32)  # (n, count, 2), the lower half first
     return halves[..., 1].view(torch.float32).neg(), halves[..., 0]

@@ -8,7 +8,7 @@ import torch
 from reference import attention as attention_by_loops
 from torch.nn import functional as F
 
-from nmt.models.attention import attend
+from nmt.models.attention import attend, padding_bias
 
 B, H, T, S, K, V = 2, 3, 4, 5, 6, 7
 
@@ -38,7 +38,7 @@ def test_attend_is_the_loop_reference_and_torch_s_own(
     expected, _ = attention_by_loops(q, k, v, m, [part.numpy() for part in relative])
     inputs = (query.to(dtype), key.to(dtype), value.to(dtype))
     vectors = (relative[0].to(dtype), relative[1].to(dtype)) if relative else None
-    found = attend(*inputs, mask if is_masked else None, vectors)
+    found = attend(*inputs, padding_bias(mask, dtype) if is_masked else None, vectors)
     assert found.dtype == dtype
     np.testing.assert_allclose(found.double().numpy(), expected, atol=tolerance)
     if not relative:

@@ -57,7 +57,11 @@ def test_only_positions_that_differ_and_are_seen_are_copied() -> None:
         cache.advance()
         moves = cache.select(np.array(rows))
         cache.move(torch.from_numpy(moves))
-        return sorted(moves.T.tolist())
+        sources, targets = moves.tolist()
+        return sorted(
+            [source % 3, target % 3, target // 3]
+            for source, target in zip(sources, targets, strict=True)
+        )
 
     cache = KeyValueCache(1)
     assert step(cache, [0, 0, 0]) == [[0, 1, 0], [0, 2, 0]]  # all continue the first

@@ -32,9 +32,10 @@ class PaddedLayout:
     positions: Tensor  # (n,) int64: column of each token
 
     @classmethod
-    def of(cls, packed: Packed) -> PaddedLayout:
-        """Lay all sentences out."""
-        return cls._of(packed.starts, packed.longest, packed.sentences, packed.positions)
+    def of(cls, packed: Packed, multiple: int = 1) -> PaddedLayout:
+        """Lay all sentences out, in a length that is a multiple of some number."""
+        longest = -(-packed.longest // multiple) * multiple
+        return cls._of(packed.starts, longest, packed.sentences, packed.positions)
 
     @classmethod
     def of_group(cls, packed: Packed, group: Group) -> PaddedLayout:
