@@ -17,19 +17,21 @@ Legend: as in `models.base`, and H hidden width, k kernel width, m source tokens
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import ConvolutionalConfig
-from nmt.models.attention import recorded_weights
+from nmt.models.attention import padding_bias, recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
+from nmt.models.device import to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import (
     Sentences,
@@ -38,7 +40,7 @@ from nmt.models.kernels.packed_attention import (
     takes_packed,
 )
 from nmt.models.kernels.padded_layout import PaddedLayout, Projected
-from nmt.models.kv_cache import select_
+from nmt.models.kv_cache import Kept, joined, move_
 from nmt.models.layers import dropout, variance_preserving
 
 
@@ -99,18 +101,18 @@ class Source:
 
     def __init__(self, keys_values: Tensor, mask: Tensor) -> None:
         self.keys_values = keys_values  # (2, B, S, D)
-        self.mask = mask  # (B, S)
+        self.score_bias = padding_bias(mask, keys_values.dtype)  # (B, S)
 
-    def select(self, sentences: Tensor) -> None:
-        """Keep these sentences (B',) int64 on the CPU, in this order."""
-        self.keys_values = select_(self.keys_values, 1, sentences)
-        self.mask = select_(self.mask, 0, sentences)
+    def move(self, moves: Tensor, count: int) -> None:
+        """Keep so many sentences, after moves (2, moves); see `move_`."""
+        self.keys_values = move_(self.keys_values, 1, moves, count)
+        self.score_bias = move_(self.score_bias, 0, moves, count)
 
     def attend(self, queries: Tensor) -> Tensor:
         """Return the weighted sums (B, W, D) of values for queries (B, W, D)."""
         keys, values = self.keys_values
         scores = torch.bmm(queries, keys.transpose(1, 2))  # (B, W, S)
-        weights = scores.masked_fill(~self.mask[:, None], -math.inf).softmax(dim=-1)
+        weights = scores.add_(self.score_bias[:, None]).softmax(dim=-1)
         return torch.bmm(weights, values)
 
 
@@ -231,13 +233,13 @@ class DecoderLayer(nn.Module):
             state.neighbours(number, part)
             for state, part in zip(states, torch.split(x, rows), strict=True)
         ]
-        h: Tensor = self.convolution(torch.cat(neighbours))  # (N, H)
+        h: Tensor = self.convolution(joined(neighbours))  # (N, H)
         queries = torch.split(self.attention.queries(h, g), rows)  # each (N, D)
         attended = [
             state.source.attend(query.view(state.num_sentences, -1, query.shape[1])).flatten(0, 1)
             for state, query in zip(states, queries, strict=True)
         ]
-        h = (h + self.attention.project(torch.cat(attended))) * _HALF
+        h = (h + self.attention.project(joined(attended))) * _HALF
         return (h + x) * _HALF
 
 
@@ -247,20 +249,22 @@ class ConvolutionalState:
     def __init__(self, config: ConvolutionalConfig, source: Source) -> None:
         self.length = 0
         self.source = source
+        count = source.keys_values.shape[1]  # B
+        self.kept = Kept(count)
         # (layers, N, k - 1, H), oldest first, zero before the first position
         self._inputs = source.keys_values.new_zeros(
-            config.num_decoder_layers, len(source.mask), config.kernel_width - 1, config.d_hidden
+            config.num_decoder_layers, count, config.kernel_width - 1, config.d_hidden
         )
 
     @property
     def num_rows(self) -> int:
         """N."""
-        return self._inputs.shape[1]
+        return len(self.kept.rows)
 
     @property
     def num_sentences(self) -> int:
         """B."""
-        return len(self.source.mask)
+        return len(self.kept.sentences)
 
     def neighbours(self, layer: int, x: Tensor) -> Tensor:
         """Add a layer's inputs x (N, H) of one position; return them after those before.
@@ -269,14 +273,19 @@ class ConvolutionalState:
             (N, k * H), from first to last.
         """
         own = self._inputs[layer]  # (N, k - 1, H)
-        joined = torch.cat((own, x[:, None]), dim=1)  # (N, k, H)
-        own.copy_(joined[:, 1:])
-        return joined.flatten(1)
+        both = torch.cat((own, x[:, None]), dim=1)  # (N, k, H)
+        own.copy_(both[:, 1:])
+        return both.flatten(1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order."""
-        self._inputs = select_(self._inputs, 1, rows)
-        self.source.select(sentences)
+        """Keep these hypotheses, in this order; `move` does it before the next step."""
+        self.kept.select(rows, sentences)
+
+    def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
+        """Do the moves of `kept`, given the same on the device."""
+        self._inputs = move_(self._inputs, 1, of_rows, self.num_rows)
+        self.source.move(of_sentences, self.num_sentences)
+        self.kept.are_moved()
 
 
 class ConvolutionalModel(TranslationModel):
@@ -374,8 +383,15 @@ class ConvolutionalModel(TranslationModel):
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[ConvolutionalState], states)
         device = self.output_projection.device
-        positions = torch.cat([torch.full((state.num_rows,), state.length) for state in own])
-        g = self.tgt_embedding(tokens.to(device), positions.to(device))  # (N, D)
+        lengths = np.array([state.length for state in own])  # (states,)
+        moves = chain.from_iterable(state.kept.moves() for state in own)
+        # All that the device has to know of this step.
+        last_tokens, positions, *on_device = to_device(
+            [tokens.numpy(), lengths.repeat([state.num_rows for state in own]), *moves], device
+        )
+        for number, state in enumerate(own):
+            state.move(*on_device[2 * number : 2 * number + 2])
+        g = self.tgt_embedding(last_tokens, positions)  # (N, D)
         x = _mapped(g, self.decoder_input)  # (N, H)
         for number, layer in enumerate(self._decoder_layers()):
             x = layer.step(x, g, number, own)  # (N, H)

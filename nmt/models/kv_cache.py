@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.models.attention import attend
-from nmt.models.device import to_device
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.positions import Relative
 
@@ -170,18 +172,29 @@ def _places(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(is_first, parents, np.take_along_axis(free, rank, 1))
 
 
-def select_(x: Tensor, dim: int, rows: Tensor) -> Tensor:
-    """Return a dimension's rows in another order: row i is rows[i]. x is overwritten.
+class Kept:
+    """The hypotheses and sentences with which a state goes on.
 
-    Args:
-        x: any tensor.
-        dim: the dimension.
-        rows: int64 on the CPU, indices into the dimension.
+    The next step moves them on the device, so that all that the device has to know of a step is in
+    one transfer.
     """
-    if len(rows) > x.shape[dim]:
-        return x.index_select(dim, rows.to(x.device))
-    (moves,) = to_device([moved(rows.numpy())], x.device)
-    return move_(x, dim, moves, len(rows))
+
+    def __init__(self, num_sentences: int) -> None:
+        self.rows: NDArray[np.int64] = np.arange(num_sentences)  # (N,) of those on the device
+        self.sentences: NDArray[np.int64] = np.arange(num_sentences)  # (B,) likewise
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        """Go on with these; see `DecoderState`."""
+        self.rows = self.rows[rows.numpy()]
+        self.sentences = self.sentences[sentences.numpy()]
+
+    def moves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the moves of rows, then those of sentences, for `move_`."""
+        return moved(self.rows), moved(self.sentences)
+
+    def are_moved(self) -> None:
+        """Note that the device has these rows and sentences now, in this order."""
+        self.rows, self.sentences = np.arange(len(self.rows)), np.arange(len(self.sentences))
 
 
 def moved(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -194,10 +207,22 @@ def move_(x: Tensor, dim: int, moves: Tensor, count: int) -> Tensor:
     """Return the first `count` rows of a dimension, after moves (2, moves) within x.
 
     Rows that stay in their place are not copied. If few rows are left, the others' memory is freed.
+    If there are to be more rows than before, the moves fill them.
     """
-    if moves.shape[1]:
-        sources, places = moves
-        x.index_copy_(dim, places, x.index_select(dim, sources))
+    sources, targets = moves
+    if count > x.shape[dim]:
+        shape = [*x.shape]
+        shape[dim] = count
+        widened = x.new_empty(shape)
+        widened.narrow(dim, 0, x.shape[dim]).copy_(x)
+        return widened.index_copy_(dim, targets, x.index_select(dim, sources))
+    if len(sources):
+        x.index_copy_(dim, targets, x.index_select(dim, sources))
     kept = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
     return kept.clone() if 2 * kept.numel() < held else kept
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate the rows of the parts, which a single one does not need."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -29,7 +29,7 @@ from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import select_
+from nmt.models.kv_cache import Kept, joined, move_
 from nmt.models.layers import add_dropped, dropout, shared_embeddings
 from nmt.models.lstm import BidirectionalLSTM, LSTMCell, Reading, StepProduct, StepSums
 
@@ -42,10 +42,10 @@ class Keys:
     values: Tensor  # (B, S, H)
     mask: Tensor  # (B, S) bool, True = a real token
 
-    def select(self, sentences: Tensor) -> None:
-        """Keep these sentences (B',) int64 on the CPU, in this order, in place."""
+    def move(self, moves: Tensor, count: int) -> None:
+        """Keep so many sentences, after moves (2, moves), in place; see `move_`."""
         for name, x in vars(self).items():
-            setattr(self, name, select_(x, 0, sentences))
+            setattr(self, name, move_(x, 0, moves, count))
 
 
 class AdditiveAttention(nn.Module):
@@ -89,7 +89,7 @@ class AdditiveAttention(nn.Module):
 
 Passed = tuple[Tensor, ...]
 """The state that N hypotheses pass to the next step: the attentional state (N, D), then the output
-(N, H) and cell state (N, H) of each layer."""
+(N, H) and cell state (N, H) of each layer. In search they are side by side in one tensor."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,14 @@ class InputFeedingDecoder(nn.Module):
             nn.init.xavier_uniform_(torch.empty(embedded, 2 * hidden))
         )  # (D, 2H)
 
+    @property
+    def widths(self) -> list[int]:
+        """The widths of what is passed to the next step."""
+        return [self.config.d_model] + [self.config.d_hidden] * (2 * len(self.cells))
+
     def beginning(self, count: int) -> Passed:
         """Return the first state of `count` hypotheses: zeros."""
-        widths = [self.config.d_model] + [self.config.d_hidden] * (2 * len(self.cells))
-        return tuple(self.embedded.new_zeros(count, width) for width in widths)
+        return tuple(self.embedded.new_zeros(count, width) for width in self.widths)
 
     def forward(
         self, embedded: Tensor, rows: Sequence[int], passed: Passed, attend: Attend
@@ -190,7 +194,7 @@ class InputFeedingDecoder(nn.Module):
             fed = attentional(torch.cat((found, x), dim=1)).tanh()  # (N, D)
             states.append(fed)
             passed = (fed, *chain(*zip(hidden, memories, strict=True)))
-        return torch.cat(states), passed
+        return joined(states), passed
 
     def _up(self, x: Tensor, output: Tensor, *, is_first: bool) -> Tensor:
         """Return the input of the next layer: the residual sum, from the second layer on."""
@@ -199,34 +203,28 @@ class InputFeedingDecoder(nn.Module):
         return add_dropped(x, output, self.config.dropout, self.training)
 
 
-def joined(parts: Sequence[Passed]) -> Passed:
-    """Concatenate the rows of all parts."""
-    return parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
-
-
-def split(passed: Passed, rows: Sequence[int]) -> list[Passed]:
-    """Undo `joined` for parts with these numbers of rows."""
-    return list(zip(*(torch.split(x, list(rows)) for x in passed), strict=True))
-
-
 class RecurrentState:
     """The state of N hypotheses of B sentences (see `DecoderState`)."""
 
-    def __init__(self, passed: Passed, keys: Keys) -> None:
-        self.passed = passed
+    def __init__(self, passed: Tensor, keys: Keys) -> None:
+        self.passed = passed  # (N, sum of widths)
         self.keys = keys
+        self.kept = Kept(len(passed))
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Keep these hypotheses, in this order."""
-        if not torch.equal(rows, torch.arange(self.num_rows)):
-            kept = rows.to(self.keys.mask.device)
-            self.passed = tuple(x.index_select(0, kept) for x in self.passed)
-        self.keys.select(sentences)
+        """Keep these hypotheses, in this order; `move` does it before the next step."""
+        self.kept.select(rows, sentences)
+
+    def move(self, of_rows: Tensor, of_sentences: Tensor) -> None:
+        """Do the moves of `kept`, given the same on the device."""
+        self.passed = move_(self.passed, 0, of_rows, self.num_rows)
+        self.keys.move(of_sentences, len(self.kept.sentences))
+        self.kept.are_moved()
 
     @property
     def num_rows(self) -> int:
         """N."""
-        return len(self.passed[0])
+        return len(self.kept.rows)
 
 
 class RecurrentModel(TranslationModel):
@@ -311,12 +309,18 @@ class RecurrentModel(TranslationModel):
         layouts = [PaddedLayout.of_group(src, group) for group in src.groups]
         memory = self._encode(src, layouts)  # (m, H)
         (keys,) = self.decoder.attention.keys(memory, [PaddedLayout.of(src)])
-        return RecurrentState(self.decoder.beginning(len(keys.mask)), keys)
+        passed = memory.new_zeros(len(keys.mask), sum(self.decoder.widths))
+        return RecurrentState(passed, keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses of some states by `tokens` (N,); return last states (N, D)."""
         own = cast(Sequence[RecurrentState], states)
         rows = [state.num_rows for state in own]
+        moves = chain.from_iterable(state.kept.moves() for state in own)
+        # All that the device has to know of this step.
+        last_tokens, *on_device = to_device([tokens.numpy(), *moves], self.output_projection.device)
+        for number, state in enumerate(own):
+            state.move(*on_device[2 * number : 2 * number + 2])
 
         def attend(queries: Tensor) -> Tensor:
             parts = []
@@ -325,11 +329,11 @@ class RecurrentModel(TranslationModel):
                 weights = self.decoder.attention(part, state.keys).to(values.dtype)  # (N, S)
                 by_sentence = weights.view(len(values), -1, weights.shape[1])  # (B, W, S)
                 parts.append(torch.bmm(by_sentence, values).flatten(0, 1))
-            return torch.cat(parts)
+            return joined(parts)
 
-        embedded = self.tgt_embedding(tokens.to(self.output_projection.device))  # (N, D)
-        before = joined([state.passed for state in own])
+        embedded = self.tgt_embedding(last_tokens)  # (N, D)
+        before = torch.split(joined([state.passed for state in own]), self.decoder.widths, dim=1)
         found, passed = self.decoder(embedded, [len(tokens)], before, attend)
-        for state, part in zip(own, split(passed, rows), strict=True):
+        for state, part in zip(own, torch.split(torch.cat(passed, dim=1), rows), strict=True):
             state.passed = part
         return found  # type: ignore[no-any-return]

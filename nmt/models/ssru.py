@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences
-from nmt.models.kv_cache import move_, moved
+from nmt.models.kv_cache import joined, move_, moved
 
 
 class SSRU(nn.Module):
@@ -43,7 +43,7 @@ class SSRU(nn.Module):
         rows = [cache.count for cache in caches]
         parts = zip(caches, *(torch.split(part, rows) for part in self._gate(x)), strict=True)
         cells = [cache.update(layer, forget, added) for cache, forget, added in parts]
-        return F.relu(torch.cat(cells)).to(x.dtype)
+        return F.relu(joined(cells)).to(x.dtype)
 
     def _gate(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return f and (1 - f) * W x, each (n, D), in fp32 at least."""
@@ -114,9 +114,5 @@ class CellCache:
         Args:
             moves: (2, moves) source and target rows, from `select`.
         """
-        if self._cells is None:
-            return
-        missing = self.count - self._cells.shape[1]
-        if missing > 0:
-            self._cells = F.pad(self._cells, (0, 0, 0, missing))
-        self._cells = move_(self._cells, 1, moves, self.count)
+        if self._cells is not None:
+            self._cells = move_(self._cells, 1, moves, self.count)

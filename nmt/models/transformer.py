@@ -33,7 +33,7 @@ from nmt.models.device import to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
+from nmt.models.kv_cache import KeyValueCache, Places, joined, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 from nmt.models.ssru import SSRU, CellCache
@@ -118,7 +118,7 @@ class DecoderLayer(nn.Module):
                 )
                 for state, own in zip(states, by_state, strict=True)
             ]
-            return linear(_joined(parts), self.attention.output, self.attention.output_bias)
+            return linear(joined(parts), self.attention.output, self.attention.output_bias)
 
         def attend_to_memory(y: Tensor) -> Tensor:
             queries = torch.split(self.cross_attention.project_query(y), rows)
@@ -127,15 +127,11 @@ class DecoderLayer(nn.Module):
                 for state, query in zip(states, queries, strict=True)
             ]
             attention = self.cross_attention
-            return linear(_joined(parts), attention.output, attention.output_bias)
+            return linear(joined(parts), attention.output, attention.output_bias)
 
         x = self.after_attention(x, attend_to_itself)  # (N, D)
         x = self.after_cross_attention(x, attend_to_memory)  # (N, D)
         return self.after_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 _GPU_ALIGNMENT = 8

@@ -145,7 +145,7 @@ class BatchShortlist:
         """Join the sentences' lists, each ascending."""
         self._tokens = np.unique(np.concatenate(lists))  # (U,) ascending, `_SPECIAL` first
         self._project = model.projection_onto(torch.from_numpy(self._tokens))
-        self._barred = np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist()
+        self._barred = tuple(np.flatnonzero(np.isin(self._tokens, barred_ids)).tolist())
         others = np.ones((len(lists), len(self._tokens)), np.bool_)
         for row, tokens in enumerate(lists):
             others[row, np.searchsorted(self._tokens, tokens)] = False
@@ -162,5 +162,6 @@ class BatchShortlist:
 
     def select(self, sentences: Integers) -> None:
         """Keep these sentences, in this order."""
-        (kept,) = to_device([sentences], self._others.device)
-        self._others = self._others[kept]
+        if not np.array_equal(sentences, np.arange(len(self._others))):
+            (kept,) = to_device([sentences], self._others.device)
+            self._others = self._others[kept]
