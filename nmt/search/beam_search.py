@@ -97,16 +97,14 @@ def _next_tokens(
     """Pick the next tokens of each group's hypotheses, given their features (N, F)."""
     queries = [group.query() for group in active]
     rows = [len(group.last_tokens) for group in active]
-    if active[0].shortlist is None:
+    lists = [group.shortlist for group in active if group.shortlist is not None]
+    if not lists:
         logits = logits_in_blocks(model, features)
-        return pick(logits, StepQuery.joined(queries), barred_ids=barred_ids).split(rows)
-    return [
-        group.shortlist.pick(pick, own_features, query)
-        for group, own_features, query in zip(
-            active, torch.split(features, rows), queries, strict=True
-        )
-        if group.shortlist is not None
-    ]
+        picked = pick(logits, StepQuery.joined(queries), barred_ids=barred_ids)
+        return NextTokens.read([picked])[0].split(rows)
+    parts = zip(lists, torch.split(features, rows), queries, strict=True)
+    found = NextTokens.read([own.pick(pick, part, query) for own, part, query in parts])
+    return [own.with_ids(next_tokens) for own, next_tokens in zip(lists, found, strict=True)]
 
 
 def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:

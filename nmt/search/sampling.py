@@ -19,7 +19,7 @@ from nmt.data.vocabulary import EOS_ID
 from nmt.search.engine import Hypothesis, Ids
 from nmt.search.hypotheses import FREE, ActiveHypotheses, Group, Integers, closed_up
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.top_k import NextTokens, StepQuery, top_k
+from nmt.search.top_k import Fields, NextTokens, StepQuery, joined_fields, top_k
 
 _TOP_P_CANDIDATES = 512
 
@@ -98,7 +98,7 @@ class Samples(ActiveHypotheses):
 
 def draw_tokens(
     logits: Iterable[Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
-) -> NextTokens:
+) -> Fields:
     """Draw a token for each hypothesis; see `top_tokens`.
 
     The log-probabilities are the model's own.
@@ -120,7 +120,7 @@ def draw_tokens(
         scored = own.scored_log_probs(log_probs), own.wanted_log_probs(log_probs)
         parts.append((values, drawn_tokens, *scored))
         start = rows.stop
-    return NextTokens.joined(parts)
+    return joined_fields(parts)
 
 
 def _draw(weights: Tensor, tokens: Tensor, uniforms: Tensor, top_p: float) -> Tensor:

@@ -29,7 +29,7 @@ from nmt.models.base import Decoder
 from nmt.models.device import to_device
 from nmt.models.tensor_file import TensorFile, write_tensors
 from nmt.search.engine import Source
-from nmt.search.top_k import NextTokens, StepQuery
+from nmt.search.top_k import Fields, NextTokens, StepQuery
 
 Integers = NDArray[np.int64]
 
@@ -133,7 +133,7 @@ class PickTokens(Protocol):
 
     def __call__(
         self, logits: Iterable[Tensor], query: StepQuery, *, barred_ids: Sequence[int]
-    ) -> NextTokens: ...
+    ) -> Fields: ...
 
 
 class BatchShortlist:
@@ -151,13 +151,16 @@ class BatchShortlist:
             others[row, np.searchsorted(self._tokens, tokens)] = False
         self._others = torch.from_numpy(others).to(device)  # (B, U) only on other sentences' lists
 
-    def pick(self, pick: PickTokens, features: Tensor, query: StepQuery) -> NextTokens:
-        """Pick each hypothesis's next tokens from its sentence's shortlist.
+    def pick(self, pick: PickTokens, features: Tensor, query: StepQuery) -> Fields:
+        """Pick each hypothesis's next tokens from its sentence's shortlist, for `with_ids`.
 
         features: (B * W, F) sentence by sentence; see `Decoder.step`.
         """
         logits = self._project(features, self._others)  # (B * W, U)
-        found = pick([logits], query.onto(self._tokens), barred_ids=self._barred)
+        return pick([logits], query.onto(self._tokens), barred_ids=self._barred)
+
+    def with_ids(self, found: NextTokens) -> NextTokens:
+        """Return what was picked, with ids instead of places on the list."""
         return replace(found, tokens=self._tokens[found.tokens])
 
     def select(self, sentences: Integers) -> None:

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
 from nmt.models.device import to_device
+from nmt.models.kv_cache import joined
 from nmt.search.repetition import NO_PAIRS, Pairs
 
 
@@ -35,17 +36,23 @@ class NextTokens:
     wanted_log_probs: NDArray[np.float32]  # (N, M) of `StepQuery.wanted`
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Tensor, ...]]) -> NextTokens:
-        """Join the four fields of blocks of the hypotheses, from a GPU in one transfer."""
-        fields = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
-        if fields[0].device.type == "cpu":
-            joined = cls(*(field.numpy() for field in fields))
+    def read(cls, groups: Sequence[Fields]) -> list[NextTokens]:
+        """Read those of some groups of hypotheses, from a GPU in one transfer."""
+        if groups[0][0].device.type == "cpu":
+            found = [cls(*(field.numpy() for field in fields)) for fields in groups]
         else:
-            joined = cls.from_bits(to_bits(*fields).cpu().numpy(), fields[0].shape[1])
-        # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
-        is_bad = np.isnan(joined.scored_log_probs)
-        joined.log_probs[is_bad], joined.tokens[is_bad] = math.nan, EOS_ID
-        return joined
+            bits = [to_bits(*fields) for fields in groups]
+            flat = joined([part.flatten() for part in bits]).cpu().numpy()
+            ends = np.cumsum([part.numel() for part in bits])[:-1]
+            found = [
+                cls.from_bits(own.reshape(part.shape), fields[0].shape[1])
+                for own, part, fields in zip(np.split(flat, ends), bits, groups, strict=True)
+            ]
+        for own in found:
+            # NaN cannot be ordered. One makes the whole row NaN, through the sum of the softmax.
+            is_bad = np.isnan(own.scored_log_probs)
+            own.log_probs[is_bad], own.tokens[is_bad] = math.nan, EOS_ID
+        return found
 
     @classmethod
     def from_bits(cls, bits: NDArray[np.int32], count: int) -> NextTokens:
@@ -73,6 +80,15 @@ class NextTokens:
             )
             first = own.stop
         return parts
+
+
+Fields = tuple[Tensor, ...]
+"""The four fields of `NextTokens` as tensors."""
+
+
+def joined_fields(blocks: Sequence[Fields]) -> Fields:
+    """Join the fields of blocks of hypotheses."""
+    return tuple(joined(fields) for fields in zip(*blocks, strict=True))
 
 
 def to_bits(
@@ -228,8 +244,8 @@ def _places(pairs: Pairs, rows: slice, vocab_size: int) -> NDArray[np.int64]:
 
 def top_tokens(
     logits: Iterable[Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
-) -> NextTokens:
-    """Find the `count` most probable next tokens of each hypothesis.
+) -> Fields:
+    """Find the `count` most probable next tokens of each hypothesis, for `NextTokens.read`.
 
     Args:
         logits: blocks (n, V) of the hypotheses in order, of any floating type. Overwritten.
@@ -249,7 +265,7 @@ def top_tokens(
         values, tokens = top_k(log_probs, min(count, vocab_size))
         parts.append((values, tokens, scored_log_probs, wanted_log_probs))
         start = rows.stop
-    return NextTokens.joined(parts)
+    return joined_fields(parts)
 
 
 def top_k(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

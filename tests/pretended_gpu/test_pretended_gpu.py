@@ -19,6 +19,7 @@ TESTS = Path(__file__).parents[1]
         "cli/test_gpu_commands.py",
         "pretended_gpu/on_device.py",
         "pretended_gpu/on_fake_tensors.py",
+        "pretended_gpu/search_on_device.py",
     ],
 )
 def test_all_tests_of_this_file_pass(file: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from tables import EOS, SPECIAL, A, B, C, decoded, random_table
 from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.sampling import draw_tokens
-from nmt.search.top_k import StepQuery
+from nmt.search.top_k import NextTokens, StepQuery
 
 LOGITS = [0.0, 9.0, 0.0, 1.0, 2.0, 0.5, -1.0]  # as many as there are tokens; <unk> is the top one
 ALLOWED = [EOS, A, B, C]
@@ -30,12 +31,19 @@ def options(sampling: Sampling, **others: int) -> SearchOptions:
     )
 
 
+def drawn(
+    logits: list[torch.Tensor], query: StepQuery, *, sampling: Sampling, barred_ids: Sequence[int]
+) -> NextTokens:
+    fields = draw_tokens(logits, query, sampling=sampling, barred_ids=barred_ids)
+    return NextTokens.read([fields])[0]
+
+
 def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
     """Return how often each token is drawn by equidistant numbers, which stand for random ones."""
     query = StepQuery(
         np.full(draws, EOS), np.ones(draws, np.bool_), (np.arange(draws) + 0.5) / draws
     )
-    found = draw_tokens(
+    found = drawn(
         [torch.tensor([LOGITS]).expand(draws, -1)], query, sampling=sampling, barred_ids=SPECIAL
     )
     return np.bincount(found.tokens[:, 0], minlength=len(LOGITS)) / draws
@@ -158,7 +166,7 @@ def test_what_follows_a_closed_sample_is_of_no_concern() -> None:
 def test_where_nothing_may_be_drawn_there_is_no_log_probability() -> None:
     query = StepQuery(np.full(2, EOS), np.array([True, False]), np.zeros(2))
     everything = [token for token in range(len(LOGITS)) if token != EOS]
-    found = draw_tokens(
+    found = drawn(
         [torch.tensor([LOGITS, LOGITS])], query, sampling=Sampling(), barred_ids=everything
     )
     assert found.tokens[0, 0] == EOS
@@ -172,7 +180,7 @@ def test_few_candidates_stand_for_all(top_p: float) -> None:
     query = StepQuery(np.full(40, EOS), np.ones(40, np.bool_), np.linspace(0, 0.999, 40))
     for scale in (0.1, 3.0):
         logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
-        found = draw_tokens([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
+        found = drawn([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
         probs, order = logits[0].double().softmax(0).sort(descending=True)
         kept = int((probs.cumsum(0) < top_p).sum()) + 1
         sums = probs[:kept].cumsum(0)

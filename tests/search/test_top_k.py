@@ -35,6 +35,12 @@ def query(rows: int, token: int = EOS_ID, no_end: Sequence[int] = ()) -> StepQue
     return StepQuery(np.full(rows, token), may_end, np.zeros(rows))
 
 
+def best(
+    logits: list[torch.Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
+) -> NextTokens:
+    return NextTokens.read([top_tokens(logits, query, count=count, barred_ids=barred_ids)])[0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_log_probs_are_those_of_softmax_without_barred_tokens(dtype: torch.dtype) -> None:
     # In half precision, too, they are computed in fp32.
@@ -44,9 +50,7 @@ def test_log_probs_are_those_of_softmax_without_barred_tokens(dtype: torch.dtype
     possible[:, [7, EOS_ID]] = -math.inf
     order = np.argsort(-possible, axis=1, kind="stable")[:, :5]
     for token in (EOS_ID, 7, 500):  # told even if it is barred
-        found = top_tokens(
-            [logits[:20], logits[20:]], query(700, token), count=5, barred_ids=(7, EOS_ID)
-        )
+        found = best([logits[:20], logits[20:]], query(700, token), count=5, barred_ids=(7, EOS_ID))
         np.testing.assert_allclose(found.scored_log_probs, log_probs[:, token], rtol=0, atol=1e-5)
         np.testing.assert_array_equal(found.tokens, order)
         expected = np.take_along_axis(possible, order, 1)
@@ -56,7 +60,7 @@ def test_log_probs_are_those_of_softmax_without_barred_tokens(dtype: torch.dtype
 def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
     logits = torch.zeros(4, 10)
     logits[:, EOS_ID] = 5.0
-    found = top_tokens([logits], query(4, no_end=[1, 2]), count=1, barred_ids=())
+    found = best([logits], query(4, no_end=[1, 2]), count=1, barred_ids=())
     assert (found.tokens[:, 0] == EOS_ID).tolist() == [True, False, False, True]
     # Its probability is lent to no other token.
     expected = logits[0].log_softmax(dim=0)
@@ -69,7 +73,7 @@ def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
 def test_a_row_without_numbers_is_told_by_its_first(bad: float, token: int, count: int) -> None:
     logits = torch.zeros(3, 1_000)
     logits[1, token] = bad
-    found = top_tokens([logits], query(3), count=count, barred_ids=(0,))
+    found = best([logits], query(3), count=count, barred_ids=(0,))
     assert np.isnan(found.log_probs).tolist() == [[row == 1] * count for row in range(3)]
     assert ((found.tokens >= 0) & (found.tokens < 1_000)).all()
 
