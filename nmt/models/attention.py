@@ -25,9 +25,8 @@ from nmt.models.layers import bias, input_projections, output_projection
 from nmt.models.positions import (
     Relative,
     RelativePositions,
+    from_last,
     rotated,
-    spread_by_distance,
-    sum_by_distance,
 )
 
 # Below this size, torch multiplies each matrix of a batch on a CPU by a simple loop. Multiplying
@@ -44,8 +43,8 @@ def attend(
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K) + score_bias) value (equation 1).
 
-    On a GPU it is one kernel, without relative positions. On CPUs torch's own takes longer for the
-    few queries of a step.
+    On a GPU it is one kernel, unless positions are relative. On CPUs torch's own takes longer for
+    the few queries of a step.
 
     Args:
         query: (B, H, T, K).
@@ -53,21 +52,22 @@ def attend(
         value: (B, H, S, V).
         score_bias: of the queries' type, broadcastable to (B, H, T, S), 0 = may attend, -inf = may
             not; None: everywhere. See `padding_bias`.
-        relative: vectors added to keys and values at each distance. The queries are at the last
-            T of S positions.
+        relative: vectors added to keys and values at each distance, for one query at the last of S
+            positions.
 
     Returns:
         (B, H, T, V).
     """
     if query.is_cuda and relative is None:
         return F.scaled_dot_product_attention(query, key, value, score_bias)
-    scaled, first = query * query.shape[-1] ** -0.5, key.shape[2] - query.shape[2]
+    scaled, keys = query * query.shape[-1] ** -0.5, key.shape[2]
     if _is_small(query, key):
         scores: Tensor = (scaled * key).sum(dim=-1)[:, :, None]  # (B, H, 1, S)
     else:
         scores = scaled @ key.transpose(-1, -2)  # (B, H, T, S)
     if relative is not None:
-        scores += spread_by_distance(scaled @ relative[0].t(), key.shape[2], first)
+        by_distance = from_last(relative[0], keys).t()  # (K, S)
+        scores.view(-1, keys).addmm_(scaled.flatten(0, 2), by_distance)
     if score_bias is not None:
         scores += score_bias
     weights = scores.softmax(dim=-1)  # (B, H, T, S)
@@ -76,7 +76,8 @@ def attend(
     else:
         attended = weights @ value
     if relative is not None:
-        attended += sum_by_distance(weights, len(relative[1]) // 2, first) @ relative[1]
+        vectors = from_last(relative[1], keys)  # (S, V)
+        attended.view(-1, value.shape[3]).addmm_(weights.flatten(0, 2), vectors)
     return attended  # (B, H, T, V)
 
 

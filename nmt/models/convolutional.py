@@ -239,8 +239,8 @@ class DecoderLayer(nn.Module):
             state.source.attend(query.view(state.num_sentences, -1, query.shape[1])).flatten(0, 1)
             for state, query in zip(states, queries, strict=True)
         ]
-        h = (h + self.attention.project(joined(attended))) * _HALF
-        return (h + x) * _HALF
+        h = h + self.attention.project(joined(attended))
+        return torch.add(x, h, alpha=_HALF).mul_(_HALF)
 
 
 class ConvolutionalState:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import cast
 
@@ -59,34 +59,34 @@ class Ensemble:
         )
 
     def project(self, features: Tensor) -> Tensor:
-        """Return the logarithms of mean probabilities (n, V) as logits."""
+        """Return the logarithms of summed probabilities (n, V) as logits."""
         parts = zip(self.members, self._split(features), strict=True)
-        return _mean([member.project(part) for member, part in parts])
+        return _sum([member.project(part) for member, part in parts])
 
     def projection_onto(self, tokens: Tensor) -> Projection:
         """Return a projection onto some tokens only: logits (N, U).
 
         Each member normalises over the tokens that a sentence may have, so that other sentences'
-        tokens do not change the mean.
+        tokens do not change the sum.
         """
         projections = [member.projection_onto(tokens) for member in self.members]
 
         def project(features: Tensor, excluded: Tensor) -> Tensor:
             parts = zip(projections, self._split(features), strict=True)
-            return _mean([of_member(part, excluded) for of_member, part in parts])
+            return _sum([of_member(part, excluded) for of_member, part in parts])
 
         return project
 
     def _split(self, features: Tensor) -> Iterator[Tensor]:
         """Yield each member's part of the features."""
         widths = [member.output_projection.shape[1] for member in self.members]
-        return (part.contiguous() for part in torch.split(features, widths, dim=1))
+        parts = torch.split(features, widths, dim=1)
+        return (part if part.is_cuda else part.contiguous() for part in parts)
 
 
-def _mean(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithms of the mean probabilities of logits (n, V)."""
-    log_probs = torch.stack([of_member.float().log_softmax(dim=-1) for of_member in logits])
-    return log_probs.logsumexp(dim=0) - math.log(len(logits))
+def _sum(logits: Sequence[Tensor]) -> Tensor:
+    """Return the logarithms of the summed probabilities of logits (n, V)."""
+    return reduce(torch.logaddexp, (of_member.float().log_softmax(dim=-1) for of_member in logits))
 
 
 def check_members(paths: Sequence[Path], cards: Sequence[ModelCard]) -> None:

@@ -183,6 +183,17 @@ class RelativePositions(nn.Module):
         return self.keys, self.values
 
 
+def from_last(vectors: Tensor, keys: int) -> Tensor:
+    """Return the vectors (S, width) of the keys' distances from a query at the last of S positions.
+
+    vectors: (2k + 1, width) of the distances -k to k.
+    """
+    farthest = len(vectors) // 2
+    near = vectors[max(0, farthest + 1 - keys) : farthest + 1]
+    far = keys - len(near)
+    return torch.cat((vectors[:1].expand(far, -1), near)) if far else near
+
+
 def spread_by_distance(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
     """Give each key the value of its distance from the query.
 

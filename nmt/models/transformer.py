@@ -123,7 +123,7 @@ class DecoderLayer(nn.Module):
         def attend_to_memory(y: Tensor) -> Tensor:
             queries = torch.split(self.cross_attention.project_query(y), rows)
             parts = [
-                attend_grouped(query, state.keys[number], state.values[number], state.score_bias)
+                attend_grouped(query, *state.memory(number), state.score_bias)
                 for state, query in zip(states, queries, strict=True)
             ]
             attention = self.cross_attention
@@ -153,8 +153,12 @@ class TransformerState:
         self.places = Places(len(memory))  # of the hypotheses in the cache
         projected = [layer.cross_attention.project_memory(memory) for layer in layers]
         keys, values = zip(*projected, strict=True)
-        self.keys = torch.stack(keys)  # (layers, B, H, S, K)
-        self.values = torch.stack(values)  # (layers, B, H, S, V)
+        # Each (layers, parts, B, H, S, width). Keys and values are together if they are as wide.
+        self._memory = (
+            [torch.stack([*chain(*projected)]).view(len(layers), 2, *keys[0].shape)]
+            if keys[0].shape == values[0].shape
+            else [torch.stack(keys)[:, None], torch.stack(values)[:, None]]
+        )
         self.score_bias = padding_bias(mask, memory.dtype)  # (B, S)
         self._count = len(memory)  # B, once the moves are done
         self.moves = _NO_MOVES
@@ -163,6 +167,11 @@ class TransformerState:
     def num_rows(self) -> int:
         """N."""
         return len(self.places.rows)
+
+    def memory(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return a layer's keys (B, H, S, K) and values (B, H, S, V) of the sources."""
+        key, value = chain.from_iterable(store[layer] for store in self._memory)
+        return key, value
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these hypotheses, in this order; `move` does it before the next step."""
@@ -175,8 +184,7 @@ class TransformerState:
     def move(self, in_cache: Tensor, in_memory: Tensor) -> None:
         """Move vectors as `moves` says, given the same on the device."""
         self.cache.move(in_cache)
-        self.keys = move_(self.keys, 1, in_memory, self._count)
-        self.values = move_(self.values, 1, in_memory, self._count)
+        self._memory = [move_(store, 2, in_memory, self._count) for store in self._memory]
         self.score_bias = move_(self.score_bias, 0, in_memory, self._count)
         self.moves = _NO_MOVES
 

@@ -23,8 +23,7 @@ def normal(*shape: int) -> torch.Tensor:
     ids=str,
 )
 @pytest.mark.parametrize("is_masked", [True, False])
-@pytest.mark.parametrize("distances", [0, 2 * 2 + 1])
-@pytest.mark.parametrize("queries", [1, T])
+@pytest.mark.parametrize(("queries", "distances"), [(1, 0), (T, 0), (1, 2 * 2 + 1), (1, 2 * S + 1)])
 def test_attend_is_the_loop_reference_and_torch_s_own(
     queries: int, distances: int, is_masked: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
