@@ -98,14 +98,12 @@ def to_device(
     if device.type == "cpu":
         return tensors
     sizes = [tensor.numel() for tensor in tensors]
-    if any(sizes):
-        joined = torch.cat([tensor.flatten() for tensor in tensors])
-        if device.type == "cuda":  # the meta device, which counts work, has no pinned memory
-            joined = joined.pin_memory()
-        on_device = joined.to(device, non_blocking=True)
-    else:
-        on_device = tensors[0].new_empty(0, device=device)
-    parts = torch.split(on_device, sizes)
+    if not any(sizes):
+        return tuple(tensor.new_empty(tensor.shape, device=device) for tensor in tensors)
+    joined = torch.cat([tensor.flatten() for tensor in tensors])
+    if device.type == "cuda":  # the meta device, which counts work, has no pinned memory
+        joined = joined.pin_memory()
+    parts = torch.split(joined.to(device, non_blocking=True), sizes)
     return tuple(part.view(own.shape) for part, own in zip(parts, tensors, strict=True))
 
 

@@ -1,8 +1,8 @@
 """Count the work of one step of search on a GPU, at full size, without a GPU.
 
-    PYTHONPATH=tests python -m pretended_gpu.search_step transformer_base conv_seq2seq
+    PYTHONPATH=tests/pretended_gpu/site:tests python -m pretended_gpu.search_step transformer_base
 
-Each argument is a preset, or several joined by `+` for an ensemble. 64 sentences of 25 tokens are
+Give it presets; several joined by `+` are an ensemble. 64 sentences of 25 tokens are
 searched with 4 hypotheses each, in bf16, with a vocabulary of 32,000. One step is counted in which
 hypotheses change their rows, and one in which a sentence has left, too. The output is JSON: kernels
 by the line that asked for them, copies, and what the host waits for.
@@ -18,11 +18,10 @@ from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
-from pretended_gpu.counting import GPU, Counts, counting  # first: it loads torch
-
-import numpy as np  # isort: skip
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from pretended_gpu.counting import GPU, Counts, counting
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -40,8 +39,8 @@ from nmt.search.options import SearchOptions
 from nmt.search.top_k import Fields, NextTokens
 
 VOCABULARY, SENTENCES, TOKENS, BEAM_SIZE = 32_000, 64, 25, 4
-_COUNTED = 3
-"""The first step that is counted, from 0. The ones before make tables and widen states."""
+_COUNTED = 2
+"""The first step that is counted, from 0. The two before make tables and widen states."""
 
 
 def build(preset: str) -> TranslationModel:
