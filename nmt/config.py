@@ -65,9 +65,10 @@ class TrainingConfig:
     precision: str = value(
         "auto",
         "Type of weights and activations in the forward and backward pass. The optimiser always "
-        "keeps an fp32 copy of the weights. auto: bf16 on GPUs since Ampere, and on CPUs where a "
-        "trial is at least 1.3 times as fast and d_model at least 128; else fp32.",
-        choices=("auto", "fp32", "bf16", "fp16"),
+        "keeps an fp32 copy of the weights. tf32: fp32, but GPUs since Ampere compute products of "
+        "matrices in TF32. auto: bf16 on those GPUs, and on CPUs where a trial is at least 1.3 "
+        "times as fast and d_model at least 128; else fp32.",
+        choices=("auto", "fp32", "tf32", "bf16", "fp16"),
     )
     device: str = value(
         "auto",
@@ -86,8 +87,10 @@ class TrainingConfig:
     compile: str = value(
         "auto",
         "Whether to compile the model with torch.compile, which takes some minutes at the start. "
-        "auto: on GPUs since Ampere in bf16 and fp16.",
-        choices=("auto", "true", "false"),
+        "loss: only the loss, which takes seconds. auto: on GPUs, true in bf16 and fp16, else "
+        "loss; false on CPUs, and where torch.compile does not work.",
+        choices=("auto", "true", "loss", "false"),
+        resumable=True,
     )
     shard_optimizer: str = value(
         "auto",
@@ -232,6 +235,11 @@ class TrainingConfig:
     def compiles(self) -> bool:
         """Whether the model is compiled; never as long as `auto` is not settled."""
         return self.compile == "true"
+
+    @property
+    def compiles_loss(self) -> bool:
+        """Whether the loss is compiled."""
+        return self.compile in ("true", "loss")
 
     @property
     def metrics(self) -> list[str]:

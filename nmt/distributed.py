@@ -289,7 +289,12 @@ _stores: list[Any] = []  # where ranks leave word for each other, once they have
 
 
 def _is_of_the_group(error: Exception) -> bool:
-    """Tell whether an operation between ranks has failed, by torch's message."""
+    """Tell whether an operation between ranks has failed, by torch's message.
+
+    One for which this rank has no memory is its own failure.
+    """
+    if any(words in str(error) for words in ("out of memory", "CUDA calloc")):
+        return False
     return isinstance(error, dist.DistError) or any(
         word in str(error) for word in ("gloo", "Connection", "NCCL")
     )

@@ -31,7 +31,8 @@ from nmt.config import TrainingConfig
 from nmt.data.batches import FixedShape, collate
 from nmt.data.folder import DataFolder
 from nmt.model_config import TransformerConfig
-from nmt.models.device import dtype_of
+from nmt.models.device import dtype_of, use_tf32
+from nmt.models.kernels import compiler
 from nmt.models.kernels.packed_attention import Sentences, attend_packed, takes_packed
 from nmt.models.model_file import ModelCard
 from nmt.models.registry import build_model
@@ -211,6 +212,35 @@ def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: b
     assert nll[-1] < nll[0] - 0.5
 
 
+def test_training_in_tf32_learns(data: Path, tmp_path: Path) -> None:
+    try:
+        run = train(data, tmp_path / "run", device="cuda", precision="tf32", max_updates=40)
+        assert torch.backends.cuda.matmul.allow_tf32
+        nll = [record["nll"] for record in metrics(run, "train")]
+        assert nll[-1] < nll[0] - 0.5
+    finally:
+        use_tf32(GPU, "fp32")
+
+
+def test_a_gpu_without_a_c_compiler_trains_and_says_what_is_missing(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
+
+    monkeypatch.setattr(compiler, "has_triton", lambda: True)
+    monkeypatch.setattr(torch, "compile", fail)
+    for precision, what in ((HALF, "the model"), ("fp32", "the loss")):
+        values: dict[str, Value] = {"precision": precision, "compile": "auto", "max_updates": 2}
+        run = train(data, tmp_path / precision, device="cuda", **values)
+        assert f"{what} runs uncompiled" in (said := capsys.readouterr().err)
+        assert said.count("install gcc") == 1
+        assert '\ncompile = "false"\n' in (run / "config.toml").read_text()
+
+
 @needs_triton
 def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_path: Path) -> None:
     torch.compiler.reset()
@@ -218,16 +248,18 @@ def test_a_compiled_model_in_half_precision_is_compiled_once(data: Path, tmp_pat
     values: dict[str, Value] = {"precision": HALF, "compile": True, "max_updates": 20}
     run = train(data, tmp_path / "run", device="cuda", **values, d_model=64, num_heads=4)
     assert all(record["padding"] > 0.0 for record in metrics(run, "train"))
-    # Each kind of layer, once; what is done to logits, at most for a whole chunk and for a rest.
-    assert counters["stats"]["unique_graphs"] <= 4
+    # Each kind of layer, once; what is done to logits, at most for a whole chunk and for a rest;
+    # and what is tried at the start.
+    assert counters["stats"]["unique_graphs"] <= 5
 
 
 @needs_triton
 def test_the_loss_is_compiled_also_where_the_model_is_not(data: Path, tmp_path: Path) -> None:
     torch.compiler.reset()
     counters.clear()
-    train(data, tmp_path / "run", device="cuda", precision=HALF, compile="false", max_updates=5)
-    assert 1 <= counters["stats"]["unique_graphs"] <= 2  # for one number of tokens, and for any
+    train(data, tmp_path / "run", device="cuda", precision=HALF, compile="loss", max_updates=5)
+    # What is tried at the start; the loss for one number of tokens, and for any.
+    assert 2 <= counters["stats"]["unique_graphs"] <= 3
 
 
 MODELS: list[dict[str, Value]] = [

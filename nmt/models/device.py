@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("auto", "cpu", "cuda")
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""torch's names of our precisions."""
-PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": tuple(DTYPES)}
+DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""torch's names of the types of our precisions."""
+PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "bf16", "fp16")}
 """Precisions for translation, by kind of device."""
 
 
@@ -32,12 +32,29 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def default_precision(device: torch.device) -> str:
-    """Return bf16 on GPUs that compute in it, which are those since Ampere, and fp32 elsewhere."""
+    """Return bf16 on GPUs that compute in it, and fp32 elsewhere."""
+    return "bf16" if is_since_ampere(device) else "fp32"
+
+
+def is_since_ampere(device: torch.device) -> bool:
+    """Return whether a device is a GPU that computes in bf16 and TF32."""
     import torch
 
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
-        return "bf16"
-    return "fp32"
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def use_tf32(device: torch.device, precision: str) -> None:
+    """Let a GPU compute products of fp32 matrices in TF32 if that is the precision, else in fp32.
+
+    TF32 has the 8 bits of exponent of fp32 and the 10 of mantissa of fp16.
+    """
+    import torch
+
+    if device.type == "cuda":
+        is_tf32 = precision == "tf32"
+        # torch.compile reads what these set. It fails if `matmul.fp32_precision` was set instead.
+        torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = is_tf32  # of LSTMs; cuDNN's default is TF32
 
 
 def check_device(name: str) -> None:
@@ -117,7 +134,7 @@ def memory_errors() -> Iterator[None]:
         # RuntimeErrors. torch.OutOfMemoryError has such a message, too.
         if any(
             words in str(error)
-            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory")
+            for words in ("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory", "CUDA calloc")
         ):
             raise MemoryError(str(error)) from error
         raise

@@ -211,16 +211,24 @@ def _try(trainer: Trainer, largest: Batch) -> Window:
     fits = not trainer.ranks.any(not trainer.runner.fits(largest))
     if fits:  # the first update waits for the plan of the pool
         trainer.train_update(next(trainer.updates))
-        fits = not trainer.settle(wait=True).dropped
+        fits = _has_memory(trainer)
     trainer.window = window = Window.empty(trainer.device)
     while fits and (
         not window.updates or trainer.ranks.any(time.monotonic() - window.started < TRIAL_SECONDS)
     ):
         trainer.train_update(window.take(trainer.updates))
-        fits = not trainer.settle(wait=True).dropped
+        fits = _has_memory(trainer)
     if not fits:
         raise NMTError(
             "out of memory: lower micro_batch_tokens from "
             f"{trainer.state.micro_batch_tokens:,} or train a smaller model"
         )
     return window
+
+
+def _has_memory(trainer: Trainer) -> bool:
+    """Wait for an update, and return whether it had enough memory."""
+    verdict = trainer.settle(wait=True)
+    if verdict.uncompiled:
+        trainer.stop_compiling(console.warning)
+    return not verdict.out_of_memory

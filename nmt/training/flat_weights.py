@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from nmt.config import TrainingConfig
 from nmt.distributed import Pending, Ranks, places_of
 from nmt.models.base import TranslationModel
+from nmt.models.device import memory_errors
 
 _SHARDED_FROM = 500_000_000
 """Parameters from which on `auto` splits the optimiser over ranks."""
@@ -209,6 +210,8 @@ class GradientSum:
         self._watching = False
         self._next = 0  # the bucket to start next
         self._started: list[Pending] = []
+        self.is_broken = False
+        """Whether a sum could not start for want of memory. The other ranks wait for it."""
         if ranks.in_group:
             for number, (trained, _) in enumerate(self._buckets):
                 for parameter, _ in trained:
@@ -224,6 +227,9 @@ class GradientSum:
         """Start the remaining buckets and wait for all of them. Sum `flags` over ranks, too.
 
         Every rank calls this once per update, even if it had no backward pass or a failed one.
+
+        Raises:
+            MemoryError: if there is none to sum; then this rank must end.
         """
         self._watching = False
         if not self._ranks.in_group:
@@ -231,7 +237,7 @@ class GradientSum:
         else:
             while self._next < len(self._buckets):
                 self._start_next()
-            self._started.append(self._ranks.start_sum(flags))
+            self._start(flags)
             for pending in self._started:
                 pending.wait()
         self._started.clear()
@@ -252,11 +258,21 @@ class GradientSum:
         self._weights.clear_unreached(trained)
         gradient = self._weights.gradient
         if not self._weights.places:
-            self._started.append(self._ranks.start_sum(gradient[part]))
+            self._start(gradient[part])
         for rank, place in enumerate(self._weights.trained_places):
             start, end = max(part.start, place.start), min(part.stop, place.stop)
             if start < end:
-                self._started.append(self._ranks.start_sum(gradient[start:end], on=rank))
+                self._start(gradient[start:end], on=rank)
+
+    def _start(self, tensor: Tensor, *, on: int | None = None) -> None:
+        try:
+            with memory_errors():
+                self._started.append(self._ranks.start_sum(tensor, on=on))
+        except MemoryError as error:
+            self.is_broken = True
+            raise MemoryError(
+                "out of memory to sum the gradient over processes; lower micro_batch_tokens"
+            ) from error
 
 
 def _buckets(weights: FlatWeights) -> list[tuple[list[tuple[nn.Parameter, slice]], slice]]:

@@ -42,7 +42,7 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT_AND_USE = ("memory.max", "memory.current")
 
-CPU_TOKENS = {"fp32": 2_048, "bf16": 4_096, "fp16": 4_096}
+CPU_TOKENS = {"fp32": 2_048, "tf32": 2_048, "bf16": 4_096, "fp16": 4_096}
 """Default tokens of a micro-batch on a CPU, by precision."""
 
 
@@ -185,27 +185,41 @@ def fitting_tokens(
     tokens = max(longest, config.micro_batch_tokens or share)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
 
-    def fits() -> bool:
+    def is_too_much(*, eager: bool = False) -> bool:
+        """Return whether memory is too small for `tokens` on any rank."""
+        return ranks.any(not fits(eager=eager))
+
+    def fits(*, eager: bool) -> bool:
         shape = runner.shape(
             data.train, world_size=ranks.world_size, micro_batch_tokens=tokens, longest=longest
         )
         is_guided = bool(config.guided_alignment)
         batch = even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
         if not cpu:
-            return runner.fits(batch)
+            return runner.fits(batch, eager=eager)
         if config.micro_batch_tokens:  # we trust the user's value
             return True
         need = memory_needs(recipe, sizes, batch)["micro-batch"]
         copy_to_save = sum(vector.nbytes for vector in runner.optimizer.vectors().values())
         return need + copy_to_save < available_bytes() / ranks.local_world_size
 
-    while ranks.any(not fits()):
+    def halve() -> None:
+        nonlocal tokens
         if tokens == longest:
             raise NMTError(
                 f"not enough memory to train this model on one pair of {longest} tokens; train a "
                 "smaller model or prepare with a smaller --max-length"
             )
         tokens = max(longest, tokens // 2)
+
+    if not cpu:
+        runner.rehearse_sum()
+    # Compiling for a size takes minutes. So after the first, sizes are tried eager, which takes no
+    # less memory, and only the one that fits is compiled. What we return has been tried as it runs.
+    while is_too_much():
+        halve()
+        while config.compiles_loss and not cpu and is_too_much(eager=True):
+            halve()
     return tokens
 
 

@@ -107,9 +107,10 @@ def _fastest_product(size: int, device: torch.device, dtype: torch.dtype) -> flo
 
 def rate_of_ranks(precision: str, device: torch.device, ranks: Ranks) -> tuple[float, str]:
     """Return the FLOP/s of all ranks together, and a warning if fp32 is clearly faster, else ""."""
-    rate = matrix_product_rate(device, dtype_of(precision))
+    dtype = dtype_of(precision)
+    rate = matrix_product_rate(device, dtype)
     total: float = sum(ranks.gather(rate))
-    plain = matrix_product_rate(device, torch.float32) if precision != "fp32" else 0.0
+    plain = matrix_product_rate(device, torch.float32) if dtype != torch.float32 else 0.0
     if _CLEARLY * rate >= plain:
         return total, ""
     return total, (

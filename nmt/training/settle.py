@@ -22,8 +22,10 @@ from nmt.cpu import cores, default_threads, give_way
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
 from nmt.distributed import Ranks
+from nmt.errors import UsageError
 from nmt.models.base import TranslationModel
-from nmt.models.device import default_precision
+from nmt.models.device import default_precision, is_since_ampere, use_tf32
+from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_weights import one_thread
 from nmt.models.layers import forget_masks
@@ -32,6 +34,7 @@ from nmt.runs.checkpoint import RunState
 from nmt.runs.run_folder import RunFolder
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.memory import CPU_TOKENS, available_bytes, even_batch, memory_needs
+from nmt.training.meter import device_name
 from nmt.training.valid_tokenizers import settled_tokenizers
 
 _CPU = torch.device("cpu")
@@ -58,7 +61,11 @@ _WINS, _LOSSES = 6, 4  # rounds that decide, whichever number comes first
 def settle(
     recipe: Recipe, data: DataFolder, run: RunFolder, ranks: Ranks, device: torch.device
 ) -> Recipe:
-    """Return the recipe with every value chosen, after setting threads and library."""
+    """Return the recipe with every value chosen, after setting threads and library.
+
+    Raises:
+        UsageError: if compiling was asked for, but does not work here.
+    """
     training = recipe.training
     share = max(1, cores() // ranks.local_world_size)
     with ranks.together():
@@ -85,9 +92,17 @@ def settle(
     torch.set_num_threads(threads)
     if threads > 1 and device.type == "cpu":
         give_way()
+    use_tf32(device, precision)
+    if precision == "tf32" and not is_since_ampere(device):
+        console.warning(
+            f"this {device.type} has no TF32, so precision = tf32 computes as fp32; on a GPU since "
+            "Ampere it is faster"
+        )
     if compiled == "auto":
-        pays = not training.lora_rank and _pays_to_compile(device, precision)
-        compiled = "true" if all(ranks.gather(pays)) else "false"
+        compiled = _worth_compiling(training, device, precision)
+    if compiled != "false":
+        is_asked = recipe.training.compile != "auto"
+        compiled = _if_it_works(compiled, device, ranks, is_asked=is_asked)
     training = dataclasses.replace(
         recipe.training,
         threads=threads,
@@ -111,6 +126,21 @@ def describe_choices(
     if device.type == "cpu" and config.precision == "fp32":
         choices.append(f"products by {config.matmul}")
     return ", ".join(choices + ["compiled"] * config.compiles)
+
+
+def surroundings(
+    config: TrainingConfig, device: torch.device, ranks: Ranks, state: RunState
+) -> dict[str, object]:
+    """Return the facts and choices of this machine that decide a run's bits."""
+    return {
+        "device": device_name(device),
+        "matmul": config.matmul,
+        "compile": config.compile,
+        "ranks": ranks.world_size,
+        "threads": config.threads,
+        "micro_batch_tokens": state.micro_batch_tokens,
+        "torch": torch.__version__,
+    }
 
 
 def _fastest_on_cpu(
@@ -229,16 +259,35 @@ def _cpu_seconds(way: Callable[[], object]) -> float:
     return time.thread_time() - started
 
 
-def _pays_to_compile(device: torch.device, precision: str) -> bool:
-    """Return whether compiling works, and pays: on GPUs, for packed sentences in bf16 and fp16."""
-    if device.type == "cpu" or precision == "fp32":
-        return False
-    try:
-        torch.compile(torch.nn.functional.gelu)(torch.ones(64, device=device))
-    except Exception as error:  # whatever a missing compiler, header or library raises
-        console.warning(
-            "torch.compile does not work here, so training is slower; install what is missing, or "
-            f"set compile=false: {str(error).partition(chr(10))[0]}"
+def _worth_compiling(training: TrainingConfig, device: torch.device, precision: str) -> str:
+    """Return what to compile; layers pay on GPUs, for packed sentences in bf16 and fp16."""
+    if device.type == "cpu":
+        return "false"
+    has_packed = precision in ("bf16", "fp16")
+    return "true" if has_packed and not training.lora_rank else "loss"
+
+
+def _if_it_works(compiled: str, device: torch.device, ranks: Ranks, *, is_asked: bool) -> str:
+    """Return what is compiled if torch.compile works on all ranks, else "false".
+
+    We find out before the first update, so that none is spoilt and all ranks compute alike.
+
+    Raises:
+        UsageError: if it does not work and is asked for.
+    """
+    found: list[str] = ranks.gather(problem_of_compiling(device))
+    problems = [f"rank {rank}: {problem}" for rank, problem in enumerate(found) if problem]
+    if not problems:
+        return compiled
+    problem = problems[0] if ranks.world_size > 1 else found[0]
+    if is_asked:
+        raise UsageError(
+            f"compile={compiled}, but torch.compile does not work here: {problem}, or give --set "
+            "compile=false"
         )
-        return False
-    return True
+    what = "the loss" if compiled == "loss" else "the model"
+    console.warning(
+        f"torch.compile does not work here, so {what} runs uncompiled, which is slower and takes "
+        f"more memory: {problem}. With compile=false there is no warning"
+    )
+    return "false"

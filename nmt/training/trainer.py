@@ -12,7 +12,7 @@ import dataclasses
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,10 +39,10 @@ from nmt.training.course import ends, has_forgotten, warnings_before
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guidance import find_links
 from nmt.training.memory import fitting_tokens, longest_pair
-from nmt.training.meter import Window, checksum_of_all, device_name, rate_of_ranks
+from nmt.training.meter import Window, checksum_of_all, rate_of_ranks
 from nmt.training.optimizer import Optimizer
 from nmt.training.saving import Saver
-from nmt.training.settle import describe_choices
+from nmt.training.settle import describe_choices, surroundings
 from nmt.training.stop import StopRequest
 from nmt.training.update import Outcome, UpdateRunner, Verdict
 from nmt.training.validation import Validator
@@ -170,6 +170,8 @@ class Trainer:
             self._stop()
         elif verdict.out_of_memory:
             self._halve_micro_batch()
+        elif verdict.uncompiled:
+            self.stop_compiling(self.run.warn)
         elif self.optimizer.guard.are_too_many(bad, last=self._is_finished()):
             self._go_back(f"no finite gradient in {bad} updates in a row, up to update {update:,}")
         else:
@@ -298,7 +300,8 @@ class Trainer:
             self.report.started(state, "" if was_finished else about)
             if not self._is_finished():  # a finished run leaves its metrics as they are
                 rate = {"matrix_product_flops_per_second": self.machine_rate}
-                facts = {"kind": "start", "update": state.update} | self.surroundings()
+                facts = {"kind": "start", "update": state.update}
+                facts |= surroundings(self.config, self.device, self.ranks, state)
                 self.run.record(facts | rate)
                 warnings = warnings_before(self.config, self.updates_an_epoch())
                 for warning in warnings + self.validator.doubts():
@@ -318,17 +321,6 @@ class Trainer:
         shares = self.stages.shares[self.state.position.stage]
         visits = Epochs(shares, seed=self.config.seed).visits
         return round(tokens / train.pairs * visits / self.config.batch_tokens) or 1
-
-    def surroundings(self) -> dict[str, object]:
-        """Return the facts and choices of this machine that decide a run's bits."""
-        return {
-            "device": device_name(self.device),
-            "matmul": self.config.matmul,
-            "ranks": self.ranks.world_size,
-            "threads": self.config.threads,
-            "micro_batch_tokens": self.state.micro_batch_tokens,
-            "torch": torch.__version__,
-        }
 
     # --- what is due
 
@@ -414,6 +406,13 @@ class Trainer:
             )
             self.run.record({"kind": "event", "update": state.update, "micro_batch_tokens": size})
         self._save(whole=True)  # the run's bits depend on the split
+
+    def stop_compiling(self, warn: Callable[[str], None]) -> None:
+        """Do without torch.compile after it failed; the update comes again."""
+        warning = self.runner.stop_compiling()
+        self.start_stream(self.ranks.rank, self.ranks.world_size)
+        if self.ranks.is_first:
+            warn(warning)
 
     def _go_back(self, found: str) -> None:
         """Go back once to the newest state before the divergence, with a lower learning rate.

@@ -9,14 +9,13 @@ to wait for the others before it launches a step. On a GPU the loop reads the fl
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._triton import has_triton
 
 from nmt.config import Recipe
 from nmt.data.batches import Batch, FixedShape
@@ -25,6 +24,7 @@ from nmt.data.stream import Update, fixed_shape
 from nmt.distributed import Ranks
 from nmt.models.base import TranslationModel
 from nmt.models.device import memory_errors
+from nmt.models.kernels.compiler import CompilerError, compiler_errors
 from nmt.models.layers import seed_dropout
 from nmt.training.flat_weights import GradientSum
 from nmt.training.guidance import GUIDED_HEAD, alignment_loss
@@ -41,6 +41,8 @@ class Verdict:
     """Whether any rank was asked to stop."""
     out_of_memory: bool = False
     """Whether any rank ran out of memory."""
+    uncompiled: bool = False
+    """Whether torch.compile failed on any rank."""
     save: bool = False
     """Whether any rank asks to save the training state."""
     bad_in_a_row: int = 0
@@ -49,7 +51,7 @@ class Verdict:
     @property
     def dropped(self) -> bool:
         """Whether the step was not taken; then nothing has changed."""
-        return self.stop or self.out_of_memory
+        return self.stop or self.out_of_memory or self.uncompiled
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Outcome:
     loss: Tensor  # scalars: summed over this rank's target tokens, 0 if the gradient was bad
     nll: Tensor
     bad: Tensor  # 1.0 if the gradient was not finite, else 0.0
-    said: Tensor  # (4,) on the host: the values of a `Verdict`, in their order
+    said: Tensor  # (5,) on the host: the values of a `Verdict`, in their order
     written: torch.cuda.Event | None = None  # on a GPU, when they are there
     alignment: Tensor | None = None  # the alignment loss, like `loss`, with guided alignment
 
@@ -68,8 +70,9 @@ class Outcome:
         """Wait for the update, and tell what became of it."""
         if self.written is not None:
             self.written.synchronize()
-        stop, out_of_memory, save, bad_in_a_row = map(int, self.said.tolist())
-        return Verdict(bool(stop), bool(out_of_memory), bool(save), bad_in_a_row)
+        *flags, bad_in_a_row = map(int, self.said.tolist())
+        stop, out_of_memory, uncompiled, save = map(bool, flags)
+        return Verdict(stop, out_of_memory, uncompiled, save, bad_in_a_row)
 
 
 class UpdateRunner:
@@ -95,13 +98,15 @@ class UpdateRunner:
         self._fixed = config.compiles and model.is_padding_free and not is_longer
         self._shape: FixedShape | None = None
         # Uncompiled, a GPU moves 28 bytes for each logit, and 6 compiled.
-        self._compiles_loss = config.compiles or (device.type == "cuda" and has_triton())
+        self._compiles_loss = config.compiles_loss
         self._to_compile = self._compiles_loss
         if config.compiles:
             for block in model.blocks:  # for one shape, or for any
                 block.compile(dynamic=not self._fixed)
         self._gradient_sum = GradientSum(optimizer.weights, ranks)
         self._dropping = torch.zeros((), device=device)  # 1.0 since an update was dropped
+        self.compiler_problem = ""
+        """How torch.compile failed on this rank; until `stop_compiling`, updates are dropped."""
 
     def run(self, update: Update, number: int, *, save: bool = False) -> Outcome:
         """Run update number `number`, counted from 1; `save`: ask to save the training state."""
@@ -110,33 +115,39 @@ class UpdateRunner:
         stop = out_of_memory = False
         for index, batch in enumerate(update.batches):
             stop = self.stop()
-            if stop:
+            if stop or self.compiler_problem:
                 break
             self._seed_dropout(number, index)
             self._gradient_sum.begin(last=index == len(update.batches) - 1)
             try:
-                with memory_errors(), self._compiling():
+                with self._errors(), self._compiling():
                     losses = self._forward(batch.to(self.device))
                     self._backward(losses, update.tgt_tokens)
             except MemoryError:
+                if self._gradient_sum.is_broken:
+                    raise
                 out_of_memory = True
+                break
+            except CompilerError as error:
+                self.compiler_problem = str(error)
                 break
             for total, of_batch in zip(sums, losses, strict=True):
                 total += of_batch.detach()
             del losses, of_batch  # and the graph that they hold
         self._to_compile = False
-        flags = torch.zeros(3, device=self.device)
-        for place, is_set in enumerate((stop, out_of_memory, save)):
+        flags = torch.zeros(4, device=self.device)
+        uncompiled = bool(self.compiler_problem)
+        for place, is_set in enumerate((stop, out_of_memory, uncompiled, save)):
             if is_set:
                 flags[place] = 1.0
         self._gradient_sum.finish(flags)  # over ranks
-        self._dropping = torch.maximum(self._dropping, flags[:2].amax().clamp(max=1.0))
+        self._dropping = torch.maximum(self._dropping, flags[:3].amax().clamp(max=1.0))
         norm = self.optimizer.step(number, dropped=self._dropping)
         bad = (~norm.isfinite()).float()
         loss, nll, *alignment = sums.masked_fill(bad > 0, 0.0)
         said, written = torch.cat((flags, self.optimizer.guard.bad_in_a_row)), None
         if said.is_cuda:
-            said = torch.empty(4, pin_memory=True).copy_(said, non_blocking=True)
+            said = torch.empty(5, pin_memory=True).copy_(said, non_blocking=True)
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record()
         return Outcome(norm, loss, nll, bad, said, written, *alignment)
@@ -144,6 +155,15 @@ class UpdateRunner:
     def go_on(self) -> None:
         """Take steps again, after the loop has gone back to the first dropped update."""
         self._dropping.zero_()
+
+    def stop_compiling(self) -> str:
+        """Compute without torch.compile from now on, on all ranks; return what to say."""
+        problem = next(filter(None, self.ranks.gather(self.compiler_problem)))
+        self.compiler_problem = ""
+        self._compiles_loss = self._fixed = False
+        for block in self.model.blocks:
+            block._compiled_call_impl = None  # which `compile` has set
+        return f"{problem}; training goes on uncompiled, which is slower and takes more memory"
 
     def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return the losses of a micro-batch, summed over target tokens.
@@ -189,13 +209,22 @@ class UpdateRunner:
         key = (self.config.seed, number - 1, self.ranks.rank, micro_batch)
         seed_dropout(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
 
-    def fits(self, batch: Batch) -> bool:
-        """Return whether a batch fits into memory; nothing changes."""
+    def rehearse_sum(self) -> None:
+        """Sum the gradient, which is 0, over ranks: NCCL takes its memory in the first sum."""
+        self._gradient_sum.finish(torch.zeros(4, device=self.device))
+
+    def fits(self, batch: Batch, *, eager: bool = False) -> bool:
+        """Return whether a batch fits into memory, perhaps uncompiled; nothing changes.
+
+        If torch.compile fails, memory is not to blame: the next update is then dropped.
+        """
         try:
-            with memory_errors():
+            with self.eager() if eager else nullcontext(), self._errors():
                 self._backward(self._forward(batch.to(self.device)), batch.num_tokens)
         except MemoryError:
             return False
+        except CompilerError as error:
+            self.compiler_problem = str(error)
         finally:
             self.optimizer.weights.begin_gradient()
         return True
@@ -219,6 +248,12 @@ class UpdateRunner:
             self._shape = shape
         return shape
 
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise MemoryError or CompilerError for what torch raises."""
+        with compiler_errors() if self._compiles_loss else nullcontext(), memory_errors():
+            yield
+
     def _compiling(self) -> AbstractContextManager[object]:
         """Let a stop end the process at once in the first update, in which layers are compiled.
 
@@ -226,6 +261,13 @@ class UpdateRunner:
         """
         return self.stop.at_once() if self._to_compile else nullcontext()
 
-    def eager(self) -> AbstractContextManager[object]:
-        """Let the model run uncompiled, for batches of other shapes than in updates."""
-        return torch.compiler.set_stance("force_eager") if self.config.compiles else nullcontext()
+    @contextmanager
+    def eager(self) -> Iterator[None]:
+        """Let model and loss run uncompiled, for batches of other shapes than in updates."""
+        compiles_loss, self._compiles_loss = self._compiles_loss, False
+        compiles = self.config.compiles
+        try:
+            with torch.compiler.set_stance("force_eager") if compiles else nullcontext():
+                yield
+        finally:
+            self._compiles_loss = compiles_loss

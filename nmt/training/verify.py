@@ -17,6 +17,7 @@ from nmt.errors import DataError, NMTError
 from nmt.runs.checkpoint import STATE, open_state, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.training.meter import Window
+from nmt.training.settle import surroundings
 from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
 
@@ -43,7 +44,8 @@ def verify(setup: Setup) -> None:
     start, steps = ranks.gather(plan)[0]
     trainer = Trainer(setup, StopRequest())
     trainer.restore(start)
-    changes = ranks.gather(_changes(run, trainer.surroundings()) if ranks.is_first else "")[0]
+    now = surroundings(setup.recipe.training, setup.device, ranks, trainer.state)
+    changes = ranks.gather(_changes(run, now) if ranks.is_first else "")[0]
     for update, record in steps:
         _replay(trainer, update)
         found = _differences(trainer, record) if record else _differing_vectors(trainer)
@@ -98,7 +100,10 @@ def _replay(trainer: Trainer, update: int) -> None:
     while trainer.state.update < update:
         trainer.train_update(trainer.window.take(trainer.updates))
         if trainer.settle(wait=True).dropped:
-            raise NMTError("the replay stopped: out of memory, or on request; run it again")
+            raise NMTError(
+                "the replay stopped: out of memory, on request, or because torch.compile failed; "
+                "run it again"
+            )
 
 
 def _differences(trainer: Trainer, record: Record) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.models.device import DEVICES, DTYPES
+from nmt.models.device import DEVICES, PRECISIONS
 from nmt.search.options import MBR_METRICS
 from nmt.translate.markup import FORMS
 from nmt.values import check, value
@@ -178,7 +178,7 @@ class TranslateOptions:
         "auto",
         "Precision of matrix products. fp16 needs a GPU, int8 a CPU. auto takes bf16 on GPUs since "
         "Ampere and fp32 elsewhere, and an export keeps its own.",
-        choices=("auto", *DTYPES, "int8"),
+        choices=("auto", *PRECISIONS["cuda"], "int8"),
         panel="Machine",
     )
     workers: str = value(

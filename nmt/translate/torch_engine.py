@@ -36,6 +36,7 @@ from nmt.models.device import (
     default_precision,
     dtype_of,
     memory_errors,
+    use_tf32,
 )
 from nmt.models.ensemble import Ensemble, check_members
 from nmt.models.kernels.packed_weights import choose_kernel, is_usable, pack
@@ -88,6 +89,7 @@ def load(
     for model in models:
         model.eval()
     if device.type == "cuda":
+        use_tf32(device, precision)
         for model in models:
             model.to(device=device, dtype=dtype_of(precision))
     else:

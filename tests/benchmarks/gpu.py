@@ -308,7 +308,7 @@ def contender_of(name: str, job: Job, context: Context) -> Contender | str:
         case "nmt compiled":
             return training.nmt(job, scale.precision, context.work, "compile=true")
         case "nmt":
-            return training.nmt(job, scale.precision, context.work, "compile=false")
+            return training.nmt(job, scale.precision, context.work, "compile=loss")
         case "textbook":
             return training.textbook(job, scale.precision)
     python = find_python("TRANSFORMERS", "transformers")
@@ -334,7 +334,8 @@ def profile(context: Context) -> None:
             context.report.add(what, LEFT_OUT)
             continue
         words = [str(job.data), "--model", job.preset, "--precision", scale.precision]
-        words += ["--batch-tokens", str(job.batch_tokens), f"--set=compile={compiled}".lower()]
+        choice = "true" if compiled else "loss"
+        words += ["--batch-tokens", str(job.batch_tokens), f"--set=compile={choice}"]
         with context.report.attempt(what):
             events = profiled(words, device=scale.device, warmup=3, updates=scale.profiled)
             times = by_kind(events, scale.device)

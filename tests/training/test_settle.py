@@ -14,7 +14,9 @@ import pytest
 import torch
 from toy_training import Toy, assert_same_run, metrics, recipe
 
-from nmt.models.device import default_precision
+from nmt.distributed import Ranks
+from nmt.errors import UsageError
+from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.linear import use_library
 from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.training import loss
@@ -177,33 +179,107 @@ def test_precision_on_devices(
 
 
 @pytest.mark.parametrize(
-    ("device", "precision", "works", "pays"),
+    ("device", "precision", "lora_rank", "compiled"),
     [
-        ("cuda", "bf16", True, True),
-        ("cuda", "fp32", True, False),
-        ("cpu", "bf16", True, False),
-        ("cuda", "bf16", False, False),  # without a compiler
+        ("cuda", "bf16", 0, "true"),
+        ("cuda", "fp16", 0, "true"),
+        ("cuda", "fp32", 0, "loss"),
+        ("cuda", "tf32", 0, "loss"),
+        ("cuda", "bf16", 4, "loss"),
+        ("cpu", "bf16", 0, "false"),
     ],
 )
-def test_compiling_pays_on_gpus_in_bf16_where_it_works(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    device: str,
-    precision: str,
-    works: bool,
-    pays: bool,
+def test_layers_are_compiled_on_gpus_in_half_precision_and_else_the_loss(
+    device: str, precision: str, lora_rank: int, compiled: str
 ) -> None:
-    def compile_it(_: object) -> object:
-        if not works:
-            raise RuntimeError("no C compiler\nhere")
-        return lambda _: None
+    config = recipe(lora_rank=lora_rank).training
+    found = settle_module._worth_compiling(config, torch.device(device), precision)
+    assert found == compiled
 
-    monkeypatch.setattr(torch, "compile", compile_it)
-    monkeypatch.setattr(torch, "ones", lambda *_, **__: None)
-    assert settle_module._pays_to_compile(torch.device(device), precision) is pays
-    said = capsys.readouterr().err
-    assert ("no C compiler" in said) is (not works)
-    assert "here" not in said.replace("work here", "")
+
+def break_compiler(toy: Toy, problem: str = "Failed to find C compiler; install gcc") -> None:
+    """Let torch.compile not work on this machine, or pretend that it does."""
+    toy.patch.setattr(settle_module, "problem_of_compiling", lambda _: problem)
+    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+
+
+class TwoRanks(Ranks):
+    """Two processes, of which the other one says this."""
+
+    other = ""
+
+    def gather(self, value: object) -> list[object]:
+        return [value, self.other]
+
+
+def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    break_compiler(toy, "")
+    ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
+    given = "true", torch.device("cpu"), ranks
+    assert settle_module._if_it_works(*given, is_asked=False) == "true"
+    assert not capsys.readouterr().err
+    toy.patch.setattr(TwoRanks, "other", "Failed to find C compiler; install gcc")
+    assert settle_module._if_it_works(*given, is_asked=False) == "false"
+    (said,) = capsys.readouterr().err.splitlines()
+    for words in ("the model runs uncompiled", "slower", "rank 1: ", "install gcc"):
+        assert words in said
+
+
+def test_compiling_that_is_asked_for_and_does_not_work_is_refused_with_what_helps(toy: Toy) -> None:
+    break_compiler(toy)
+    for asked in ("true", "loss"):
+        with pytest.raises(UsageError, match=f"compile={asked}, .*install gcc.*compile=false"):
+            toy.train(compile=asked)
+    assert config_of(toy.train(compile="false", max_updates=1))["compile"] == "false"
+
+
+def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: Toy) -> None:
+    break_compiler(toy, "")
+    run = toy.train(compile="loss", max_updates=2)
+    assert config_of(run)["compile"] == "loss"
+    break_compiler(toy)
+    toy.train(compile="auto", max_updates=4)
+    assert config_of(run)["compile"] == "false"
+    assert "compile was 'loss' and is now 'false'" in (run / "train.log").read_text()
+    break_compiler(toy, "")
+    toy.train(compile="loss", max_updates=6)  # whoever asks for it gets it
+    assert [record["compile"] for record in metrics(run, "start")] == ["loss", "false", "loss"]
+
+
+# --- TF32
+
+
+def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = toy.train("plain", precision="fp32", max_updates=4)
+    capsys.readouterr()
+    run = toy.stopped_after(2, precision="tf32", max_updates=4)
+    assert "this cpu has no TF32" in capsys.readouterr().err
+    toy.train(precision="tf32", max_updates=4)
+    assert config_of(run)["precision"] == "tf32"
+    assert "tf32 on cpu" in (run / "train.log").read_text()
+    assert_same_run(run, plain)
+    with pytest.raises(UsageError, match="precision was 'tf32' and is now 'fp32'"):
+        toy.train(precision="fp32", max_updates=6)
+
+
+def test_a_gpu_multiplies_in_tf32_only_if_that_is_the_precision() -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        for precision, name in (("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")):
+            use_tf32(torch.device("cuda"), precision)
+            # torch.compile reads this one, too
+            assert torch.get_float32_matmul_precision() == name
+            assert torch.backends.cuda.matmul.allow_tf32 is (precision == "tf32")
+            assert torch.backends.cudnn.allow_tf32 is (precision == "tf32")
+        use_tf32(torch.device("cpu"), "tf32")
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def test_compiling_is_settled_and_toml_has_true_and_false(toy: Toy) -> None:
@@ -231,8 +307,8 @@ def test_only_fp32_that_is_not_compiled_has_a_choice_of_libraries(
     toy: Toy, values: dict[str, str]
 ) -> None:
     let_be(toy, onednn=2.0)
+    break_compiler(toy, "")
     toy.patch.setattr(torch.nn.Module, "compile", lambda *_, **__: None)
-    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     assert config_of(toy.train(matmul="auto", max_updates=1, **values))["matmul"] == "torch"
 
 

@@ -34,7 +34,7 @@ from nmt.errors import Stopped, UsageError
 from nmt.models.model_file import ModelReader
 from nmt.runs.run_folder import RunFolder
 from nmt.search import beam_search
-from nmt.training import loss, stop, trainer, validation
+from nmt.training import loss, settle, stop, trainer, validation
 from nmt.training.launch import launch
 from nmt.training.stop import StopRequest, parse_time_limit
 from nmt.training.update import UpdateRunner
@@ -155,6 +155,7 @@ def test_a_stop_while_the_model_is_compiled_is_answered_at_once(
     toy: Toy, module: object, function: str
 ) -> None:
     # The run only believes that its model is compiled.
+    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
     toy.patch.setattr(nn.Module, "compile", lambda *_, **__: None)
     toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
     run = toy.folder / "run"

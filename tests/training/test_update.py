@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from mishaps import around_steps, fail_at, save_states_every, spoil_gradients, spoil_weights
+from pairs import batch_of
 from torch import Tensor
 from toy_training import (
     ALONE,
@@ -28,13 +30,17 @@ from toy_training import (
     status,
 )
 
+from nmt import distributed
 from nmt.cli.train import Shorthands
 from nmt.cli.train import train as train_command
 from nmt.data.batches import Batch
 from nmt.data.folder import DataFolder
+from nmt.distributed import Ranks
 from nmt.errors import NMTError
+from nmt.models.model_file import load_model
 from nmt.training import memory, trainer
 from nmt.training import update as update_module
+from nmt.training.flat_weights import FlatWeights, GradientSum
 from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import Optimizer
 from nmt.training.update import UpdateRunner
@@ -131,19 +137,24 @@ def test_a_batch_that_is_tried_leaves_nothing_behind(toy: Toy) -> None:
 
 
 class Runner:
-    """A GPU with room for so many tokens."""
+    """A GPU with room for so many tokens, or for half of them uncompiled."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.tried: list[int] = []
+        self.eager: list[bool] = []
+
+    def rehearse_sum(self) -> None:
+        assert not self.tried  # it takes memory
 
     def shape(self, *_: object, **__: int) -> None:
         return None
 
-    def fits(self, batch: Batch) -> bool:
+    def fits(self, batch: Batch, *, eager: bool) -> bool:
         assert batch.src.longest == batch.tgt_in.longest == 31
         self.tried.append(batch.num_tokens)
-        return batch.num_tokens <= self.room
+        self.eager.append(eager)
+        return batch.num_tokens <= self.room // (2 if eager else 1)
 
 
 @pytest.mark.parametrize(("room", "tokens"), [(10**6, 200), (150, 100), (40, 50)])
@@ -152,6 +163,73 @@ def test_on_a_gpu_the_micro_batch_is_what_goes_through(data: Path, room: int, to
     arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
     assert memory.fitting_tokens(recipe(micro_batch_tokens=0), *arguments) == tokens
     assert runner.tried[0] == 186  # of 200 for an update, six of the longest sentences
+    assert not any(runner.eager)
+
+
+@pytest.mark.parametrize(
+    ("room", "tokens", "eager"),
+    [
+        (10**6, 400, [False]),
+        (300, 100, [False, True, True, False]),  # 200 would fit compiled, too
+        (110, 50, [False, True, True, True, False]),
+    ],
+)
+@pytest.mark.parametrize("compiled", ["true", "loss"])
+def test_only_the_first_size_and_the_one_that_fits_are_compiled(
+    data: Path, room: int, tokens: int, eager: list[bool], compiled: str
+) -> None:
+    runner = Runner(room)
+    arguments: Any = DataFolder.open(data), runner, ALONE, torch.device("cuda")
+    asked = recipe(micro_batch_tokens=0, batch_tokens=400, compile=compiled)
+    assert memory.fitting_tokens(asked, *arguments) == tokens
+    assert runner.eager == eager
+
+
+def test_the_gradient_that_is_summed_before_sizes_are_tried_changes_nothing(toy: Toy) -> None:
+    expected = toy.train("expected", max_updates=2)
+    run = UpdateRunner.run
+
+    def rehearse_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        self.rehearse_sum()
+        return run(self, update, number, save=save)
+
+    toy.patch.setattr(UpdateRunner, "run", rehearse_first)
+    assert_same_end(toy.train(max_updates=2), expected)
+
+
+def test_without_memory_to_sum_a_gradient_the_rank_ends(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Halving the micro-batch would leave the other ranks waiting for that sum.
+    error = dist.DistBackendError("NCCL error in: a.cpp:1\nFailed to CUDA calloc 6291456 bytes")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Ranks, "start_sum", fail)
+    ranks = Ranks(0, 0, 1, 1, under_torchrun=True)
+    model, _ = load_model(model_file)
+    total = GradientSum(FlatWeights(model, torch.float32), ranks)
+    total.begin(first=True, last=True)
+    ids = [[4, 5, 6]]
+    with pytest.raises(MemoryError, match="to sum the gradient over processes; lower micro_batch"):
+        model(batch_of(ids, ids)).sum().backward()
+    assert total.is_broken
+    with pytest.raises(MemoryError, match="lower micro_batch_tokens"):
+        total.finish(torch.zeros(4))
+    assert not distributed._is_of_the_group(error)  # but this rank's own, for the others to hear
+    assert distributed._is_of_the_group(dist.DistBackendError("NCCL timeout"))
+
+
+def test_a_sum_that_has_no_memory_is_no_reason_to_halve_the_micro_batch(toy: Toy) -> None:
+    def break_sum(self: UpdateRunner, *_: object) -> None:
+        self._gradient_sum.is_broken = True
+        raise MemoryError("out of memory to sum the gradient over processes")
+
+    toy.patch.setattr(UpdateRunner, "_backward", break_sum)
+    with pytest.raises(MemoryError, match="to sum the gradient"):
+        toy.train(max_updates=2)
+    assert "to sum the gradient" in status(toy.folder / "run")["reason"]
 
 
 def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:

@@ -1,0 +1,90 @@
+"""torch.compile: whether it works here, what is missing if it does not, and its errors.
+
+It needs a C compiler, Python's headers, a folder to write to and to run programs from, and on a GPU
+the package triton. Few images for training have them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils._triton import has_triton
+
+from nmt.errors import NMTError
+
+_HEADERS = "install Python's headers (Debian: apt-get install python3-dev)"
+_ADVICE = (
+    (r"C(\+\+)? compiler", "install gcc and g++, or name a compiler in CC and CXX"),
+    (r"Python\.h", _HEADERS),
+    (r"failed to map segment", "set TORCHINDUCTOR_CACHE_DIR to a folder not mounted noexec"),
+    (
+        r"Errno|getpwuid|Permission denied|No space left",
+        "set TORCHINDUCTOR_CACHE_DIR to a folder that you can write to",
+    ),
+    (r"ptxas|PTX|sm_\d|kernel image|too old", "install the torch for this GPU and its driver"),
+)
+"""What to do, by the first pattern that is found in a message."""
+
+_MODULES = "torch._dynamo", "torch._inductor", "triton"  # whose errors are the compiler's
+_LONGEST = 200  # characters of a message
+
+
+class CompilerError(NMTError):
+    """torch.compile has failed."""
+
+
+def problem_of_compiling(device: torch.device) -> str:
+    """Return why torch.compile does not work on a device, and what to do; empty if it works.
+
+    It compiles the forward and backward pass of a small function, which takes some seconds.
+    """
+    try:
+        if device.type == "cuda" and not has_triton():
+            return "the package triton is missing, or too old or too new for this GPU; install it"
+        x = torch.ones(64, device=device, requires_grad=True)
+        torch.compile(_small)(x).backward()  # type: ignore[no-untyped-call]
+    except Exception as error:  # a missing user, a full disk: there is no end of kinds
+        return _describe(error)
+    return ""
+
+
+def _small(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x).sum()
+
+
+@contextlib.contextmanager
+def compiler_errors() -> Iterator[None]:
+    """Raise CompilerError if torch.compile fails in a block that computes and opens no files."""
+    try:
+        yield
+    except Exception as error:
+        # By name, because importing the compiler takes seconds. Its cache fails as files do.
+        modules = [kind.__module__ for kind in type(error).__mro__]
+        is_own = any(name.startswith(_MODULES) for name in modules) or "Triton Error" in str(error)
+        if not (is_own or isinstance(error, OSError | subprocess.SubprocessError)):
+            raise
+        raise CompilerError(
+            f"torch.compile failed: {_describe(error)}, or give --set compile=false"
+        ) from error
+
+
+def _describe(error: Exception) -> str:
+    """Return a message of the compiler in one line, and what to do."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if not line.endswith("raised:")]
+    telling = [line for line in lines if re.search(r"\berror: ", line)] + [*filter(None, lines)]
+    said = telling[0][:_LONGEST] if telling else type(error).__name__
+    for pattern, advice in _ADVICE:
+        if re.search(pattern, text):
+            return f"{said}; {advice}"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        # The compiler has named it on stderr, and the error does not.
+        return f"{said}; {_HEADERS}"
+    return f"{said}; install what is missing"

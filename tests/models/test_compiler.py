@@ -1,0 +1,120 @@
+"""What torch.compile raises where something is missing, and what users are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor.exc import InductorError
+
+from nmt.errors import NMTError
+from nmt.models.kernels import compiler
+from nmt.models.kernels.compiler import CompilerError, compiler_errors, problem_of_compiling
+
+CPU = torch.device("cpu")
+CACHE = "set TORCHINDUCTOR_CACHE_DIR to a folder"
+
+# Messages of torch 2.6 to 2.13 and triton 3, shortened.
+KINDS = {
+    "no C compiler, triton": (
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
+        ("Failed to find C compiler", "install gcc and g++, or name a compiler in CC and CXX"),
+    ),
+    "an earlier torch": (
+        RuntimeError("backend='inductor' raised:\nRuntimeError: Failed to find C compiler.\n\nSet"),
+        ("RuntimeError: Failed to find C compiler", "install gcc"),
+    ),
+    "no headers, inductor": (
+        RuntimeError(
+            "CppCompileError: C++ compile error\n\nCommand:\ng++ -O3\n\nOutput:\n"
+            "/tmp/a/main.cpp:1:10: fatal error: Python.h: No such file or directory\n"
+        ),
+        ("fatal error: Python.h: No such file", "install Python's headers"),
+    ),
+    "noexec": (
+        ImportError("/tmp/t/c/main.so: failed to map segment from shared object"),
+        ("failed to map segment", f"{CACHE} not mounted noexec"),
+    ),
+    "unwritable": (
+        PermissionError(13, "Permission denied", "/tmp/torchinductor_root"),
+        ("Permission denied: '/tmp/torchinductor_root'", f"{CACHE} that you can write to"),
+    ),
+    "no home": (
+        FileNotFoundError(2, "No such file or directory", "/nonexistent/.triton"),
+        ("/nonexistent/.triton", f"{CACHE} that you can write to"),
+    ),
+    "disk full": (OSError(28, "No space left on device"), ("No space left", CACHE)),
+    "user without a name": (
+        KeyError("getpwuid(): uid not found: 1042"),
+        ("uid not found: 1042", f"{CACHE} that you can write to"),
+    ),
+    "triton too old": (
+        RuntimeError("Internal Triton PTX codegen error\nptxas fatal: Value 'sm_120' is not"),
+        ("PTX codegen error", "install the torch for this GPU and its driver"),
+    ),
+    "unknown": (ValueError(""), ("ValueError; install what is missing",)),
+}
+
+
+@pytest.mark.parametrize(("error", "told"), KINDS.values(), ids=KINDS)
+def test_what_is_missing_is_said_in_one_line_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: tuple[str, ...]
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "compile", fail)
+    problem = problem_of_compiling(CPU)
+    assert all(words in problem for words in told), problem
+    assert "\n" not in problem
+
+
+def test_headers_that_only_the_compiler_has_named_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_: object) -> None:
+        raise subprocess.CalledProcessError(1, ["gcc", "/tmp/a/cuda_utils.c"])
+
+    monkeypatch.setattr(torch, "compile", fail)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    assert "install Python's headers" in problem_of_compiling(CPU)
+    (tmp_path / "Python.h").touch()
+    assert "install what is missing" in problem_of_compiling(CPU)
+
+
+def test_a_gpu_without_triton_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "has_triton", lambda: False)
+    monkeypatch.setattr(torch, "compile", lambda _: pytest.fail("it cannot work"))
+    assert "triton is missing" in problem_of_compiling(torch.device("cuda"))
+
+
+def test_a_real_compiler_that_is_missing_is_named() -> None:
+    torch.compiler.reset()
+    with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
+        problem = problem_of_compiling(CPU)
+    assert "No working C++ compiler" in problem
+    assert "name a compiler in CC and CXX" in problem
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (InductorError(RuntimeError("Failed to find C compiler"), None), CompilerError),
+        (RuntimeError("Triton Error [CUDA]: device kernel image is invalid"), CompilerError),
+        (FileNotFoundError(2, "No such file", "/tmp/torchinductor_root/a.py"), CompilerError),
+        (RuntimeError("CUDA error: device-side assert triggered"), RuntimeError),
+        (ValueError("a fault of the program"), ValueError),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_errors_of_the_compiler_are_told_from_others(
+    error: Exception, raised: type[Exception]
+) -> None:
+    with pytest.raises(raised) as found, compiler_errors():
+        raise error
+    assert isinstance(found.value, NMTError) is (raised is CompilerError)
+    assert ("--set compile=false" in str(found.value)) is (raised is CompilerError)

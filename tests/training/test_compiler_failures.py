@@ -1,0 +1,98 @@
+"""torch.compile fails after it has worked: the update comes again, and nothing is spoilt."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mishaps import fail_at
+from torch import Tensor
+from torch._inductor import config as inductor_config
+from torch._inductor.exc import InductorError
+from toy_training import Toy, flat
+
+from nmt.training import loss, settle
+from nmt.training.update import UpdateRunner
+
+
+def assert_same_weights(run: Path, expected: Path) -> None:
+    assert torch.equal(*(flat(one / "last.safetensors") for one in (run, expected)))
+
+
+def pretend_to_compile(toy: Toy) -> None:
+    """Let a run believe that its loss is compiled."""
+    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    toy.patch.setattr(loss, "_compiled", lambda: loss._of_chunk)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 3])
+def test_when_the_compiler_fails_the_update_comes_again_without_it(
+    toy: Toy, micro_batch: int
+) -> None:
+    expected = toy.train("expected", max_updates=4)
+    pretend_to_compile(toy)
+    backward, calls = UpdateRunner._backward, itertools.count(1)
+
+    def fail(self: UpdateRunner, losses: Sequence[Tensor], num_tokens: int) -> None:
+        backward(self, losses, num_tokens)
+        if next(calls) == micro_batch:  # when the gradient is partly there
+            raise InductorError(RuntimeError("Failed to find C compiler"), None)
+
+    toy.patch.setattr(UpdateRunner, "_backward", fail)
+    run = toy.train(compile="loss", max_updates=4)
+    assert_same_weights(run, expected)
+    log = (run / "train.log").read_text()
+    assert log.count("training goes on uncompiled") == 1
+    assert "name a compiler in CC and CXX, or give --set compile=false" in log
+
+
+def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) -> None:
+    expected = toy.train("expected", max_updates=3)
+    pretend_to_compile(toy)
+    run = UpdateRunner.run
+
+    def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        if number == 1 and self._compiles_loss:
+            with toy.patch.context() as patch:
+                fail_at(patch, InductorError(RuntimeError("Triton"), None), tokens=0)
+                assert self.fits(update.batches[0])  # into memory
+        return run(self, update, number, save=save)
+
+    toy.patch.setattr(UpdateRunner, "run", try_first)
+    tried = toy.train(compile="loss", max_updates=3)
+    assert_same_weights(tried, expected)
+    assert "training goes on uncompiled" in (tried / "train.log").read_text()
+
+
+def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
+    expected = toy.train("expected", max_updates=2)
+    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    torch.compiler.reset()
+    with inductor_config.patch({"cpp.cxx": (None, "/nonexistent/g++")}):
+        run = toy.train(compile="true", max_updates=2)
+    assert_same_weights(run, expected)
+    assert "No working C++ compiler" in (run / "train.log").read_text()
+
+
+def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
+    toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
+    compiled, ways = loss._of_chunk_for_the_compiler, []
+
+    def noted() -> Any:
+        ways.append("compiled")
+        return compiled
+
+    toy.patch.setattr(loss, "_compiled", noted)
+    run = UpdateRunner.run
+
+    def try_first(self: UpdateRunner, update: Any, number: int, *, save: bool) -> Any:
+        assert self.fits(update.batches[0], eager=True) and not ways
+        assert self.fits(update.batches[0]) and ways
+        return run(self, update, number, save=save)
+
+    toy.patch.setattr(UpdateRunner, "run", try_first)
+    toy.train(compile="loss", max_updates=1)
