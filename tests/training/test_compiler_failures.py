@@ -68,6 +68,7 @@ def test_a_compiler_that_fails_while_sizes_are_tried_spoils_no_update(toy: Toy) 
     assert "training goes on uncompiled" in (tried / "train.log").read_text()
 
 
+@pytest.mark.slow  # tracing the layers takes ten seconds
 def test_layers_that_a_real_compiler_refuses_train_without_it(toy: Toy) -> None:
     expected = toy.train("expected", max_updates=2)
     toy.patch.setattr(settle, "problem_of_compiling", lambda _: "")
