@@ -299,6 +299,7 @@ def test_what_may_change_on_resume_is_as_the_design_lists_it() -> None:
         "max_updates",
         "patience",
         "device",
+        "compile",  # which rounds, as the device does
         "threads",  # which go with the number of processes
         "micro_batch_tokens",
         "shard_optimizer",

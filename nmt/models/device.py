@@ -52,7 +52,7 @@ def use_tf32(device: torch.device, precision: str) -> None:
 
     if device.type == "cuda":
         is_tf32 = precision == "tf32"
-        # torch.compile reads what these set. It fails if `matmul.fp32_precision` was set instead.
+        # torch.compile reads these. In some releases it fails if `matmul.fp32_precision` was set.
         torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = is_tf32  # of LSTMs; cuDNN's default is TF32
 

@@ -1,8 +1,10 @@
-"""torch.compile fails after it has worked: the update comes again, and nothing is spoilt."""
+"""torch.compile fails after it has worked, or on one rank: nothing is spoilt."""
 
 from __future__ import annotations
 
 import itertools
+import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from mishaps import fail_at
 from torch import Tensor
 from torch._inductor import config as inductor_config
 from torch._inductor.exc import InductorError
-from toy_training import Toy, flat
+from toy_training import Toy, flat, python_command, run_command, status
 
 from nmt.training import loss, settle
 from nmt.training.update import UpdateRunner
@@ -97,3 +99,30 @@ def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
 
     toy.patch.setattr(UpdateRunner, "run", try_first)
     toy.train(compile="loss", max_updates=1)
+
+
+def train_lacking(toy: Toy, lack: str) -> subprocess.CompletedProcess[str]:
+    program = Path(__file__).with_name("lacking_rank.py")
+    words = toy.data, toy.folder / "run", lack
+    return run_command(python_command(program, *words, ranks=2), timeout=300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lack", ["compiler", "compiler at the start"])
+def test_what_one_rank_cannot_compile_none_compiles(toy: Toy, lack: str) -> None:
+    done = train_lacking(toy, lack)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("nmt: warning: ") == 1
+    assert "C compiler; install gcc" in done.stderr
+    toy.train_with(2, "plain", dropout=0.0, max_updates=8)
+    assert_same_weights(toy.folder / "run", toy.folder / "plain")
+
+
+@pytest.mark.slow
+def test_a_rank_without_memory_to_sum_ends_the_run_and_both_say_why(toy: Toy) -> None:
+    done = train_lacking(toy, "memory")
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if re.match(r"nmt: rank \d: error", line)]
+    assert sorted(errors)[0].startswith("nmt: rank 0: error: rank 1 failed: MemoryError: out of")
+    assert sorted(errors)[1].startswith("nmt: rank 1: error: out of memory")
+    assert "out of memory to sum the gradient" in status(toy.folder / "run")["reason"]
