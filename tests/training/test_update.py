@@ -210,7 +210,7 @@ def test_without_memory_to_sum_a_gradient_the_rank_ends(
     ranks = Ranks(0, 0, 1, 1, under_torchrun=True)
     model, _ = load_model(model_file)
     total = GradientSum(FlatWeights(model, torch.float32), ranks)
-    total.begin(first=True, last=True)
+    total.begin(last=True)
     ids = [[4, 5, 6]]
     with pytest.raises(MemoryError, match="to sum the gradient over processes; lower micro_batch"):
         model(batch_of(ids, ids)).sum().backward()
