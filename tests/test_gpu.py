@@ -28,8 +28,10 @@ from toy_training import (
 )
 
 from nmt.config import TrainingConfig
+from nmt.data import batches
 from nmt.data.batches import FixedShape, collate
 from nmt.data.folder import DataFolder
+from nmt.data.shards import Lengths
 from nmt.model_config import TransformerConfig
 from nmt.models.device import dtype_of, use_tf32
 from nmt.models.kernels import compiler
@@ -338,6 +340,19 @@ def assert_same_course(run: Path, expected: Path) -> None:
 def test_a_run_takes_the_course_of_the_cpu(toy: Toy, values: dict[str, Value]) -> None:
     runs = [toy.train(name, device=name, **PLAIN | values) for name in ("cuda", "cpu")]
     assert_same_course(*runs)
+
+
+def test_padded_sentences_are_in_groups_for_a_gpu(toy: Toy) -> None:
+    group_bounds, found = batches.group_bounds, list[bool]()
+
+    def noted(src: Lengths, tgt: Lengths, *, on_gpu: bool = False) -> list[int]:
+        if len(set(src.tolist())) > 1:  # not a batch of equal lengths that is only tried
+            found.append(on_gpu)
+        return group_bounds(src, tgt, on_gpu=on_gpu)
+
+    toy.patch.setattr(batches, "group_bounds", noted)
+    toy.train(device="cuda", max_updates=2, validate_bleu=True)
+    assert set(found) == {True}
 
 
 def test_changes_of_low_rank_take_the_course_of_the_cpu(toy: Toy) -> None:
