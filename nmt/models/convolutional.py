@@ -31,7 +31,7 @@ from nmt.data.batches import Batch, Packed
 from nmt.model_config import ConvolutionalConfig
 from nmt.models.attention import padding_bias, recorded_weights
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
-from nmt.models.device import to_device
+from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import (
     Sentences,
@@ -40,7 +40,7 @@ from nmt.models.kernels.packed_attention import (
     takes_packed,
 )
 from nmt.models.kernels.padded_layout import PaddedLayout, Projected
-from nmt.models.kv_cache import Kept, joined, move_
+from nmt.models.kv_cache import Kept, move_
 from nmt.models.layers import dropout, variance_preserving
 
 

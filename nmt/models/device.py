@@ -124,6 +124,13 @@ def to_device(
     return tuple(part.view(own.shape) for part, own in zip(parts, tensors, strict=True))
 
 
+def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Concatenate the rows of the parts, which a single one does not need."""
+    import torch
+
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
 @contextlib.contextmanager
 def memory_errors() -> Iterator[None]:
     """Raise MemoryError if memory runs out, on a GPU or the CPU. Also a decorator."""

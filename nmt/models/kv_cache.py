@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -221,8 +218,3 @@ def move_(x: Tensor, dim: int, moves: Tensor, count: int) -> Tensor:
     kept = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
     return kept.clone() if 2 * kept.numel() < held else kept
-
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Concatenate the rows of the parts, which a single one does not need."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

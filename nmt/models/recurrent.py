@@ -26,10 +26,10 @@ from torch.nn import functional as F
 from nmt.data.batches import Batch, Packed
 from nmt.model_config import RecurrentConfig
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
-from nmt.models.device import to_device
+from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import Kept, joined, move_
+from nmt.models.kv_cache import Kept, move_
 from nmt.models.layers import add_dropped, dropout, shared_embeddings
 from nmt.models.lstm import BidirectionalLSTM, LSTMCell, Reading, StepProduct, StepSums
 

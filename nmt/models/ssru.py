@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.models.device import joined
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences
-from nmt.models.kv_cache import joined, move_, moved
+from nmt.models.kv_cache import move_, moved
 
 
 class SSRU(nn.Module):

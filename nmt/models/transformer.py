@@ -29,11 +29,11 @@ from nmt.models.attention import (
     recorded_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
-from nmt.models.device import to_device
+from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
 from nmt.models.kernels.packed_attention import Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
-from nmt.models.kv_cache import KeyValueCache, Places, joined, move_, moved
+from nmt.models.kv_cache import KeyValueCache, Places, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
 from nmt.models.positions import Positions, added_positions, turning_positions
 from nmt.models.ssru import SSRU, CellCache

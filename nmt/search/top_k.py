@@ -18,8 +18,7 @@ from torch import device as Device
 from torch.nn import functional as F
 
 from nmt.data.vocabulary import EOS_ID
-from nmt.models.device import to_device
-from nmt.models.kv_cache import joined
+from nmt.models.device import joined, to_device
 from nmt.search.repetition import NO_PAIRS, Pairs
 
 
