@@ -28,11 +28,11 @@ FP32: dict[str, Value] = {"precision": "fp32"}
     ("preset", "settings", "longest", "kernels"),
     [
         ("transformer_base", {}, 190, 998),
-        ("transformer_base", FP32, 190, 2_500),
+        ("transformer_base", FP32, 190, 2_532),
         ("transformer_big", {}, 190, 998),
-        ("transformer_relative", {}, 190, 5_300),
+        ("transformer_relative", {}, 190, 5_286),
         ("conv_seq2seq", {}, 190, 2_900),
-        ("rnn_attention", {}, 20, 5_000),  # every position launches its own
+        ("rnn_attention", {}, 20, 4_749),  # every position launches its own
     ],
 )
 def test_an_update_launches_so_many_kernels_and_never_waits(
@@ -41,8 +41,9 @@ def test_an_update_launches_so_many_kernels_and_never_waits(
     """If it launches fewer, lower the number here. More have to be worth it."""
     counts = count_update(preset, settings, longest)
     assert counts.total().kernels == pytest.approx(kernels, rel=0.03)
-    # Each of nine tensors of the batch has a copy, and the host gets one of what became of it.
-    assert sum(counts.copies.values()) <= 10
+    # Each of nine tensors of the batch has a copy, and the host gets one of what became of the
+    # update. The recurrent model also sends the sizes of its steps.
+    assert sum(counts.copies.values()) <= (11 if preset == "rnn_attention" else 10)
     assert not counts.waits
     if preset == "transformer_base" and not settings:  # without padding
         config = resolve_recipe(preset, "transformer", [("", preset_values(preset))]).model
