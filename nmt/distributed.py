@@ -1,25 +1,28 @@
 """The processes of one training run: the only module that uses torch.distributed.
 
 With one process, every operation does nothing. Under torchrun the processes find each other by its
-environment variables. They use gloo on CPUs and NCCL on GPUs.
+environment variables. They use gloo on CPUs and NCCL on GPUs. Word of a rank that leaves, and signs
+of life, are in the store of torchrun, which outlives the processes if torchrun starts them again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import itertools
 import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
@@ -73,16 +76,37 @@ class Ranks:
         return self.rank == 0
 
     def join(self) -> None:
-        """Meet the other processes."""
+        """Meet the other processes.
+
+        Raises:
+            Stopped: if torchrun starts a run again that was asked to stop.
+        """
         if self.in_group:
             # Its functions have the group that exists at their import as a default. Imported later,
             # by the optimiser, they would hold our group and keep its threads alive until Python
             # ends, where one of them aborts the process now and then.
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-            store, rank, size = next(rendezvous("env://"))
+            lasting, rank, size = next(rendezvous("env://"))
+            if lasting.check([_ASKED]):
+                raise Stopped(
+                    f"torchrun has started this run again, but it was asked to stop "
+                    f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
+                )
+            # Or what was written before a restart (--max-restarts) would be read again.
+            start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
+            store = PrefixStore(start, lasting)
+            store.set(f"{_BEAT}{rank}", "")
             dist.init_process_group(f"cpu:gloo{gpu}", store=store, rank=rank, world_size=size)
-            _stores.append(store)
+            group = _Group(lasting, store)
+            _groups[:] = [group]
+            # Only the processes of one torchrun are sure to be in one namespace of processes.
+            places = self.gather([os.environ.get("GROUP_RANK"), os.getpid()])
+            group.siblings = {
+                other: process
+                for other, (place, process) in enumerate(places)
+                if place is not None and place == places[rank][0] and other != rank
+            }
 
     def leave(self) -> None:
         """Part from the other processes."""
@@ -92,6 +116,7 @@ class Ranks:
     def sum_(self, tensor: Tensor) -> Tensor:
         """Replace `tensor` by its sum over ranks, in place."""
         if self.in_group:
+            _count_an_operation()
             dist.all_reduce(tensor)
         return tensor
 
@@ -100,6 +125,7 @@ class Ranks:
 
         on: the only rank that needs the sum; on the others the content is then undefined.
         """
+        _count_an_operation()
         pending: Pending = (
             dist.all_reduce(tensor, async_op=True)
             if on is None
@@ -110,6 +136,7 @@ class Ranks:
     def broadcast_(self, tensor: Tensor, *, source: int = 0) -> Tensor:
         """Replace `tensor` by that of one rank, in place."""
         if self.in_group:
+            _count_an_operation()
             dist.broadcast(tensor, src=source)
         return tensor
 
@@ -141,6 +168,7 @@ class Ranks:
         """Return every rank's JSON value, in order of rank, on every rank."""
         if not self.in_group:
             return [value]
+        _count_an_operation()
         data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         dist.all_gather(sizes, torch.tensor([len(data)]))
@@ -153,10 +181,35 @@ class Ranks:
             for part, size in zip(parts, sizes, strict=True)
         ]
 
+    def agree_to_stop(self, reason: str) -> str:
+        """Return why a rank was asked to stop, and note it in case that torchrun starts it again.
+
+        reason: of this rank; empty: it was not asked.
+        """
+        reason = next(filter(None, self.gather(reason)))
+        self._asked_to_stop(reason)
+        return reason
+
+    def _asked_to_stop(self, reason: str) -> None:
+        for group in _groups:
+            with contextlib.suppress(dist.DistError):
+                group.ask_to_stop(reason)
+
     def stopped_at_once(self, reason: str) -> None:
         """Tell the other ranks, if possible, that this one stops without waiting for them."""
-        with contextlib.suppress(dist.DistError):
-            self._leave_word("stopped", reason)
+        self._asked_to_stop(reason)
+        for group in _groups:
+            with contextlib.suppress(dist.DistError):
+                group.leave_word([self.rank], "stopped", reason)
+
+    def lost(self) -> RankLost | None:
+        """Return which rank is known to have failed; torchrun may have stopped this one for it."""
+        for group in _groups:
+            with contextlib.suppress(dist.DistError):
+                group.beats(self.world_size)
+                word = group.word()
+                return word if isinstance(word, RankLost) else None
+        return None
 
     def lost_by(self, error: Exception) -> RankLost | RankStopped | None:
         """Return which rank was lost, if that caused an error; else None.
@@ -166,32 +219,154 @@ class Ranks:
         """
         if self.world_size == 1:
             return None
+        (group,) = _groups
         if not _is_of_the_group(error):
             kind = "" if isinstance(error, NMTError) else f"{type(error).__name__}: "
-            self._leave_word("failed", f"{kind}{error}")
+            with contextlib.suppress(dist.DistError):
+                group.leave_word([self.rank], "lost", f"rank {self.rank} failed: {kind}{error}")
             return None
-        (store,) = _stores
+        try:
+            return self._lost_from(group, error)
+        except dist.DistError:  # the machine with torchrun's store is gone, and that of rank 0
+            return RankLost(f"the ranks have lost touch, and torchrun is gone: {error}", [0])
+
+    def _lost_from(self, group: _Group, error: Exception) -> RankLost | RankStopped | None:
+        """Find out which rank was lost."""
+        store = group.store
         store.set(f"left/{self.rank}", "")
+        before = group.beats(self.world_size)
         with contextlib.suppress(dist.DistStoreError):
             store.wait([_WORD], timedelta(seconds=2))
-            rank, what, reason = json.loads(store.get(_WORD).decode())
-            if what == "stopped":
-                return RankStopped(f"rank {rank} was stopped ({reason}); {_AGAIN}")
-            return RankLost(f"rank {rank} failed: {reason}", [rank])
+            return group.word()
         silent: list[int] = []
         for rank in range(self.world_size):
             try:
                 store.wait([f"left/{rank}"], timedelta(seconds=1))
             except dist.DistStoreError:
                 silent.append(rank)
+        # One whose main thread is stuck, as in an operation of NCCL, still shows signs of life.
+        after = group.beats(self.world_size)
+        silent = [rank for rank in silent if after[rank] == before[rank]]
         if silent:
-            names = ", ".join(map(str, silent))
-            return RankLost(f"rank {names} is gone without a word", silent)
+            return RankLost(_gone(silent), silent)
         return RankLost(f"the ranks have lost touch: {error}", [])
 
-    def _leave_word(self, what: str, reason: str) -> None:
-        for store in _stores:
-            store.set(_WORD, json.dumps([self.rank, what, reason]))
+
+@dataclass
+class _Group:
+    """What this process knows of the others, once they have met."""
+
+    lasting: Any
+    """torchrun's store, where all starts of one launch meet."""
+    store: Any
+    """The part of it that is of this start."""
+    siblings: dict[int, int] = field(default_factory=dict)
+    """The other ranks of the same torchrun, and their processes."""
+    operations: int = 0
+    """How many operations between ranks this one has begun."""
+
+    def beats(self, world_size: int) -> list[str]:
+        """Return each rank's last sign of life; leave word of siblings that are gone."""
+        # Whoever ends in an orderly way says so before its process ends.
+        gone = [rank for rank, process in self.siblings.items() if not _exists(process)]
+        keys = [f"{_BEAT}{rank}" for rank in range(world_size)]
+        beats = [beat.decode() for beat in self.store.multi_get(keys)]
+        for rank in gone:
+            if beats[rank] != OVER:
+                self.leave_word([rank], "lost", _gone([rank]))
+        return beats
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Let all later starts of this launch end at once."""
+        self.lasting.set(_ASKED, reason)
+
+    def leave_word(self, ranks: list[int], what: str, reason: str) -> None:
+        """Tell the others that ranks are stopped or lost; the first word stands."""
+        self.store.compare_set(_WORD, "", json.dumps([ranks, what, reason]))
+
+    def word(self) -> RankLost | RankStopped | None:
+        """Return what has become of another rank, if there is word of it."""
+        if not self.store.check([_WORD]):
+            return None
+        ranks, what, reason = json.loads(self.store.get(_WORD).decode())
+        if what == "stopped":
+            return RankStopped(f"rank {ranks[0]} was stopped ({reason}); {AGAIN}")
+        return RankLost(reason, ranks)
+
+
+class Pulse:
+    """Signs of life of this process, for a thread that goes on while the main thread is stuck.
+
+    It has a connection to the store of its own: one that waits for a key holds up its connection.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        """Connect; the ranks must have met."""
+        (self._of_main,) = _groups
+        self._ranks = ranks
+        self._count = 0
+        self.connect()
+
+    def connect(self) -> None:
+        """Connect to the store, once more if need be."""
+        lasting, store = self._of_main.lasting.clone(), self._of_main.store.clone()
+        self._group = dataclasses.replace(self._of_main, lasting=lasting, store=store)
+
+    @property
+    def operations(self) -> int:
+        """How many operations between ranks the main thread has begun."""
+        return self._of_main.operations
+
+    def beat(self) -> list[str]:
+        """Show that this process lives; return the last sign of life of each rank.
+
+        Signs differ from each other, and end in the number of operations begun.
+
+        Raises:
+            RuntimeError: if the store is gone.
+        """
+        self._count += 1
+        self._say(f"{self._count} {self.operations}")
+        return self._group.beats(self._ranks.world_size)
+
+    def word(self) -> RankLost | RankStopped | None:
+        """Return what has become of another rank, if there is word of it."""
+        return self._group.word()
+
+    def leave_word(self, status: str, reason: str, lost: list[int]) -> None:
+        """Tell the others why this rank ends: stopped, or failed as others are lost."""
+        with contextlib.suppress(RuntimeError):
+            if status == "stopped":
+                self._group.ask_to_stop(reason)
+                self._group.leave_word([self._ranks.rank], status, reason)
+            else:
+                self._group.leave_word(lost, "lost", reason)
+
+    def end(self) -> None:
+        """Tell the others that this process may be silent from now on."""
+        with contextlib.suppress(RuntimeError):
+            self._say(OVER)
+
+    def _say(self, beat: str) -> None:
+        self._group.store.set(f"{_BEAT}{self._ranks.rank}", beat)
+
+
+def _exists(process: int) -> bool:
+    """Tell whether there is such a process."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(ranks: list[int]) -> str:
+    return f"rank {', '.join(map(str, ranks))} is gone without a word"
+
+
+def _count_an_operation() -> None:
+    for group in _groups:
+        group.operations += 1
 
 
 def places_of(length: int, first: int, ranks: int) -> tuple[slice, ...]:
@@ -268,7 +443,7 @@ class Vector:
                 yield rank, slice(start, end), slice(start - place.start, end - place.start)
 
 
-_AGAIN = "run the same command again to go on from the last save"
+AGAIN = "run the same command again to go on from the last save"
 
 
 class RankStopped(Stopped):
@@ -281,11 +456,14 @@ class RankLost(NMTError):
     def __init__(self, what: str, ranks: list[int]) -> None:
         """Say what has become of which ranks."""
         self.ranks = ranks
-        super().__init__(f"{what}; {_AGAIN}")
+        super().__init__(f"{what}; {AGAIN}")
 
 
-_WORD = "word"  # of a rank that leaves
-_stores: list[Any] = []  # where ranks leave word for each other, once they have met
+OVER = "over"
+"""The last sign of life of a process that ends in an orderly way."""
+_WORD, _BEAT = "word", "beat/"  # of a rank that leaves; signs of life, by rank
+_ASKED = "nmt was asked to stop"
+_groups: list[_Group] = []  # one, once the ranks have met
 
 
 def _is_of_the_group(error: Exception) -> bool:

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
@@ -162,6 +162,21 @@ class Toy:
         done = nmt(*self.words(run, *more, **values), ranks=ranks)
         assert done.returncode == 0, done.stderr
         return done.stderr
+
+    def train_with_fault(
+        self, fault: str, rank: int = 1, *, ranks: int = 2, torchrun: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Train the run `run` in so many processes, with a fault of one (see `faulty_rank.py`)."""
+        command = self.fault_command(fault, rank, ranks=ranks, torchrun=torchrun)
+        return run_command(command, timeout=120)
+
+    def fault_command(
+        self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] = ()
+    ) -> list[str]:
+        """Return the command line of a training with a fault; `more` arguments of `nmt train`."""
+        program = Path(__file__).parent / "training" / "faulty_rank.py"
+        words = [str(word) for word in (self.data, self.folder / "run", fault, rank, *more)]
+        return python_command(*torchrun, program, *words, ranks=ranks)
 
 
 def nmt(

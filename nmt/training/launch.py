@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ from nmt.config import STAGES, Recipe, resolve_recipe
 from nmt.data.corpus import read_pairs
 from nmt.data.folder import DataFolder
 from nmt.data.stages import Stages
-from nmt.distributed import RankLost, Ranks, RankStopped
+from nmt.distributed import Ranks, RankStopped
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
 from nmt.models.model_file import model_checksum
@@ -29,6 +29,7 @@ from nmt.training.stop import StopRequest
 from nmt.training.trainer import Setup, Trainer
 from nmt.training.valid_tokenizers import tokenizers_of
 from nmt.training.verify import verify
+from nmt.training.watchdog import watching
 
 
 @memory_errors()
@@ -60,7 +61,7 @@ def launch(
         NMTError: for example, if another process of the run has failed.
     """
     ranks, run, stop = Ranks.from_environment(), RunFolder(run_path), StopRequest(deadline)
-    trainer, training = None, False
+    word = _LastWord(run, ranks)
 
     def claim() -> None:
         if recipe.training.tensorboard:
@@ -73,40 +74,44 @@ def launch(
 
     ranks.join()
     try:
-        setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
-        if verify_resume:
-            verify(setup)
-        else:
-            training = True
-            with stop.listening():
-                trainer = _trainer(setup, data_path, command, stop)
-                trainer.train()
+        with watching(ranks, stop, word):
+            setup = set_up(recipe, data_path, run, init_from, ranks, command=command, claim=claim)
+            if verify_resume:
+                verify(setup)
+            else:
+                word.training = True
+                with stop.listening():
+                    word.trainer = _trainer(setup, data_path, command, stop)
+                    word.trainer.train()
     except Stopped:
         ranks.leave()
         raise
     except KeyboardInterrupt:
-        if training:
-            with StopRequest().listening():  # or the next signal would interrupt this
-                ranks.stopped_at_once(stop.reason)
-                if ranks.is_first:
-                    _leave_word(run, trainer, "stopped", stop.reason)
+        with StopRequest().listening():  # or the next signal would interrupt this
+            # torchrun interrupts the ranks that are left when one has failed.
+            if lost := ranks.lost():
+                word.write("failed", str(lost), lost.ranks)
+                raise lost from None
+            ranks.stopped_at_once(stop.reason or "interrupted")
+            word.wait()
+            word.write("stopped", stop.reason)
         raise
     except Exception as error:
         # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
         with StopRequest().listening():
-            lost = ranks.lost_by(error)
-            if training and isinstance(lost, RankStopped) and ranks.is_first:
-                _leave_word(run, trainer, "stopped", str(lost))
-            elif training and (ranks.is_first or (isinstance(lost, RankLost) and 0 in lost.ranks)):
-                _leave_word(run, trainer, "failed", str(lost or error))
-        if lost is not None:
-            raise lost from error
+            found = ranks.lost_by(error)
+            if isinstance(found, RankStopped):
+                word.wait()
+                word.write("stopped", str(found))
+            else:
+                word.write("failed", str(found or error), found.ranks if found else [])
+        if found is not None:
+            raise found from error
         if isinstance(error, NMTError):
             ranks.leave()  # all ranks raise it together; after any other error, nobody may wait
         raise
     finally:
-        if trainer is not None:
-            trainer.saver.wait()  # before another process may write there
+        word.wait()  # before another process may write there
         run.unlock()
     ranks.leave()
 
@@ -138,19 +143,49 @@ def _trainer(
     return trainer
 
 
-def _leave_word(run: RunFolder, trainer: Trainer | None, status: str, reason: str) -> None:
-    """Write to the run folder how the run has ended without saving."""
-    update = trainer.state.update if trainer else max(updates_of(run, STATE), default=0)
-    if status == "stopped":
-        reason = f"interrupted ({reason})"
-        if trainer:
-            trainer.saver.wait()
-            saved = trainer.saver.written.update if trainer.saver.written else 0
+class _LastWord:
+    """Writes to the run folder how a run has ended that could not end in an orderly way."""
+
+    def __init__(self, run: RunFolder, ranks: Ranks) -> None:
+        self.training = False
+        """Whether the run has begun; else the folder stays as it was."""
+        self.trainer: Trainer | None = None
+        self._run = run
+        self._ranks = ranks
+
+    def wait(self) -> None:
+        """Wait until what was given to be saved is written."""
+        if self.trainer is not None:
+            self.trainer.saver.wait()
+
+    def finish(self) -> None:
+        """Wait for files that are being written; then this process writes no more."""
+        if self.trainer is not None:
+            self.trainer.saver.finish_writing()
+
+    def write(self, status: str, reason: str, lost: Sequence[int] = ()) -> None:
+        """Write how the run has ended, as the first rank or if that is among the lost ones."""
+        if not self.training or not (self._ranks.is_first or 0 in lost):
+            return
+        saved = max(updates_of(self._run, STATE), default=0)
+        update = self.trainer.state.update if self.trainer else saved
+        if status == "stopped":
+            reason = f"interrupted ({reason})"
             reason += ": updates after the last save are lost" if update > saved else ""
             update = saved
-    if run.path.is_dir():
-        with contextlib.suppress(OSError):  # the failure may be a full disk
-            run.write_status(status, update, reason)
+        if self._run.path.is_dir():
+            with contextlib.suppress(OSError):  # the failure may be a full disk
+                self._run.write_status(status, update, reason)
+
+    def write_early(self, reason: str) -> bool:
+        """Write how the run will have ended if it is killed; False: it ends in an orderly way."""
+        if self.trainer is None:
+            self.write("stopped", reason)
+            return True
+        with self.trainer.saver.end:
+            if not self.trainer.saver.is_at_the_end:
+                self.write("stopped", reason)
+            return not self.trainer.saver.is_at_the_end
 
 
 def set_up(

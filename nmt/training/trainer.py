@@ -454,10 +454,10 @@ class Trainer:
     # --- the end
 
     def _stop(self) -> NoReturn:
+        reason = self.ranks.agree_to_stop(self.stop.reason)
         self._log()
         self.saver.save_at_the_end(self.state, self._present_card())
         update = self.state.update
-        reason = next(filter(None, self.ranks.gather(self.stop.reason)))
         if self.ranks.is_first:
             with self.run.dispensable(self.run.path / "status.json"):
                 self.run.write_status("stopped", update, reason)

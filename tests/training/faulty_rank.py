@@ -1,17 +1,27 @@
-"""A training of two processes, in one of which something goes wrong; started by torchrun.
+"""A training of some processes, in one of which something goes wrong; started by torchrun.
 
-Arguments: a data folder, a run folder, what happens in the sixth update, and to which rank:
-`memory` (there is none, once), `late` (likewise, and verdicts are read late as on a GPU), `error`
-(a fault of the program), `kill`, `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its
-gradient is no number, the first time). `early`: killed before training begins.
+Arguments: a data folder, a run folder, what happens in the twelfth micro-batch, to which rank, and
+more arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
+verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `exit` (with 0, and
+without a word), `suspend` (SIGSTOP), `slow` (for longer than others may be silent), `busy` (for
+longer than torchrun waits, with Python's lock free but deaf to signals), `signal` (SIGTERM to it
+only), `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its gradient is no number, the
+first time). `early`: killed before training begins. With `-stuck`, as in `kill-stuck`, the others
+wait for it as in NCCL: deaf to signals, and without an error. A fault happens only once if torchrun
+starts the processes again. Beside the run, the file `fault` shows that it has happened, and
+`exit.RANK` how each rank has ended.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
 import sys
+import time
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from mishaps import save_states_every
@@ -21,13 +31,46 @@ from toy_training import settings_of
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
 from nmt.data.stream import Update
-from nmt.training import settle, stop, trainer
+from nmt.training import settle, stop, trainer, watchdog
 from nmt.training.update import Outcome, UpdateRunner
 
+SILENT = 6.0  # seconds until a silent rank is given up
 
-def main(data: str, out: str, fault: str, rank: str) -> None:
+
+def be_stuck() -> None:
+    """Wait forever as in an operation of NCCL: other threads run, and signals are not answered."""
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    for _ in range(2):
+        libc.pthread_mutex_lock(mutex)
+
+
+def happen(fault: str) -> None:
+    match fault:
+        case "exit":
+            os._exit(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "suspend":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+        case "interrupt":
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+        case "slow":
+            time.sleep(2 * SILENT)
+        case "busy" | "stuck":
+            be_stuck()
+        case "memory" | "late":
+            raise MemoryError
+        case "error":
+            raise ValueError("a fault of the program")
+
+
+def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
     run, forward, left, seen = UpdateRunner.run, UpdateRunner._forward, [12], set[int]()
+    fault, _, others = fault.partition("-")
 
     def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
         if number in range(10, 15) and number not in seen:
@@ -38,29 +81,49 @@ def main(data: str, out: str, fault: str, rank: str) -> None:
     def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
         left[0] -= 1
         if left[0] == 0:
-            if fault == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if fault == "interrupt":
-                for _ in range(2):
-                    os.kill(os.getpid(), signal.SIGINT)
-            raise (
-                MemoryError if fault in ("memory", "late") else ValueError("a fault of the program")
-            )
+            is_faulty = os.environ["RANK"] == rank
+            if is_faulty:
+                Path(out).with_name("fault").touch()
+            happen(fault if is_faulty else "stuck")
         return forward(self, batch)
 
     save_states_every(patch, 2)
+    patch.setattr(watchdog, "_BEAT", 0.2)
+    patch.setattr(watchdog, "_SILENT", SILENT)
+    patch.setattr(watchdog, "_SILENT_IF_ASKED", SILENT / 2)
+    patch.setattr(watchdog, "_STUCK", 1.0)
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNKNOWN, "cpu", 1)
-    if os.environ["RANK"] == rank:
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+        pass
+    elif os.environ["RANK"] == rank:
         if fault == "early":
             patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         elif fault == "nan":
             patch.setattr(UpdateRunner, "run", poison)
         else:
             patch.setattr(UpdateRunner, "_forward", fail)
-    sys.argv = ["nmt", "train", data, "--out", out, *settings_of(dropout=0.0, save_every=2)]
-    nmt()
+    elif others:
+        patch.setattr(UpdateRunner, "_forward", fail)
+    ending, leave = Path(out).with_name(f"exit.{os.environ['RANK']}"), os._exit
+
+    def leave_at_once(code: int) -> NoReturn:
+        ending.write_text(str(code))
+        leave(code)
+
+    patch.setattr(os, "_exit", leave_at_once)
+    settings = settings_of(dropout=0.0, save_every=2)
+    sys.argv = ["nmt", "train", data, "--out", out, *settings, *more]
+    ending.unlink(missing_ok=True)
+    code = 1  # of a traceback
+    try:
+        nmt()
+    except SystemExit as end:
+        code = int(end.code or 0)
+        raise
+    finally:
+        ending.write_text(str(code))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,7 @@ from toy_training import (
     flat,
     metrics,
     newest_state,
-    python_command,
     recipe,
-    run_command,
     status,
 )
 
@@ -455,15 +451,9 @@ def test_a_divergence_that_is_read_late_goes_back_to_the_same_update(toy: Toy) -
 # --- two processes, in one of which something goes wrong
 
 
-def train_with_fault(toy: Toy, fault: str, rank: int = 1) -> subprocess.CompletedProcess[str]:
-    program = Path(__file__).with_name("faulty_rank.py")
-    words = toy.data, toy.folder / "run", fault, str(rank)
-    return run_command(python_command(program, *words, ranks=2), timeout=120)
-
-
 @pytest.mark.parametrize("fault", ["memory", "late"])
 def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault: str) -> None:
-    done = train_with_fault(toy, fault)
+    done = toy.train_with_fault(fault)
     assert done.returncode == 0, done.stderr
     (event,) = metrics(toy.folder / "run", "event")
     assert event["micro_batch_tokens"] == 60
@@ -472,45 +462,9 @@ def test_both_ranks_halve_the_micro_batch_when_one_has_no_memory(toy: Toy, fault
 
 @pytest.mark.slow
 def test_both_ranks_go_back_when_the_gradient_of_one_is_not_finite(toy: Toy) -> None:
-    run, done = toy.folder / "run", train_with_fault(toy, "nan")
+    run, done = toy.folder / "run", toy.train_with_fault("nan")
     assert done.returncode == 0, done.stderr
     # States were saved after updates 10, 12 and 14, too, but none of them is sound.
     assert back_at(run) == [8]
     assert newest_state(run)[0]["progress"]["learning_rate_factor"] == 0.5
     assert len(list(run.glob("checkpoints/*.state"))) == 2
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        [("error", 1), ("kill", 1)],
-        pytest.param([("early", 1), ("kill", 0)], marks=pytest.mark.slow),
-    ],
-)
-def test_a_rank_that_fails_stops_the_other_which_says_why(
-    toy: Toy, faults: list[tuple[str, int]]
-) -> None:
-    run = toy.folder / "run"
-    for fault, rank in faults:
-        what = "failed: ValueError: a fault of the program" if fault == "error" else "is gone with"
-        done = train_with_fault(toy, fault, rank)
-        assert done.returncode == 1
-        said = f"nmt: rank {1 - rank}: error"
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith(said)]
-        assert f"rank {rank} {what}" in line
-        if fault != "early":  # there is no run yet
-            found = status(run)
-            assert (found["status"], f"rank {rank} {what}" in found["reason"]) == ("failed", True)
-    # What was saved is whole, and the run goes on from there.
-    for out in ("run", "at once"):
-        toy.train_with(2, out, save_every=2, **PLAIN)
-    assert_same_end(run, toy.folder / "at once")
-
-
-@pytest.mark.slow
-def test_a_rank_that_is_stopped_at_once_stops_the_other(toy: Toy) -> None:
-    done = train_with_fault(toy, "interrupt")
-    assert done.returncode == 1  # torchrun's
-    assert "nmt: warning: rank 1 was stopped (SIGINT)" in done.stderr
-    assert status(toy.folder / "run")["status"] == "stopped"
-    assert not [line for line in done.stderr.splitlines() if re.match(r"nmt: .*error", line)]

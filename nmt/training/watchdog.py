@@ -1,0 +1,294 @@
+"""A watchdog of each process of several: it ends one that waits for another in vain.
+
+The main thread may be stuck in an operation between ranks, because another process is stopped
+(SIGSTOP) or dead, or its machine is gone. It then answers no signal, since Python handles signals
+in the main thread, and NCCL raises no error there. So each process has two threads. One shows the
+others by the store that this process lives, and hears the same of them. The other one wakes up by
+the descriptor that Python writes signals to. It compares both with what the main thread does:
+
+- There is word that a rank failed, or its process is gone, and the main thread does not move: say
+  so, and end with 1, also if torchrun has sent SIGTERM since.
+- A rank shows no sign of life, and the main thread does not move: end with 1 after `_SILENT`
+  seconds, or with 75 after a few if the run was asked to stop.
+- The run was asked to stop, and a rank that lives is too busy to answer: write in good time what
+  will be true after torchrun kills the processes, and go on.
+
+A process that is merely slow is never ended: signs of life do not come from the main thread. If the
+store is gone, nothing is known of the others, and the time limits of gloo and NCCL remain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nmt import console
+from nmt.distributed import AGAIN, OVER, Pulse, RankLost, Ranks, RankStopped
+from nmt.errors import EXIT_FAILED, EXIT_STOPPED
+from nmt.training.stop import SIGNALS, StopRequest
+
+_BEAT = 2.0  # seconds between two signs of life
+_SILENT = 120.0  # seconds: a machine may be busy, and a call of Python may hold up all threads
+_SILENT_IF_ASKED = 10.0
+_STUCK = 5.0  # seconds in which the main thread may find out for itself that a rank is lost
+_LAST_MOMENT = 10.0  # seconds before torchrun kills a process
+
+
+class Reporter(Protocol):
+    """Writes to the run folder for a process whose main thread is stuck."""
+
+    def write(self, status: str, reason: str, lost: Sequence[int] = ()) -> None:
+        """Write how the run has ended; `lost`: ranks that cannot."""
+
+    def write_early(self, reason: str) -> bool:
+        """Write how it will have ended if it is stopped now; False: it ends in an orderly way."""
+
+    def finish(self) -> None:
+        """Wait for files that are being written."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a watchdog sees; times in seconds."""
+
+    stuck: float = 0.0
+    """Since the main thread last moved."""
+    silent: Mapping[int, float] = field(default_factory=dict)
+    """Since the other ranks last showed signs of life, except those that ended."""
+    store_silent: float = 0.0
+    """Since the store last answered."""
+    asked: float | None = None
+    """Since the run was asked to stop."""
+    reason: str = ""
+    """Why it was."""
+    lost: RankLost | RankStopped | None = None
+    """What there is word of."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ends whose main thread is stuck."""
+
+    exit_status: int
+    line: str
+    reason: str  # for status.json
+    ranks: list[int]  # that are lost
+
+
+def ending(view: View) -> Ending | None:
+    """Tell whether the process should end now, and how."""
+    if view.lost is not None:
+        if view.stuck < _STUCK:
+            return None
+        if isinstance(view.lost, RankStopped):
+            return Ending(EXIT_STOPPED, str(view.lost), str(view.lost), [])
+        return _failed(view.lost)
+    patience = _SILENT if view.asked is None else _SILENT_IF_ASKED
+    if view.stuck < patience:
+        return None
+    silent = {rank: time for rank, time in view.silent.items() if time >= patience}
+    if silent:
+        names, seconds = ", ".join(map(str, silent)), min(silent.values())
+        found = f"rank {names} has been silent for {seconds:.0f} seconds"
+        if view.asked is not None:
+            line = f"stopped ({view.reason}) without saving, because {found}; {AGAIN}"
+            return Ending(EXIT_STOPPED, line, f"{view.reason}; {found}", list(silent))
+        return _failed(RankLost(found, list(silent)))
+    if view.asked is not None and view.store_silent >= max(patience, view.asked):
+        found = f"torchrun on the first machine has been silent for {view.store_silent:.0f} seconds"
+        return _failed(RankLost(found, [0]))
+    return None
+
+
+def _failed(lost: RankLost) -> Ending:
+    return Ending(EXIT_FAILED, str(lost), str(lost), lost.ranks)
+
+
+class Watchdog:
+    """The two threads of one process, and what they know."""
+
+    def __init__(self, ranks: Ranks, stop: StopRequest, reporter: Reporter) -> None:
+        """Start to watch; in the main thread, and after the ranks have met."""
+        self._ranks = ranks
+        self._stop = stop
+        self._reporter = reporter
+        self._pulse = Pulse(ranks)
+        self._over = threading.Event()
+        self._ending = threading.Lock()  # held while it ends the process
+        self._others = [rank for rank in range(ranks.world_size) if rank != ranks.rank]
+        # What one thread hears, and the other one looks at.
+        self._rounds = 0
+        self._beats = [""] * ranks.world_size
+        self._lost: RankLost | RankStopped | None = None
+        # torchrun kills a process so long after it passed on a signal.
+        limit = float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"))
+        self._early = max(limit - _LAST_MOMENT, limit / 2)
+        self._signals, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._waked_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._threads = [
+            threading.Thread(target=target, daemon=True) for target in (self._live, self._watch)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Stop watching; a process that is being ended does not return from here."""
+        with self._ending:
+            self._over.set()
+        signal.set_wakeup_fd(self._waked_before)
+        os.write(self._wake, b"\0")
+        for thread in self._threads:
+            thread.join(timeout=_STUCK)  # the store may hang
+        if not any(thread.is_alive() for thread in self._threads):
+            os.close(self._wake)
+            os.close(self._signals)
+
+    def _live(self) -> None:
+        """Show signs of life, and hear those of the others."""
+        while not self._over.is_set():
+            try:
+                self._beats = self._pulse.beat()
+                self._lost = self._pulse.word()
+                self._rounds += 1
+            except RuntimeError:  # the store is gone, or did not answer for long
+                with contextlib.suppress(RuntimeError):
+                    self._pulse.connect()
+            self._over.wait(_BEAT)
+        self._pulse.end()
+
+    def _watch(self) -> None:
+        """Look at the main thread and at the others, and end the process if need be."""
+        glance, before, has_warned = _Glance(self._others), time.monotonic(), False
+        while not self._over.is_set():
+            if select.select([self._signals], [], [], _BEAT)[0]:
+                for number in os.read(self._signals, 1000):
+                    if number in SIGNALS:
+                        glance.hear(signal.Signals(number).name)
+            if self._stop.is_due():
+                glance.hear(self._stop.reason)
+            now = time.monotonic()
+            # If this process was suspended, the others may have been, too.
+            glance.add(
+                min(now - before, 2 * _BEAT),
+                moves=(self._pulse.operations, self._stop.times_asked),
+                rounds=self._rounds,
+                beats=self._beats,
+            )
+            before = now
+            if found := ending(glance.view(self._lost)):
+                self._end(found)
+            if not has_warned and glance.asked is not None and glance.asked >= self._early:
+                has_warned = True
+                self._warn(glance)
+
+    def _warn(self, glance: _Glance) -> None:
+        """Write in good time what will be true if the process is killed."""
+        busy = glance.busiest()
+        if self._ranks.is_first and self._reporter.write_early(f"{glance.reason}; {busy}"):
+            console.warning(
+                f"asked to stop ({glance.reason}), but {busy}; if the processes are killed now, "
+                "updates after the last save are lost"
+            )
+
+    def _end(self, found: Ending) -> None:
+        with self._ending:
+            if self._over.is_set():  # the main thread has found out by itself
+                return
+            status = "stopped" if found.exit_status == EXIT_STOPPED else "failed"
+            self._reporter.write(status, found.reason, found.ranks)
+            console.error(found.line)
+            self._pulse.leave_word(status, found.reason, found.ranks)
+            self._reporter.finish()
+            self._reporter.write(status, found.reason, found.ranks)  # with what was saved since
+            self._pulse.end()
+            sys.stderr.flush()
+            os._exit(found.exit_status)
+
+
+class _Glance:
+    """What a watchdog has seen so far; see `View`."""
+
+    def __init__(self, others: Sequence[int]) -> None:
+        self.asked: float | None = None
+        self.reason = ""
+        self._stuck = self._store_silent = 0.0
+        self._silent = dict.fromkeys(others, 0.0)
+        self._moves: tuple[int, ...] = ()
+        self._rounds = 0
+        self._beats: list[str] = []
+        self._since_round = 0.0
+        self._busy: dict[int, float] = {}  # seconds since each rank began an operation
+
+    def hear(self, reason: str) -> None:
+        """Take note of a request to stop."""
+        if self.asked is None:
+            self.asked, self.reason = 0.0, reason
+
+    def add(self, seconds: float, *, moves: tuple[int, ...], rounds: int, beats: list[str]) -> None:
+        """Take note of what has changed in so many seconds, and what has not.
+
+        Args:
+            seconds: of which the process was not suspended.
+            moves: what grows while the main thread moves.
+            rounds: how often the others were heard.
+            beats: what they said last.
+        """
+        self._stuck = 0.0 if moves != self._moves else self._stuck + seconds
+        self._moves = moves
+        if self.asked is not None:
+            self.asked += seconds
+        self._store_silent += seconds
+        self._since_round += seconds
+        if rounds == self._rounds:
+            return
+        # Nothing could be heard while the store hung.
+        heard = min(self._since_round, 2 * _BEAT)
+        for rank, beat in enumerate(beats):
+            before = self._beats[rank] if self._beats else ""
+            if rank in self._silent:
+                lives = beat == OVER or beat != before
+                self._silent[rank] = 0.0 if lives else self._silent[rank] + heard
+            has_begun = beat.split()[-1:] != before.split()[-1:]
+            self._busy[rank] = 0.0 if has_begun else self._busy.get(rank, 0.0) + heard
+        self._rounds, self._beats = rounds, beats
+        self._store_silent = self._since_round = 0.0
+
+    def view(self, lost: RankLost | RankStopped | None) -> View:
+        """Return what to judge by."""
+        return View(self._stuck, self._silent, self._store_silent, self.asked, self.reason, lost)
+
+    def busiest(self) -> str:
+        """Say which rank the others wait for."""
+        began = {
+            rank: int(beat.split()[-1])
+            for rank, beat in enumerate(self._beats)
+            if beat not in (OVER, "")
+        }
+        behind = [rank for rank, count in began.items() if count == min(began.values())]
+        if len(behind) == len(began):
+            return "the ranks are busy"
+        names = ", ".join(map(str, behind))
+        seconds = max(self._busy[rank] for rank in behind)
+        return f"rank {names} has been busy for {seconds:.0f} seconds, and the others wait for it"
+
+
+@contextlib.contextmanager
+def watching(ranks: Ranks, stop: StopRequest, reporter: Reporter) -> Iterator[None]:
+    """Watch over a block, if there are other processes to wait for."""
+    if ranks.world_size == 1:
+        yield
+        return
+    watchdog = Watchdog(ranks, stop, reporter)
+    try:
+        yield
+    finally:
+        watchdog.end()
