@@ -305,10 +305,9 @@ class Pulse:
         (self._of_main,) = _groups
         self._ranks = ranks
         self._count = 0
-        self.connect()
+        self._connect()
 
-    def connect(self) -> None:
-        """Connect to the store, once more if need be."""
+    def _connect(self) -> None:
         lasting, store = self._of_main.lasting.clone(), self._of_main.store.clone()
         self._group = dataclasses.replace(self._of_main, lasting=lasting, store=store)
 
@@ -317,21 +316,24 @@ class Pulse:
         """How many operations between ranks the main thread has begun."""
         return self._of_main.operations
 
-    def beat(self) -> list[str]:
-        """Show that this process lives; return the last sign of life of each rank.
+    def beat(self) -> tuple[list[str], RankLost | RankStopped | None] | None:
+        """Show that this process lives; return each rank's last sign of life, and word of a rank.
 
         Signs differ from each other, and end in the number of operations begun.
+
+        Returns:
+            None if the store did not answer for some minutes.
 
         Raises:
             RuntimeError: if the store is gone.
         """
         self._count += 1
-        self._say(f"{self._count} {self.operations}")
-        return self._group.beats(self._ranks.world_size)
-
-    def word(self) -> RankLost | RankStopped | None:
-        """Return what has become of another rank, if there is word of it."""
-        return self._group.word()
+        try:
+            self._say(f"{self._count} {self.operations}")
+            return self._group.beats(self._ranks.world_size), self._group.word()
+        except dist.DistStoreError:
+            self._connect()
+            return None
 
     def leave_word(self, status: str, reason: str, lost: list[int]) -> None:
         """Tell the others why this rank ends: stopped, or failed as others are lost."""
@@ -455,6 +457,7 @@ class RankLost(NMTError):
 
     def __init__(self, what: str, ranks: list[int]) -> None:
         """Say what has become of which ranks."""
+        self.what = what
         self.ranks = ranks
         super().__init__(f"{what}; {AGAIN}")
 

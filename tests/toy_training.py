@@ -168,7 +168,7 @@ class Toy:
     ) -> subprocess.CompletedProcess[str]:
         """Train the run `run` in so many processes, with a fault of one (see `faulty_rank.py`)."""
         command = self.fault_command(fault, rank, ranks=ranks, torchrun=torchrun)
-        return run_command(command, timeout=120)
+        return run_command(command, timeout=300)
 
     def fault_command(
         self, fault: str, rank: int, *more: str, ranks: int, torchrun: Sequence[str] = ()

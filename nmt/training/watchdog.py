@@ -109,7 +109,7 @@ def ending(view: View) -> Ending | None:
 
 
 def _failed(lost: RankLost) -> Ending:
-    return Ending(EXIT_FAILED, str(lost), str(lost), lost.ranks)
+    return Ending(EXIT_FAILED, str(lost), lost.what, lost.ranks)
 
 
 class Watchdog:
@@ -154,15 +154,12 @@ class Watchdog:
 
     def _live(self) -> None:
         """Show signs of life, and hear those of the others."""
-        while not self._over.is_set():
-            try:
-                self._beats = self._pulse.beat()
-                self._lost = self._pulse.word()
-                self._rounds += 1
-            except RuntimeError:  # the store is gone, or did not answer for long
-                with contextlib.suppress(RuntimeError):
-                    self._pulse.connect()
-            self._over.wait(_BEAT)
+        with contextlib.suppress(RuntimeError):  # the store is gone
+            while not self._over.is_set():
+                if (heard := self._pulse.beat()) is not None:
+                    self._beats, self._lost = heard
+                    self._rounds += 1
+                self._over.wait(_BEAT)
         self._pulse.end()
 
     def _watch(self) -> None:
@@ -204,11 +201,12 @@ class Watchdog:
             if self._over.is_set():  # the main thread has found out by itself
                 return
             status = "stopped" if found.exit_status == EXIT_STOPPED else "failed"
-            self._reporter.write(status, found.reason, found.ranks)
+            in_full = found.reason if status == "stopped" else found.line
+            self._reporter.write(status, in_full, found.ranks)
             console.error(found.line)
             self._pulse.leave_word(status, found.reason, found.ranks)
             self._reporter.finish()
-            self._reporter.write(status, found.reason, found.ranks)  # with what was saved since
+            self._reporter.write(status, in_full, found.ranks)  # with what was saved since
             self._pulse.end()
             sys.stderr.flush()
             os._exit(found.exit_status)

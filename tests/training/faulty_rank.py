@@ -1,15 +1,17 @@
 """A training of some processes, in one of which something goes wrong; started by torchrun.
 
-Arguments: a data folder, a run folder, what happens in the twelfth micro-batch, to which rank, and
-more arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
+Arguments: a data folder, a run folder, what happens in the eleventh update, to which rank, and more
+arguments of `nmt train`. What happens is `memory` (there is none, once), `late` (likewise, and
 verdicts are read late as on a GPU), `error` (a fault of the program), `kill`, `exit` (with 0, and
 without a word), `suspend` (SIGSTOP), `slow` (for longer than others may be silent), `busy` (for
-longer than torchrun waits, with Python's lock free but deaf to signals), `signal` (SIGTERM to it
-only), `interrupt` (Ctrl-C twice), or, in updates 10 to 14, `nan` (its gradient is no number, the
-first time). `early`: killed before training begins. With `-stuck`, as in `kill-stuck`, the others
-wait for it as in NCCL: deaf to signals, and without an error. A fault happens only once if torchrun
-starts the processes again. Beside the run, the file `fault` shows that it has happened, and
-`exit.RANK` how each rank has ended.
+longer than torchrun waits, and deaf to signals), `signal` (SIGTERM to it only), `interrupt` (Ctrl-C
+twice), or, in updates 10 to 14, `nan` (its gradient is no number, the first time). `early`: killed
+before training begins.
+
+With `-stuck`, as in `kill-stuck`, the others wait for it as in NCCL: deaf to signals, and without
+an error. With `-compiling` they seem to compile their layers, which a signal interrupts. There is
+no fault when torchrun starts the processes again. Beside the run, the file `fault` shows that it
+has happened, and `exit.RANK` how each rank has ended.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def happen(fault: str) -> None:
                 os.kill(os.getpid(), signal.SIGINT)
         case "slow":
             time.sleep(2 * SILENT)
-        case "busy" | "stuck":
+        case "busy":
             be_stuck()
         case "memory" | "late":
             raise MemoryError
@@ -69,8 +71,9 @@ def happen(fault: str) -> None:
 
 def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
-    run, forward, left, seen = UpdateRunner.run, UpdateRunner._forward, [12], set[int]()
+    run, forward, begun, seen = UpdateRunner.run, UpdateRunner._forward, [0], set[int]()
     fault, _, others = fault.partition("-")
+    is_faulty = os.environ["RANK"] == rank
 
     def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
         if number in range(10, 15) and number not in seen:
@@ -78,13 +81,21 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
             self.optimizer.weights.gradient[0] = math.nan  # which the sum over ranks spreads
         return run(self, update, number, save=save)
 
+    def count(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
+        begun[0] += 1
+        return run(self, update, number, save=save)
+
     def fail(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
-        left[0] -= 1
-        if left[0] == 0:
-            is_faulty = os.environ["RANK"] == rank
+        if begun[0] == 11:
+            begun[0] += 1
             if is_faulty:
                 Path(out).with_name("fault").touch()
-            happen(fault if is_faulty else "stuck")
+                happen(fault)
+            elif others == "compiling":
+                with self.stop.at_once():
+                    time.sleep(60)
+            else:
+                be_stuck()
         return forward(self, batch)
 
     save_states_every(patch, 2)
@@ -95,17 +106,14 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch.setattr(stop, "_SAME_CTRL_C", -1.0)  # torchrun passes none on here
     if fault == "late":
         patch.setitem(trainer._UNKNOWN, "cpu", 1)
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
-        pass
-    elif os.environ["RANK"] == rank:
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and (is_faulty or others):
         if fault == "early":
             patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         elif fault == "nan":
             patch.setattr(UpdateRunner, "run", poison)
         else:
+            patch.setattr(UpdateRunner, "run", count)
             patch.setattr(UpdateRunner, "_forward", fail)
-    elif others:
-        patch.setattr(UpdateRunner, "_forward", fail)
     ending, leave = Path(out).with_name(f"exit.{os.environ['RANK']}"), os._exit
 
     def leave_at_once(code: int) -> NoReturn:
