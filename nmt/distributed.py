@@ -1,8 +1,7 @@
 """The processes of one training run: the only module that uses torch.distributed.
 
 With one process, every operation does nothing. Under torchrun the processes find each other by its
-environment variables. They use gloo on CPUs and NCCL on GPUs. Word of a rank that leaves, and signs
-of life, are in the store of torchrun, which outlives the processes if torchrun starts them again.
+environment variables. They use gloo on CPUs and NCCL on GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import DataError, NMTError, Stopped, UsageError
+from nmt.rank_store import ASKED, BEAT, OVER, WORD, RankLost, RankStopped, RankStore, gone
 
 _SENT_AT_ONCE = 1 << 24  # values of a vector: 64 MB in fp32
 
@@ -88,24 +88,25 @@ class Ranks:
             importlib.import_module("torch.distributed.nn.functional")
             gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
             lasting, rank, size = next(rendezvous("env://"))
-            if lasting.check([_ASKED]):
+            if lasting.check([ASKED]):
                 raise Stopped(
                     f"torchrun has started this run again, but it was asked to stop "
-                    f"({lasting.get(_ASKED).decode()}); run the same command again to resume"
+                    f"({lasting.get(ASKED).decode()}); run the same command again to resume"
                 )
             # Or what was written before a restart (--max-restarts) would be read again.
             start = f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')} with {size}"
             store = PrefixStore(start, lasting)
-            store.set(f"{_BEAT}{rank}", "")
+            store.set(f"{BEAT}{rank}", "")
             dist.init_process_group(f"cpu:gloo{gpu}", store=store, rank=rank, world_size=size)
-            group = _Group(lasting, store)
+            group = RankStore(lasting, store)
             _groups[:] = [group]
-            # Only the processes of one torchrun are sure to be in one namespace of processes.
-            places = self.gather([os.environ.get("GROUP_RANK"), os.getpid()])
+            # Without torchrun, processes of one machine may not see each other, as in containers.
+            found = self.gather([os.environ.get("GROUP_RANK", f"of {rank}"), os.getpid()])
+            group.machines = [machine for machine, _ in found]
             group.siblings = {
                 other: process
-                for other, (place, process) in enumerate(places)
-                if place is not None and place == places[rank][0] and other != rank
+                for other, (machine, process) in enumerate(found)
+                if machine == found[rank][0] and other != rank
             }
 
     def leave(self) -> None:
@@ -230,13 +231,13 @@ class Ranks:
         except dist.DistError:  # the machine with torchrun's store is gone, and that of rank 0
             return RankLost(f"the ranks have lost touch, and torchrun is gone: {error}", [0])
 
-    def _lost_from(self, group: _Group, error: Exception) -> RankLost | RankStopped | None:
+    def _lost_from(self, group: RankStore, error: Exception) -> RankLost | RankStopped | None:
         """Find out which rank was lost."""
         store = group.store
         store.set(f"left/{self.rank}", "")
         before = group.beats(self.world_size)
         with contextlib.suppress(dist.DistStoreError):
-            store.wait([_WORD], timedelta(seconds=2))
+            store.wait([WORD], timedelta(seconds=2))
             return group.word()
         silent: list[int] = []
         for rank in range(self.world_size):
@@ -248,50 +249,8 @@ class Ranks:
         after = group.beats(self.world_size)
         silent = [rank for rank in silent if after[rank] == before[rank]]
         if silent:
-            return RankLost(_gone(silent), silent)
+            return RankLost(gone(silent), silent)
         return RankLost(f"the ranks have lost touch: {error}", [])
-
-
-@dataclass
-class _Group:
-    """What this process knows of the others, once they have met."""
-
-    lasting: Any
-    """torchrun's store, where all starts of one launch meet."""
-    store: Any
-    """The part of it that is of this start."""
-    siblings: dict[int, int] = field(default_factory=dict)
-    """The other ranks of the same torchrun, and their processes."""
-    operations: int = 0
-    """How many operations between ranks this one has begun."""
-
-    def beats(self, world_size: int) -> list[str]:
-        """Return each rank's last sign of life; leave word of siblings that are gone."""
-        # Whoever ends in an orderly way says so before its process ends.
-        gone = [rank for rank, process in self.siblings.items() if not _exists(process)]
-        keys = [f"{_BEAT}{rank}" for rank in range(world_size)]
-        beats = [beat.decode() for beat in self.store.multi_get(keys)]
-        for rank in gone:
-            if beats[rank] != OVER:
-                self.leave_word([rank], "lost", _gone([rank]))
-        return beats
-
-    def ask_to_stop(self, reason: str) -> None:
-        """Let all later starts of this launch end at once."""
-        self.lasting.set(_ASKED, reason)
-
-    def leave_word(self, ranks: list[int], what: str, reason: str) -> None:
-        """Tell the others that ranks are stopped or lost; the first word stands."""
-        self.store.compare_set(_WORD, "", json.dumps([ranks, what, reason]))
-
-    def word(self) -> RankLost | RankStopped | None:
-        """Return what has become of another rank, if there is word of it."""
-        if not self.store.check([_WORD]):
-            return None
-        ranks, what, reason = json.loads(self.store.get(_WORD).decode())
-        if what == "stopped":
-            return RankStopped(f"rank {ranks[0]} was stopped ({reason}); {AGAIN}")
-        return RankLost(reason, ranks)
 
 
 class Pulse:
@@ -306,6 +265,11 @@ class Pulse:
         self._ranks = ranks
         self._count = 0
         self._connect()
+
+    @property
+    def machines(self) -> list[str]:
+        """The machine of each rank."""
+        return self._of_main.machines
 
     def _connect(self) -> None:
         lasting, store = self._of_main.lasting.clone(), self._of_main.store.clone()
@@ -350,20 +314,7 @@ class Pulse:
             self._say(OVER)
 
     def _say(self, beat: str) -> None:
-        self._group.store.set(f"{_BEAT}{self._ranks.rank}", beat)
-
-
-def _exists(process: int) -> bool:
-    """Tell whether there is such a process."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _gone(ranks: list[int]) -> str:
-    return f"rank {', '.join(map(str, ranks))} is gone without a word"
+        self._group.store.set(f"{BEAT}{self._ranks.rank}", beat)
 
 
 def _count_an_operation() -> None:
@@ -445,28 +396,7 @@ class Vector:
                 yield rank, slice(start, end), slice(start - place.start, end - place.start)
 
 
-AGAIN = "run the same command again to go on from the last save"
-
-
-class RankStopped(Stopped):
-    """Another process of the run has been stopped at once."""
-
-
-class RankLost(NMTError):
-    """Another process of the run has failed."""
-
-    def __init__(self, what: str, ranks: list[int]) -> None:
-        """Say what has become of which ranks."""
-        self.what = what
-        self.ranks = ranks
-        super().__init__(f"{what}; {AGAIN}")
-
-
-OVER = "over"
-"""The last sign of life of a process that ends in an orderly way."""
-_WORD, _BEAT = "word", "beat/"  # of a rank that leaves; signs of life, by rank
-_ASKED = "nmt was asked to stop"
-_groups: list[_Group] = []  # one, once the ranks have met
+_groups: list[RankStore] = []  # one, once the ranks have met
 
 
 def _is_of_the_group(error: Exception) -> bool:

@@ -37,6 +37,7 @@ GROUND_FLOOR = {
         "distributed",
         "model_config",
         "plot",
+        "rank_store",
     ),
     *("ray_workers", "remote", "values", "workers"),
 }

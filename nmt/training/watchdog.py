@@ -31,8 +31,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nmt import console
-from nmt.distributed import AGAIN, OVER, Pulse, RankLost, Ranks, RankStopped
+from nmt.distributed import Pulse, Ranks
 from nmt.errors import EXIT_FAILED, EXIT_STOPPED
+from nmt.rank_store import AGAIN, OVER, RankLost, RankStopped
 from nmt.training.stop import SIGNALS, StopRequest
 
 _BEAT = 2.0  # seconds between two signs of life
@@ -59,6 +60,8 @@ class Reporter(Protocol):
 class View:
     """What a watchdog sees; times in seconds."""
 
+    machines: Sequence[str]
+    """Of each rank."""
     stuck: float = 0.0
     """Since the main thread last moved."""
     silent: Mapping[int, float] = field(default_factory=dict)
@@ -98,7 +101,9 @@ def ending(view: View) -> Ending | None:
     if silent:
         names, seconds = ", ".join(map(str, silent)), min(silent.values())
         found = f"rank {names} has been silent for {seconds:.0f} seconds"
-        if view.asked is not None:
+        heard = {name for rank, name in enumerate(view.machines) if rank not in silent}
+        # If no rank of a machine is heard, it was lost, and torchrun stops the others for that.
+        if view.asked is not None and heard == set(view.machines):
             line = f"stopped ({view.reason}) without saving, because {found}; {AGAIN}"
             return Ending(EXIT_STOPPED, line, f"{view.reason}; {found}", list(silent))
         return _failed(RankLost(found, list(silent)))
@@ -164,7 +169,11 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Look at the main thread and at the others, and end the process if need be."""
-        glance, before, has_warned = _Glance(self._others), time.monotonic(), False
+        glance, before, has_warned = (
+            _Glance(self._others, self._pulse.machines),
+            time.monotonic(),
+            False,
+        )
         while not self._over.is_set():
             if select.select([self._signals], [], [], _BEAT)[0]:
                 for number in os.read(self._signals, 1000):
@@ -215,7 +224,8 @@ class Watchdog:
 class _Glance:
     """What a watchdog has seen so far; see `View`."""
 
-    def __init__(self, others: Sequence[int]) -> None:
+    def __init__(self, others: Sequence[int], machines: Sequence[str]) -> None:
+        self._machines = machines
         self.asked: float | None = None
         self.reason = ""
         self._stuck = self._store_silent = 0.0
@@ -262,7 +272,15 @@ class _Glance:
 
     def view(self, lost: RankLost | RankStopped | None) -> View:
         """Return what to judge by."""
-        return View(self._stuck, self._silent, self._store_silent, self.asked, self.reason, lost)
+        return View(
+            self._machines,
+            self._stuck,
+            self._silent,
+            self._store_silent,
+            self.asked,
+            self.reason,
+            lost,
+        )
 
     def busiest(self) -> str:
         """Say which rank the others wait for."""

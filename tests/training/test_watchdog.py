@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from toy_training import Toy, assert_same_state, environment, flat, status
 
-from nmt.distributed import RankLost, RankStopped
+from nmt.rank_store import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.run_folder import RunFolder
 from nmt.training.watchdog import View, _Glance, ending
@@ -21,43 +22,66 @@ from nmt.training.watchdog import View, _Glance, ending
 # --- what a watchdog makes of what it sees
 
 LOST = RankLost("rank 1 failed: no such file", [1])
+VIEW = View(machines=["0", "0", "0", "1"])
 
 
 @pytest.mark.parametrize(
     ("view", "exit_status", "said"),
     [
         # Nothing is wrong, or it is slow: the others of a rank that is busy wait for long.
-        (View(), None, ""),
-        (View(stuck=3600.0), None, ""),
-        (View(stuck=3600.0, silent={1: 4.0, 2: 0.0}), None, ""),
+        (VIEW, None, ""),
+        (replace(VIEW, stuck=3600.0), None, ""),
+        (replace(VIEW, stuck=3600.0, silent={1: 4.0, 2: 0.0}), None, ""),
         # A silent rank matters to one that waits for it.
-        (View(stuck=1.0, silent={1: 3600.0}), None, ""),
-        (View(stuck=130.0, silent={1: 60.0}), None, ""),
-        (View(stuck=130.0, silent={1: 125.0, 2: 0.0}), 1, "rank 1 has been silent for 125 seconds"),
-        (View(stuck=130.0, silent={1: 125.0, 2: 130.0}), 1, "rank 1, 2 has been silent for 125"),
-        # It is given up soon if the run was asked to stop, as torchrun kills after 30 seconds.
-        (View(stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
+        (replace(VIEW, stuck=1.0, silent={1: 3600.0}), None, ""),
+        (replace(VIEW, stuck=130.0, silent={1: 60.0}), None, ""),
         (
-            View(stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
+            replace(VIEW, stuck=130.0, silent={1: 125.0, 2: 0.0}),
+            1,
+            "rank 1 has been silent for 125 seconds",
+        ),
+        (
+            replace(VIEW, stuck=130.0, silent={1: 125.0, 2: 130.0}),
+            1,
+            "rank 1, 2 has been silent for 125",
+        ),
+        # It is given up soon if the run was asked to stop, as torchrun kills after 30 seconds.
+        (replace(VIEW, stuck=9.0, silent={1: 9.0}, asked=9.0, reason="SIGTERM"), None, ""),
+        (
+            replace(VIEW, stuck=11.0, silent={1: 11.0}, asked=2.0, reason="SIGTERM"),
             75,
             "stopped (SIGTERM) without saving, because rank 1 has been silent for 11 seconds",
         ),
-        (View(stuck=25.0, silent={1: 1.0}, asked=25.0, reason="SIGTERM"), None, ""),
+        # A machine of which nobody is heard is lost. Then torchrun stops the others.
+        (
+            replace(VIEW, stuck=11.0, silent={1: 11.0, 3: 12.0}, asked=2.0, reason="SIGTERM"),
+            1,
+            "rank 1, 3 has been silent for 11 seconds",
+        ),
+        (replace(VIEW, stuck=25.0, silent={1: 1.0}, asked=25.0, reason="SIGTERM"), None, ""),
         # A rank that failed counts, also if torchrun has passed on a signal; the main thread comes
         # first.
-        (View(stuck=2.0, lost=LOST), None, ""),
-        (View(stuck=6.0, lost=LOST), 1, "rank 1 failed: no such file"),
-        (View(stuck=6.0, lost=LOST, asked=6.0, reason="SIGTERM"), 1, "rank 1 failed: no such file"),
+        (replace(VIEW, stuck=2.0, lost=LOST), None, ""),
+        (replace(VIEW, stuck=6.0, lost=LOST), 1, "rank 1 failed: no such file"),
         (
-            View(stuck=6.0, lost=RankStopped("rank 1 was stopped (SIGINT)")),
+            replace(VIEW, stuck=6.0, lost=LOST, asked=6.0, reason="SIGTERM"),
+            1,
+            "rank 1 failed: no such file",
+        ),
+        (
+            replace(VIEW, stuck=6.0, lost=RankStopped("rank 1 was stopped (SIGINT)")),
             75,
             "rank 1 was stopped",
         ),
         # If the store hangs or is gone, a rank may still go on.
-        (View(stuck=3600.0, store_silent=3600.0), None, ""),
+        (replace(VIEW, stuck=3600.0, store_silent=3600.0), None, ""),
         # torchrun's own end ends the processes; after a request to stop the store goes, too.
-        (View(stuck=20.0, store_silent=25.0, asked=12.0), 1, "torchrun on the first machine has"),
-        (View(stuck=20.0, store_silent=11.0, asked=12.0), None, ""),
+        (
+            replace(VIEW, stuck=20.0, store_silent=25.0, asked=12.0),
+            1,
+            "torchrun on the first machine has",
+        ),
+        (replace(VIEW, stuck=20.0, store_silent=11.0, asked=12.0), None, ""),
     ],
 )
 def test_a_process_ends_only_if_it_waits_in_vain(
@@ -70,7 +94,7 @@ def test_a_process_ends_only_if_it_waits_in_vain(
 
 
 def test_silence_is_counted_while_others_can_be_heard() -> None:
-    glance = _Glance(others=[1])
+    glance = _Glance(others=[1], machines=["0", "0"])
 
     def add(seconds: float, *, rounds: int, beat: str, moves: int = 0) -> View:
         glance.add(seconds, moves=(moves,), rounds=rounds, beats=["1 5", beat])
@@ -132,11 +156,10 @@ SLOW = pytest.mark.slow
     ("ranks", "faults"),
     [
         (2, [("error", 1), ("kill-stuck", 1)]),
-        pytest.param(
-            2, [("early", 1), ("kill", 0), ("exit-stuck", 1), ("kill-compiling", 1)], marks=SLOW
-        ),
-        pytest.param(3, [("error-stuck", 2), ("kill", 1), ("kill-stuck", 0)], marks=SLOW),
-        pytest.param(3, [("exit", 0), ("error", 1)], marks=SLOW),
+        pytest.param(2, [("early", 1), ("kill", 0), ("exit-stuck", 1)], marks=SLOW),
+        pytest.param(2, [("kill-compiling", 1), ("error-compiling", 0)], marks=SLOW),
+        pytest.param(3, [("error-stuck", 2), ("kill", 1)], marks=SLOW),
+        pytest.param(3, [("kill-stuck", 0), ("exit", 0)], marks=SLOW),
     ],
 )
 def test_a_rank_that_fails_stops_the_others_which_say_why(
