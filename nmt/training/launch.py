@@ -26,7 +26,7 @@ from nmt.training.command_line import CommandLine
 from nmt.training.guidance import COLUMN
 from nmt.training.saving import Need
 from nmt.training.settle import settle
-from nmt.training.stop import StopRequest
+from nmt.training.stop import StopRequest, ignore_signals
 from nmt.training.trainer import Setup, Trainer
 from nmt.training.valid_tokenizers import tokenizers_of
 from nmt.training.verify import verify
@@ -88,6 +88,8 @@ def launch(
         ranks.leave()
         raise
     except KeyboardInterrupt:
+        if ranks.in_group:
+            ignore_signals()
         with StopRequest().listening():  # or the next signal would interrupt this
             # torchrun interrupts the ranks that are left when one has failed.
             if lost := ranks.lost():
@@ -98,7 +100,10 @@ def launch(
             word.write("stopped", stop.reason)
         raise
     except Exception as error:
-        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say.
+        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say, and
+        # write what they have to save.
+        if ranks.in_group:
+            ignore_signals()
         with StopRequest().listening():
             found = ranks.lost_by(error)
             if isinstance(found, RankStopped):

@@ -45,6 +45,12 @@ def parse_time_limit(text: str) -> float:
     return limit
 
 
+def ignore_signals() -> None:
+    """Let no signal interrupt the end of this process."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class StopRequest:
     """Whether this process should stop, and why."""
 

@@ -9,7 +9,8 @@ the descriptor that Python writes signals to. It compares both with what the mai
 - There is word that a rank failed, or its process is gone, and the main thread does not move: say
   so, and end with 1, also if torchrun has sent SIGTERM since.
 - A rank shows no sign of life, and the main thread does not move: end with 1 after `_SILENT`
-  seconds, or with 75 after a few if the run was asked to stop.
+  seconds. If the run was asked to stop, end after a few: with 75, or with 1 if no rank of a machine
+  is heard, because torchrun also ends the others when a machine is lost.
 - The run was asked to stop, and a rank that lives is too busy to answer: write in good time what
   will be true after torchrun kills the processes, and go on.
 
@@ -97,7 +98,7 @@ def ending(view: View) -> Ending | None:
     patience = _SILENT if view.asked is None else _SILENT_IF_ASKED
     if view.stuck < patience:
         return None
-    silent = {rank: time for rank, time in view.silent.items() if time >= patience}
+    silent = {rank: seconds for rank, seconds in view.silent.items() if seconds >= patience}
     if silent:
         names, seconds = ", ".join(map(str, silent)), min(silent.values())
         found = f"rank {names} has been silent for {seconds:.0f} seconds"
@@ -128,7 +129,6 @@ class Watchdog:
         self._pulse = Pulse(ranks)
         self._over = threading.Event()
         self._ending = threading.Lock()  # held while it ends the process
-        self._others = [rank for rank in range(ranks.world_size) if rank != ranks.rank]
         # What one thread hears, and the other one looks at.
         self._rounds = 0
         self._beats = [""] * ranks.world_size
@@ -169,11 +169,8 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Look at the main thread and at the others, and end the process if need be."""
-        glance, before, has_warned = (
-            _Glance(self._others, self._pulse.machines),
-            time.monotonic(),
-            False,
-        )
+        glance, has_warned = _Glance(self._ranks.rank, self._pulse.machines), False
+        before = time.monotonic()
         while not self._over.is_set():
             if select.select([self._signals], [], [], _BEAT)[0]:
                 for number in os.read(self._signals, 1000):
@@ -224,12 +221,12 @@ class Watchdog:
 class _Glance:
     """What a watchdog has seen so far; see `View`."""
 
-    def __init__(self, others: Sequence[int], machines: Sequence[str]) -> None:
+    def __init__(self, own_rank: int, machines: Sequence[str]) -> None:
         self._machines = machines
         self.asked: float | None = None
         self.reason = ""
         self._stuck = self._store_silent = 0.0
-        self._silent = dict.fromkeys(others, 0.0)
+        self._silent = {rank: 0.0 for rank in range(len(machines)) if rank != own_rank}
         self._moves: tuple[int, ...] = ()
         self._rounds = 0
         self._beats: list[str] = []

@@ -11,7 +11,7 @@ before training begins.
 With `-stuck`, as in `kill-stuck`, the others wait for it as in NCCL: deaf to signals, and without
 an error. With `-compiling` they seem to compile their layers, which a signal interrupts. There is
 no fault when torchrun starts the processes again. Beside the run, the file `fault` shows that it
-has happened, and `exit.RANK` how each rank has ended.
+has happened, and `exit.RANK` how each rank has ended. The state of update 10 is written slowly.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,6 +34,9 @@ from toy_training import settings_of
 from nmt.cli import main as nmt
 from nmt.data.batches import Batch
 from nmt.data.stream import Update
+from nmt.runs import checkpoint
+from nmt.runs.checkpoint import RunState
+from nmt.runs.run_folder import RunFolder
 from nmt.training import settle, stop, trainer, watchdog
 from nmt.training.update import Outcome, UpdateRunner
 
@@ -73,6 +77,7 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
     run, forward, begun, seen = UpdateRunner.run, UpdateRunner._forward, [0], set[int]()
     fault, _, others = fault.partition("-")
+    write_state = checkpoint.write_state
     is_faulty = os.environ["RANK"] == rank
 
     def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
@@ -98,7 +103,13 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
                 be_stuck()
         return forward(self, batch)
 
+    def write_slowly(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) -> None:
+        if state.update == 10:
+            time.sleep(1.5)
+        write_state(run, state, vectors)
+
     save_states_every(patch, 2)
+    patch.setattr(checkpoint, "write_state", write_slowly)
     patch.setattr(watchdog, "_BEAT", 0.2)
     patch.setattr(watchdog, "_SILENT", SILENT)
     patch.setattr(watchdog, "_SILENT_IF_ASKED", SILENT / 2)

@@ -94,7 +94,7 @@ def test_a_process_ends_only_if_it_waits_in_vain(
 
 
 def test_silence_is_counted_while_others_can_be_heard() -> None:
-    glance = _Glance(others=[1], machines=["0", "0"])
+    glance = _Glance(own_rank=0, machines=["0", "0"])
 
     def add(seconds: float, *, rounds: int, beat: str, moves: int = 0) -> View:
         glance.add(seconds, moves=(moves,), rounds=rounds, beats=["1 5", beat])
@@ -129,6 +129,11 @@ def exit_statuses(toy: Toy) -> dict[int, int]:
 def lines_of(stderr: str, rank: int) -> list[str]:
     """Return a rank's errors."""
     return [line for line in stderr.splitlines() if line.startswith(f"nmt: rank {rank}: error: ")]
+
+
+def newest_update(toy: Toy) -> int:
+    """Return the update of the newest state."""
+    return max(updates_of(RunFolder(toy.folder / "run"), STATE))
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +182,9 @@ def test_a_rank_that_fails_stops_the_others_which_say_why(
         if fault != "early":  # there is no run yet
             found = status(toy.folder / "run")
             assert (found["status"], f"rank {rank} {what}" in found["reason"]) == ("failed", True)
+        # What the first rank was writing at the first fault is written.
+        if rank and (fault, rank) == faults[0]:
+            assert newest_update(toy) == 10
     # What was saved is whole, and the run goes on from there.
     assert_resumes(toy, ranks, at_once)
 
@@ -233,7 +241,9 @@ def test_a_stop_is_told_although_no_rank_can_answer(
     assert started.returncode == 1
     said = rf"rank {rank} has been {what} for \d+ seconds"
     found = status(run)
-    assert (found["status"], found["update"]) == ("stopped", max(updates_of(RunFolder(run), STATE)))
+    assert (found["status"], found["update"]) == ("stopped", newest_update(toy))
+    # A suspended process writes nothing more.
+    assert newest_update(toy) == (8 if (fault, rank) == ("suspend", 0) else 10)
     reason = rf"interrupted \(SIGTERM; {said}.*\)"
     assert re.fullmatch(rf"{reason}(: updates after the last save are lost)?", found["reason"])
     if what == "silent":  # nobody waits for it to be killed
