@@ -209,7 +209,8 @@ class Watchdog:
             status = "stopped" if found.exit_status == EXIT_STOPPED else "failed"
             in_full = found.reason if status == "stopped" else found.line
             self._reporter.write(status, in_full, found.ranks)
-            console.error(found.line)
+            say = console.error if found.ranks else console.warning  # of a rank that was stopped
+            say(found.line)
             self._pulse.leave_word(status, found.reason, found.ranks)
             self._reporter.finish()
             self._reporter.write(status, in_full, found.ranks)  # with what was saved since

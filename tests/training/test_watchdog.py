@@ -238,7 +238,7 @@ def test_a_stop_is_told_although_no_rank_can_answer(
         time.sleep(0.5)
         started.send_signal(signal.SIGTERM)
         stderr = started.communicate(timeout=60)[1]
-    assert started.returncode == 1
+    assert started.returncode != 0  # 1, or torchrun aborts once it has killed its processes
     said = rf"rank {rank} has been {what} for \d+ seconds"
     found = status(run)
     assert (found["status"], found["update"]) == ("stopped", newest_update(toy))
@@ -248,9 +248,7 @@ def test_a_stop_is_told_although_no_rank_can_answer(
     assert re.fullmatch(rf"{reason}(: updates after the last save are lost)?", found["reason"])
     if what == "silent":  # nobody waits for it to be killed
         assert exit_statuses(toy) == {other: 75 for other in range(ranks) if other != rank}
-        for other in exit_statuses(toy):
-            (line,) = lines_of(stderr, other)
-            assert re.search(rf"stopped \(SIGTERM.*{said}.*; run the same command again", line)
+        assert re.search(rf"error: stopped \(SIGTERM\) without saving, because {said}; run", stderr)
     else:  # a process that is slow might still save
         assert exit_statuses(toy) == {}
         assert re.search(rf"nmt: warning: asked to stop \(SIGTERM\), but {said}", stderr)
