@@ -203,13 +203,12 @@ class Ranks:
             with contextlib.suppress(dist.DistError):
                 group.leave_word([self.rank], "stopped", reason)
 
-    def lost(self) -> RankLost | None:
-        """Return which rank is known to have failed; torchrun may have stopped this one for it."""
+    def word(self) -> RankLost | RankStopped | None:
+        """Return what has become of another rank: torchrun may have stopped this one for it."""
         for group in _groups:
             with contextlib.suppress(dist.DistError):
                 group.beats(self.world_size)
-                word = group.word()
-                return word if isinstance(word, RankLost) else None
+                return group.word()
         return None
 
     def lost_by(self, error: Exception) -> RankLost | RankStopped | None:

@@ -18,7 +18,7 @@ from nmt.distributed import Ranks
 from nmt.errors import NMTError, Stopped, UsageError
 from nmt.models.device import choose_device, keep_freed_memory, memory_errors
 from nmt.models.model_file import model_checksum
-from nmt.rank_store import RankStopped
+from nmt.rank_store import RankLost, RankStopped
 from nmt.runs.checkpoint import STATE, updates_of
 from nmt.runs.report import require_tensorboard
 from nmt.runs.run_folder import Changes, InitialModel, RunFolder
@@ -82,8 +82,15 @@ def launch(
             else:
                 word.training = True
                 with stop.listening():
-                    word.trainer = _trainer(setup, data_path, command, stop)
-                    word.trainer.train()
+                    try:
+                        word.trainer = _trainer(setup, data_path, command, stop)
+                        word.trainer.train()
+                    except Exception:
+                        # torchrun sends SIGTERM to the ranks that are left; first they find out
+                        # what to say, and write what they have to save.
+                        if ranks.in_group:
+                            ignore_signals()
+                        raise
     except Stopped:
         ranks.leave()
         raise
@@ -92,16 +99,16 @@ def launch(
             ignore_signals()
         with StopRequest().listening():  # or the next signal would interrupt this
             # torchrun interrupts the ranks that are left when one has failed.
-            if lost := ranks.lost():
-                word.write("failed", str(lost), lost.ranks)
-                raise lost from None
-            ranks.stopped_at_once(stop.reason or "interrupted")
+            found = ranks.word()
+            if isinstance(found, RankLost):
+                word.write("failed", str(found), found.ranks)
+                raise found from None
+            reason = stop.reason or str(found or "by a signal")
+            ranks.stopped_at_once(reason)
             word.wait()
-            word.write("stopped", stop.reason)
+            word.write("stopped", reason)
         raise
     except Exception as error:
-        # torchrun sends SIGTERM to the ranks that are left; first they find out what to say, and
-        # write what they have to save.
         if ranks.in_group:
             ignore_signals()
         with StopRequest().listening():

@@ -115,4 +115,5 @@ class StopRequest:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                if signal.getsignal(number) != signal.SIG_IGN:  # see `ignore_signals`
+                    signal.signal(number, handler)
