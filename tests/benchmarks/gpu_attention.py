@@ -1,7 +1,7 @@
 """Ways to attend among the packed sentences of an update, timed side by side.
 
-Flash attention takes the tokens packed, padded groups are what CPUs use, and FlexAttention (Dong et
-al. 2024) takes them packed as well, under a mask that keeps sentences apart.
+Flash attention takes the tokens packed, padded groups are for what it does not support, and
+FlexAttention (Dong et al. 2024) takes them packed as well, under a mask that keeps sentences apart.
 
 Legend: n tokens, H heads, K the width of a head.
 """
@@ -37,7 +37,7 @@ def update_of(data: DataFolder, batch_tokens: int) -> Packed:
     return collate(src, tgt).src
 
 
-def way(name: str, sentences: Packed, *, heads: int, compiles: bool) -> Attend:
+def way(name: str, sentences: Packed, *, heads: int) -> Attend:
     """Return a way to attend. What is made once for all layers is made here."""
     if name != FLEX:
         own = Sentences.of(sentences, heads, as_packed=name == FLASH)
@@ -51,7 +51,7 @@ def way(name: str, sentences: Packed, *, heads: int, compiles: bool) -> Attend:
         count,
         device=owner.device.type,
     )
-    kernel = torch.compile(flex_attention) if compiles else flex_attention
+    kernel = torch.compile(flex_attention)
 
     def attend(x: Tensor) -> Tensor:
         query, key, value = x.permute(1, 2, 0, 3)[:, None]  # each (1, H, n, K)
@@ -62,21 +62,14 @@ def way(name: str, sentences: Packed, *, heads: int, compiles: bool) -> Attend:
 
 
 def measure(name: str, sentences: Packed, x: Tensor) -> tuple[str, bool | None]:
-    """Return the time of a way, and whether it agrees with padded groups.
-
-    A CPU has no flash attention, and FlexAttention cannot train there: so that is timed forward
-    only, and uncompiled.
-    """
-    if name == FLASH and not x.is_cuda:
-        return "needs a GPU", None
+    """Return the time of a way, and whether it agrees with padded groups."""
     heads = x.shape[2]
-    attend = way(name, sentences, heads=heads, compiles=x.is_cuda)
-    expected = way(PADDED, sentences, heads=heads, compiles=False)(x)
+    attend = way(name, sentences, heads=heads)
+    expected = way(PADDED, sentences, heads=heads)(x)
     agrees = torch.allclose(attend(x), expected, rtol=2e-2, atol=2e-2)
-    trains = x.is_cuda or name != FLEX
-    times = [seconds(attend, x, trains=trains) for _ in range(REPEATS)]
+    times = [seconds(attend, x) for _ in range(REPEATS)]
     text = (
-        f"{1000 * median(times):,.2f} ms forward{' and backward' if trains else ''}, "
+        f"{1000 * median(times):,.2f} ms forward and backward, "
         f"{len(sentences.starts) - 1:,} sentences of {len(x):,} tokens"
     )
     if name == PADDED:
@@ -84,19 +77,11 @@ def measure(name: str, sentences: Packed, x: Tensor) -> tuple[str, bool | None]:
     return f"{text}{'' if agrees else ', but the result differs'}", agrees
 
 
-def seconds(attend: Attend, x: Tensor, *, trains: bool) -> float:
-    """Return how long it takes to attend once, with the gradient if wanted."""
-    leaf = x.detach().requires_grad_(trains)
-    wait(x)
+def seconds(attend: Attend, x: Tensor) -> float:
+    """Return how long it takes to attend once, with the gradient."""
+    leaf = x.detach().requires_grad_()
+    torch.cuda.synchronize()
     began = time.perf_counter()
-    found = attend(leaf)
-    if trains:
-        found.sum().backward()  # type: ignore[no-untyped-call]
-    wait(x)
+    attend(leaf).sum().backward()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
     return time.perf_counter() - began
-
-
-def wait(x: Tensor) -> None:
-    """Wait for the GPU, if the tensor is on one."""
-    if x.is_cuda:
-        torch.cuda.synchronize()

@@ -155,16 +155,21 @@ def highest(size: Callable[[], int], every: float) -> Iterator[list[int]]:
         watcher.join()
 
 
-def _tree_bytes(root: int) -> int:
-    parents = {}
+def parents() -> dict[int, int]:
+    """Return the parent of each process."""
+    found = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
             # The name in brackets may hold anything. The parent is the second field after it.
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-    tree, waiting = [], [root]
+            found[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def _tree_bytes(root: int) -> int:
+    tree, waiting, parent_of = [], [root], parents()
     while waiting:
         tree.append(waiting.pop())
-        waiting += [process for process, parent in parents.items() if parent == tree[-1]]
+        waiting += [process for process, parent in parent_of.items() if parent == tree[-1]]
     return sum(_kilobytes(f"/proc/{process}/smaps_rollup", "Pss:") for process in tree)
 
 

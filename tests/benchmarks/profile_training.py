@@ -15,13 +15,20 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
 import torch
 from benchmarks.harness import table
 from torch.autograd.profiler_util import EventList, FunctionEvent
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.profiler import (
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    supported_activities,
+)
 
 from nmt.cli import application
 from nmt.data.stream import Update
@@ -90,9 +97,30 @@ def by_kind(events: Iterable[FunctionEvent], device: str) -> Counter[str]:
     return times
 
 
-def profiled(words: list[str], *, device: str, warmup: int, updates: int) -> EventList:
-    """Train under the profiler, and return the events after the warm-up."""
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+def calls(events: Iterable[FunctionEvent]) -> Counter[str]:
+    """Count what the host asks of a GPU: launches, copies, and waits for it."""
+    kinds = {
+        "launches": r"cu\w*Launch",
+        "copies": r"cudaMem(cpy|set)",
+        "waits": r"cuda\w+Synchronize",
+    }
+    counts = Counter(dict.fromkeys(kinds, 0))
+    for event in events:
+        for kind, pattern in kinds.items():
+            counts[kind] += bool(re.match(pattern, event.name))
+    return counts
+
+
+def profiled(
+    words: list[str], *, device: str, warmup: int, updates: int, trace: Path | None = None
+) -> EventList:
+    """Train under the profiler, and return the events after the warm-up.
+
+    trace: where to write them in the form of chrome://tracing, compressed if it ends in .gz.
+    """
+    activities = [ProfilerActivity.CPU]
+    if device == "cuda" and ProfilerActivity.CUDA in supported_activities():
+        activities.append(ProfilerActivity.CUDA)
     plan = schedule(wait=0, warmup=warmup, active=updates, repeat=1)
     count, never = warmup + updates, 10**9
     settings = {"log_every": count, "validate_every": never, "save_every": never}
@@ -112,6 +140,8 @@ def profiled(words: list[str], *, device: str, warmup: int, updates: int) -> Eve
         )
     if status:
         sys.exit(status)
+    if trace is not None:
+        profiler.export_chrome_trace(str(trace))
     events: EventList = profiler.events()
     return events
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.gpu import GOALS
+from benchmarks.gpu_report import GOALS
 from benchmarks.harness import environment, run
 
 

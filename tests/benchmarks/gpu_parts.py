@@ -1,0 +1,345 @@
+"""The parts of `make gpu` in one process: tests, training, a profile, resuming, translating."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks import gpu_attention, harness, training, translation
+from benchmarks.gpu_report import CTRANSLATE2, TRANSFORMERS
+from benchmarks.gpu_scale import LEFT_OUT, Context
+from benchmarks.harness import NMT, find_python, highest, setting
+from benchmarks.machine import best_rate, product_rates
+from benchmarks.peer_weights import write_transformers
+from benchmarks.profile_training import by_kind, calls, profiled, top_operators
+from benchmarks.training import Contender, Job, flops_per_token, update_tokens
+from benchmarks.translation import BEAM_SIZE, fastest_batch, open_for_peers
+from torch.autograd.profiler_util import EventList
+from toy_training import metrics, status
+
+from nmt.data.folder import DataFolder
+from nmt.models.device import dtype_of
+from nmt.models.model_file import find_model
+
+ROOT = Path(__file__).parents[2]
+STOPPED = 75  # exit status of a run that was asked to stop
+PATIENCE = 150  # seconds until a run must have passed an update
+NOT_INSTALLED = "not installed"
+DEVICE = torch.device("cuda")
+
+Goal = Callable[[float, float], bool]
+"""Takes milliseconds an update and the share of matrix products."""
+TRAINING_GOALS: dict[str, Goal] = {
+    "base, nmt compiled": lambda ms, share: ms <= 26 or share >= 0.45,
+    "big, nmt compiled": lambda _, share: share >= 0.55,
+}
+
+
+def tests(context: Context) -> None:
+    """Run the tests that need a GPU. Counts appear as they pass and fail."""
+    what, counts, failed = "GPU tests", {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}, []
+    command = [sys.executable, "-m", "pytest", *context.scale.tests, "-v", "--tb=short"]
+    process = subprocess.Popen(
+        [*command, "-p", "no:cacheprovider"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if found := re.match(r"\S+::(.+) (PASSED|FAILED|ERROR|SKIPPED)", line):
+            name, outcome = found.groups()
+            counts["FAILED" if outcome == "ERROR" else outcome] += 1
+            failed += [name] if outcome in ("FAILED", "ERROR") else []
+            counted = ", ".join(f"{count} {word.lower()}" for word, count in counts.items())
+            met = not failed if counts["PASSED"] or failed else None
+            context.report.add(what, f"{counted} {'; '.join(failed)}".strip(), met=met)
+    if process.wait() and not failed:
+        context.report.add(what, f"pytest ended with status {process.returncode}", met=False)
+
+
+def train(context: Context) -> None:
+    """Time updates of both models, ours and others'."""
+    scale, report = context.scale, context.report
+    with report.attempt("products"):
+        rates = product_rates("cuda")
+        listed = ", ".join(f"{rate / 1e12:,.2f} {name}" for name, rate in rates.items())
+        report.add("products", f"{listed} TFLOP/s")
+    data = DataFolder.open(context.data)
+    tokens = update_tokens(data, scale.batch_tokens)
+    for name in ("nmt compiled", "nmt", "textbook", "transformers"):  # ours first, if time runs out
+        for size in scale.presets:
+            what = f"{size}, {name}"
+            with report.attempt(what):
+                job = context.job(size)
+                contender = contender_of(name, job, context)
+                if isinstance(contender, str):
+                    report.add(what, contender)
+                    continue
+                speed, peak = timed(contender, scale.warmup, scale.updates)
+                ms = 1000 * tokens / speed
+                work = flops_per_token(job.preset, data)
+                share = work * speed / best_rate(rates, scale.precision)
+                goal = TRAINING_GOALS.get(what)
+                report.add(
+                    what,
+                    f"{ms:,.1f} ms, {share:.0%} of products, {speed:,.0f} tokens/s, "
+                    f"{peak / 2**30:.1f} GiB",
+                    met=goal and goal(ms, share),
+                )
+
+
+def contender_of(name: str, job: Job, context: Context) -> Contender | str:
+    """Return a system, or why there is none."""
+    scale = context.scale
+    match name:
+        case "nmt compiled" if scale.is_rehearsal:
+            return LEFT_OUT
+        case "nmt compiled":
+            return training.nmt(job, scale.precision, context.work, "compile=true")
+        case "nmt":
+            return training.nmt(job, scale.precision, context.work, "compile=loss")
+        case "textbook":
+            return training.textbook(job, scale.precision)
+    python = find_python("TRANSFORMERS", "transformers")
+    return training.transformers(job, scale.precision, python) if python else NOT_INSTALLED
+
+
+def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
+    """Return the tokens a second of a training, and its peak of GPU memory in bytes."""
+    before = torch.cuda.mem_get_info()[0]
+    with highest(lambda: before - torch.cuda.mem_get_info()[0], every=0.05) as peak:
+        speed = contender(warmup, updates).tokens_per_second
+    return speed, peak[0]
+
+
+def profile(context: Context) -> None:
+    """Show where the time of an update goes, and time attention.
+
+    The log has all operators, and a trace lies beside the report. chrome://tracing and Perfetto
+    show it.
+    """
+    scale, report, job = context.scale, context.report, context.job("base")
+    for what, compiled in (("base, nmt compiled, profile", True), ("base, nmt, profile", False)):
+        if compiled and scale.is_rehearsal:
+            report.add(what, LEFT_OUT)
+            continue
+        choice = "true" if compiled else "loss"
+        words = [str(job.data), "--model", job.preset, "--precision", scale.precision]
+        words += ["--batch-tokens", str(job.batch_tokens), f"--set=compile={choice}"]
+        trace = report.folder / f"trace-{'compiled' if compiled else 'eager'}.json.gz"
+        with report.attempt(what):
+            events = profiled(words, device="cuda", warmup=3, updates=scale.profiled, trace=trace)
+            print(top_operators(events, "cuda", 40))
+            report.add(what, f"{describe_update(events, scale.profiled)}; {trace.name}")
+    config = training.config_of(job.preset)
+    sentences = gpu_attention.update_of(DataFolder.open(job.data), job.batch_tokens).to(DEVICE)
+    shape = len(sentences.tokens), 3, config.num_heads, config.d_model // config.num_heads
+    x = torch.randn(shape, device=DEVICE, dtype=dtype_of(scale.precision))
+    for name in gpu_attention.WAYS:
+        with report.attempt(f"attention: {name}"):
+            if name == gpu_attention.FLEX and scale.is_rehearsal:
+                report.add(f"attention: {name}", LEFT_OUT)
+            else:
+                found, agrees = gpu_attention.measure(name, sentences, x)
+                report.add(f"attention: {name}", found, met=agrees)
+
+
+def describe_update(events: EventList, updates: int) -> str:
+    """Return what an update launches, and where its time goes on the GPU."""
+    per_update = {name: count / updates for name, count in calls(events).items()}
+    listed = ", ".join(f"{count:,.1f} {name}" for name, count in per_update.items())
+    times = by_kind(events, "cuda")
+    total = sum(times.values())
+    if not total:
+        return f"{listed}; the profiler saw no kernel"
+    wall = sum(event.cpu_time_total for event in events if event.name.startswith("ProfilerStep"))
+    shares = ", ".join(f"{kind} {us / total:.0%}" for kind, us in times.most_common())
+    ms = total / 1000 / updates
+    return f"{listed}; {ms:,.1f} ms of kernels in {wall / 1000 / updates:,.1f} ms: {shares}"
+
+
+def resume(context: Context) -> None:
+    """Train the base model; kill it, stop it and resume it."""
+    scale, report, out = context.scale, context.report, context.new_folder("run")
+    with report.attempt("kill -9 and resume"):
+        process = start_training(context, out)
+        train_for(scale.train_seconds, process, out, scale.log_every)
+        process.kill()
+        process.wait()
+        before = {one["update"]: one["nll"] for one in metrics(out, "train")}
+        process = start_training(context, out)
+        train_for(scale.train_seconds, process, out, max(before))
+        after = {one["update"]: one["nll"] for one in metrics(out, "train")}
+        start = metrics(out, "start")[-1]["update"]
+        repeated = [update for update in before if update > start + scale.log_every]
+        gap = max((abs(after[u] / before[u] - 1) for u in repeated), default=0.0)
+        found = f"killed after update {max(before):,} or later, resumed from {start:,}"
+        report.add(
+            "kill -9 and resume",
+            f"{found}; loss of {len(repeated)} repeated windows differs by {gap:.2%}",
+            met=gap <= 0.01,
+        )
+    with report.attempt("SIGTERM"):
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        returned, seconds = process.wait(), time.monotonic() - began
+        report.add(
+            "SIGTERM",
+            f"exit status {returned} after {seconds:.1f} s",
+            met=returned == STOPPED and seconds <= 20,
+        )
+    with report.attempt("resume to the end"):
+        last = status(out)["update"] + scale.last_updates
+        returned = start_training(context, out, last).wait()
+        losses = [one["nll"] for one in metrics(out, "train")]
+        report.add(
+            "resume to the end",
+            f"exit status {returned}, {status(out)['status']} after {last:,} updates, nll "
+            f"{losses[0]:.2f} to {losses[-1]:.2f}",
+            met=returned == 0 and losses[-1] < losses[0],
+        )
+
+
+def start_training(
+    context: Context,
+    out: Path,
+    max_updates: int = 10**6,
+    *,
+    program: Sequence[str] = NMT,
+    device: str = "cuda",
+) -> subprocess.Popen[bytes]:
+    """Start the training that is killed and resumed. `program` is `nmt`, perhaps under torchrun."""
+    scale, job = context.scale, context.job("base")
+    settings = {
+        "log_every": scale.log_every,
+        "save_every": 5 * scale.log_every,
+        "save_minutes": scale.save_minutes,
+        "validate_every": 20 * scale.log_every,
+    }
+    return subprocess.Popen(
+        [
+            *(
+                *program,
+                "train",
+                str(job.data),
+                "--out",
+                str(out),
+                "--model",
+                job.preset,
+                "--quiet",
+            ),
+            *("--precision", scale.precision, "--device", device),
+            *("--batch-tokens", str(job.batch_tokens), "--max-updates", str(max_updates)),
+            *(f"--set={key}={value}" for key, value in settings.items()),
+            *(f"--set={setting}" for setting in scale.settings),
+        ],
+        env=harness.environment(),
+    )
+
+
+def train_for(seconds: float, process: subprocess.Popen[bytes], out: Path, update: int) -> None:
+    """Wait until a run has trained for some seconds, and past an update."""
+    stop = time.monotonic() + PATIENCE + seconds
+    began = None
+    while time.monotonic() < stop:
+        time.sleep(0.1)
+        if process.poll() is not None:
+            raise RuntimeError(f"training ended with status {process.returncode}, see the log")
+        done = metrics(out, "train") if (out / "metrics.jsonl").exists() else []
+        if done and done[-1]["update"] > update:
+            began = began or time.monotonic()
+            if time.monotonic() - began > seconds:
+                return
+    raise TimeoutError(f"no update {update} after {PATIENCE} s")
+
+
+def translate(context: Context) -> None:
+    """Time the translation of some lines by one model in several systems."""
+    scale, report = context.scale, context.report
+    model = model_of(context)
+    transformer, vocabulary = open_for_peers(model)
+    pieces = context.work / "vocab.spm"
+    pieces.write_bytes(vocabulary.model)
+    text = context.work / "text"
+    info = DataFolder.open(context.data).info
+    lines = (context.data / f"valid.{info.langs[0]}").read_text(encoding="utf-8").split("\n")[:-1]
+    short = [line for line in lines if len(line.split()) <= scale.max_tokens]
+    text.write_text("".join(f"{line}\n" for line in short[: scale.lines]), encoding="utf-8")
+    outputs = (context.work / f"output-{number}" for number in itertools.count())
+    search: dict[str, Any] = {
+        "precision": scale.precision,
+        "beam_size": BEAM_SIZE,
+        "device": "cuda",
+    }
+    speeds: dict[str, float] = {}
+
+    def measure(what: str, system: translation.Contender) -> None:
+        batch = fastest_batch(system, text, outputs)
+        output = next(outputs)
+        seconds = [system.time_loop(text, output, batch) for _ in range(scale.rounds)]
+        found = output.read_text(encoding="utf-8").split("\n")[:-1]
+        tokens = sum(map(len, vocabulary.encode(found)))
+        speeds[what] = len(found) / min(seconds)
+        ratio = speeds.get("nmt", 0.0) / speeds[what]
+        report.add(
+            what,
+            f"{system.name}: {speeds[what]:,.0f} sentences/s, {tokens / min(seconds):,.0f} "
+            f"tokens/s; nmt does {ratio:.2f}x",
+            met=ratio > 1 if what == CTRANSLATE2 else None,
+        )
+
+    with report.attempt("nmt"):
+        measure("nmt", translation.nmt(model, **search))
+    with report.attempt(CTRANSLATE2):
+        python = find_python("CTRANSLATE2", "ctranslate2", "sentencepiece")
+        if python is None or not (scale.is_rehearsal or gpus_of_ctranslate2(python)):
+            report.add(CTRANSLATE2, f"{NOT_INSTALLED}, or without GPUs")
+        else:
+            exported = context.new_folder("export")
+            harness.nmt("export", "ctranslate2", model, exported, "--quantization", "bfloat16")
+            on_device = search | ({"device": "cpu"} if scale.is_rehearsal else {})
+            peer = translation.ctranslate2(exported, pieces, python, **on_device)
+            measure(CTRANSLATE2, replace(peer, batches=peer.batches[-2:]))
+    with report.attempt(TRANSFORMERS):
+        python = find_python("TRANSFORMERS", "transformers", "torch", "sentencepiece")
+        if python is None:
+            report.add(TRANSFORMERS, NOT_INSTALLED)
+        else:
+            folder = context.new_folder("transformers")
+            folder.mkdir()
+            write_transformers(transformer, folder)
+            peer = translation.transformers(folder, pieces, python, **search)
+            measure(TRANSFORMERS, replace(peer, batches=peer.batches[-2:]))
+
+
+def gpus_of_ctranslate2(python: str) -> int:
+    """Return how many GPUs a Python's CTranslate2 can use."""
+    program = "import ctranslate2; print(ctranslate2.get_cuda_device_count())"
+    return int(harness.run([python, "-c", program]).stdout)
+
+
+def model_of(context: Context) -> Path:
+    """Return the model to translate with: given, or of `resume`, or one that is trained now."""
+    if given := setting("MODEL_BASE", ""):
+        return find_model(Path(given))
+    for out in sorted(context.work.glob("run-*")):
+        if status(out)["status"] in ("finished", "stopped"):
+            return find_model(out)
+    out = context.new_folder("run")
+    process = start_training(context, out)
+    train_for(context.scale.train_seconds, process, out, context.scale.log_every)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == STOPPED
+    return find_model(out)

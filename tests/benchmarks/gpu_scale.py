@@ -1,0 +1,107 @@
+"""How much the parts of `make gpu` measure, and what they share: data, folders, the report."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.corpora import made_up
+from benchmarks.gpu_report import Report
+from benchmarks.harness import setting
+from benchmarks.training import Job
+
+LEFT_OUT = "left out of a rehearsal, since nothing compiles there"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    precision: str
+    presets: dict[str, str]
+    tests: tuple[str, ...]  # arguments of pytest
+    pairs: int
+    vocab_size: int
+    batch_tokens: int
+    warmup: int
+    updates: int
+    profiled: int
+    lines: int
+    rounds: int  # of each translation that is timed
+    max_tokens: int  # of a source that is translated
+    train_seconds: float  # until the kill, and again until SIGTERM
+    log_every: int
+    save_minutes: float
+    last_updates: int  # after SIGTERM
+    is_rehearsal: bool = False
+    settings: tuple[str, ...] = ()
+
+
+GPU = Scale(
+    precision="bf16",
+    presets={"base": "transformer_base", "big": "transformer_big"},
+    tests=("tests/test_gpu.py", "tests/cli/test_gpu_commands.py"),
+    pairs=150_000,
+    vocab_size=32_000,
+    batch_tokens=25_000,
+    warmup=20,
+    updates=100,
+    profiled=3,
+    lines=3_000,
+    rounds=2,
+    max_tokens=150,
+    train_seconds=45,
+    log_every=100,
+    save_minutes=0.5,
+    last_updates=300,
+    settings=("warmup_updates=1000",),
+)
+REHEARSAL = Scale(
+    precision="bf16",
+    presets={"base": "transformer_tiny"},
+    tests=("tests/test_gpu.py", "-k", "states_are or first_weights"),
+    pairs=120,
+    vocab_size=500,
+    batch_tokens=300,
+    warmup=1,
+    updates=2,
+    profiled=1,
+    lines=20,
+    rounds=1,
+    max_tokens=12,
+    train_seconds=2,
+    log_every=1,
+    save_minutes=0.1,
+    last_updates=3,
+    is_rehearsal=True,
+    settings=("d_model=32", "d_ff=64"),
+)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the parts share."""
+
+    scale: Scale
+    report: Report
+    work: Path
+
+    @cached_property
+    def data(self) -> Path:
+        """The data folder, prepared once."""
+        path, scale = Path(setting("DATA", str(self.work / "data"))), self.scale
+        if not (path / "dataset.json").exists():
+            made_up(path, pairs=scale.pairs, vocab_size=scale.vocab_size)
+        return path
+
+    def job(self, size: str) -> Job:
+        """Return a training of the base or big model."""
+        scale = self.scale
+        return Job(self.data, scale.presets[size], scale.batch_tokens, "cuda", scale.pairs)
+
+    def new_folder(self, name: str) -> Path:
+        """Return the path of a folder that is not there."""
+        numbered = (self.work / f"{name}-{number}" for number in itertools.count())
+        return next(path for path in numbered if not path.exists())
