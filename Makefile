@@ -59,7 +59,7 @@ profile: install  ## Show where training time goes: make profile PROFILE='DATA -
 # Installs nothing: a PYTHON that you give is used as it is. GPU_OUT is where the report goes.
 GPU_OUT ?= work-gpu
 GPU_PYTHON := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
-gpu:  ## Test and measure a GPU, in parts: make gpu PYTHON=python3 [PART=train] [REHEARSE=1].
+gpu:  ## Try, test and measure a GPU in 25 minutes: make gpu PYTHON=python3 [PART=train] [REHEARSE=1].
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(GPU_PYTHON) -m benchmarks.gpu \
 	  --out $(GPU_OUT) $(if $(REHEARSE),--rehearse) $(PART)
 

@@ -73,7 +73,7 @@ def train(context: Context) -> None:
     """Time updates of both models, ours and others'."""
     scale, report = context.scale, context.report
     with report.attempt("products"):
-        rates = product_rates("cuda")
+        rates = product_rates("cuda", scale.product_size)
         listed = ", ".join(f"{rate / 1e12:,.2f} {name}" for name, rate in rates.items())
         report.add("products", f"{listed} TFLOP/s")
     data = DataFolder.open(context.data)

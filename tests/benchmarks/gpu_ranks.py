@@ -33,7 +33,7 @@ def ranks(context: Context) -> None:
         process = start(context, out)
         train_for(scale.train_seconds, process, out, scale.log_every)
         speed = metrics(out, "train")[-1]["tokens_per_second"]
-        report.add("two ranks", f"{speed:,.0f} tokens/s at update {status(out)['update']:,}")
+        report.add("two ranks", f"{speed:,.0f} tokens/s")
     with report.attempt("kill -9 of a rank"):
         os.kill(rank_processes(process.pid)[-1], signal.SIGKILL)
         returned, seconds, said = ended(process, out)

@@ -25,6 +25,7 @@ class Scale:
     pairs: int
     vocab_size: int
     batch_tokens: int
+    product_size: int  # rows and columns of products in fp32
     warmup: int
     updates: int
     profiled: int
@@ -46,6 +47,7 @@ GPU = Scale(
     pairs=150_000,
     vocab_size=32_000,
     batch_tokens=25_000,
+    product_size=4096,
     warmup=20,
     updates=100,
     profiled=3,
@@ -65,6 +67,7 @@ REHEARSAL = Scale(
     pairs=120,
     vocab_size=500,
     batch_tokens=300,
+    product_size=128,
     warmup=1,
     updates=2,
     profiled=1,

@@ -63,12 +63,16 @@ def describe() -> str:
     return "; ".join([f"{model}, {CORES} cores ({isa})", *gpus, f"torch {torch.__version__}"])
 
 
-def product_rates(device: str) -> dict[str, float]:
-    """Return the FLOP/s of matrix products by kind, on all cores or the GPU."""
+def product_rates(device: str, gpu_size: int = 4096) -> dict[str, float]:
+    """Return the FLOP/s of matrix products by kind, on all cores or the GPU.
+
+    gpu_size: rows and columns on a GPU in fp32. In bf16 there are twice as many.
+    """
     if device == "cuda":
+        small, large = (gpu_size,) * 3, (2 * gpu_size,) * 3
         return {
-            "fp32 (no TF32)": _rate(F.linear, (4096, 4096, 4096), torch.float32, device),
-            "bf16": _rate(F.linear, (8192, 8192, 8192), torch.bfloat16, device),
+            "fp32 (no TF32)": _rate(F.linear, small, torch.float32, device),
+            "bf16": _rate(F.linear, large, torch.bfloat16, device),
         }
     threads, shape = torch.get_num_threads(), (4096, 1024, 1024)
     torch.set_num_threads(CORES)

@@ -119,7 +119,8 @@ def profiled(
     trace: where to write them in the form of chrome://tracing, compressed if it ends in .gz.
     """
     activities = [ProfilerActivity.CPU]
-    if device == "cuda" and ProfilerActivity.CUDA in supported_activities():
+    known = supported_activities()  # type: ignore[no-untyped-call]
+    if device == "cuda" and ProfilerActivity.CUDA in known:
         activities.append(ProfilerActivity.CUDA)
     plan = schedule(wait=0, warmup=warmup, active=updates, repeat=1)
     count, never = warmup + updates, 10**9
