@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0
 .PHONY: help install demo multi30k wmt14 test test-slow lint bench profile gpu pretended-gpu clean
 
 help:  ## List the targets.
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 install: $(VENV)/installed  ## Create .venv and install nmt in it, editable.
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from benchmarks import gpu_attention, harness, training, translation
 from benchmarks.gpu_report import CTRANSLATE2, TRANSFORMERS
-from benchmarks.gpu_scale import LEFT_OUT, Context
+from benchmarks.gpu_scale import GPU_DEVICE, Context, no_compiler
 from benchmarks.harness import NMT, find_python, highest, setting
 from benchmarks.machine import best_rate, product_rates
 from benchmarks.peer_weights import write_transformers
@@ -34,8 +34,6 @@ ROOT = Path(__file__).parents[2]
 STOPPED = 75  # exit status of a run that was asked to stop
 PATIENCE = 150  # seconds until a run must have passed an update
 NOT_INSTALLED = "not installed"
-DEVICE = torch.device("cuda")
-
 Goal = Callable[[float, float], bool]
 """Takes milliseconds an update and the share of matrix products."""
 TRAINING_GOALS: dict[str, Goal] = {
@@ -104,16 +102,21 @@ def contender_of(name: str, job: Job, context: Context) -> Contender | str:
     """Return a system, or why there is none."""
     scale = context.scale
     match name:
-        case "nmt compiled" if scale.is_rehearsal:
-            return LEFT_OUT
+        case "nmt compiled" if no_compiler():
+            return no_compiler()
         case "nmt compiled":
             return training.nmt(job, scale.precision, context.work, "compile=true")
         case "nmt":
-            return training.nmt(job, scale.precision, context.work, "compile=loss")
+            return training.nmt(job, scale.precision, context.work, f"compile={least_compiled()}")
         case "textbook":
             return training.textbook(job, scale.precision)
     python = find_python("TRANSFORMERS", "transformers")
     return training.transformers(job, scale.precision, python) if python else NOT_INSTALLED
+
+
+def least_compiled() -> str:
+    """Return the choice of `compile` that leaves the model as it is."""
+    return "false" if no_compiler() else "loss"
 
 
 def timed(contender: Contender, warmup: int, updates: int) -> tuple[float, int]:
@@ -132,10 +135,10 @@ def profile(context: Context) -> None:
     """
     scale, report, job = context.scale, context.report, context.job("base")
     for what, compiled in (("base, nmt compiled, profile", True), ("base, nmt, profile", False)):
-        if compiled and scale.is_rehearsal:
-            report.add(what, LEFT_OUT)
+        if compiled and no_compiler():
+            report.add(what, no_compiler())
             continue
-        choice = "true" if compiled else "loss"
+        choice = "true" if compiled else least_compiled()
         words = [str(job.data), "--model", job.preset, "--precision", scale.precision]
         words += ["--batch-tokens", str(job.batch_tokens), f"--set=compile={choice}"]
         trace = report.folder / f"trace-{'compiled' if compiled else 'eager'}.json.gz"
@@ -144,13 +147,13 @@ def profile(context: Context) -> None:
             print(top_operators(events, "cuda", 40))
             report.add(what, f"{describe_update(events, scale.profiled)}; {trace.name}")
     config = training.config_of(job.preset)
-    sentences = gpu_attention.update_of(DataFolder.open(job.data), job.batch_tokens).to(DEVICE)
+    sentences = gpu_attention.update_of(DataFolder.open(job.data), job.batch_tokens).to(GPU_DEVICE)
     shape = len(sentences.tokens), 3, config.num_heads, config.d_model // config.num_heads
-    x = torch.randn(shape, device=DEVICE, dtype=dtype_of(scale.precision))
+    x = torch.randn(shape, device=GPU_DEVICE, dtype=dtype_of(scale.precision))
     for name in gpu_attention.WAYS:
         with report.attempt(f"attention: {name}"):
-            if name == gpu_attention.FLEX and scale.is_rehearsal:
-                report.add(f"attention: {name}", LEFT_OUT)
+            if name == gpu_attention.FLEX and no_compiler():
+                report.add(f"attention: {name}", no_compiler())
             else:
                 found, agrees = gpu_attention.measure(name, sentences, x)
                 report.add(f"attention: {name}", found, met=agrees)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from benchmarks.corpora import made_up
 from benchmarks.gpu_report import Report
 from benchmarks.harness import setting
 from benchmarks.training import Job
 
-LEFT_OUT = "left out of a rehearsal, since nothing compiles there"
+from nmt.models.kernels.compiler import problem_of_compiling
+
+GPU_DEVICE = torch.device("cuda")
+
+
+@functools.cache
+def no_compiler() -> str:
+    """Return why nothing can be compiled for this GPU; empty if it can."""
+    problem = problem_of_compiling(GPU_DEVICE)
+    return problem and f"left out: {problem}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -140,7 +139,7 @@ def profiled(
             standalone_mode=False,
         )
     if status:
-        sys.exit(status)
+        raise RuntimeError(f"training ended with status {status}")
     if trace is not None:
         profiler.export_chrome_trace(str(trace))
     events: EventList = profiler.events()
