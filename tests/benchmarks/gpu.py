@@ -31,8 +31,8 @@ from benchmarks.gpu_parts import ROOT, profile, resume, tests, train, translate
 from benchmarks.gpu_ranks import ranks
 from benchmarks.gpu_report import GOALS, Report
 from benchmarks.gpu_scale import GPU, REHEARSAL, Context
-from benchmarks.gpu_smoke import smoke
-from benchmarks.harness import work_folder
+from benchmarks.gpu_smoke import smoke, versions
+from benchmarks.harness import process_tree, work_folder
 from pretended_gpu.build import NotHere, environment
 
 STANDINS = Path(__file__).parent / "standins"
@@ -84,7 +84,12 @@ def run_limited(words: Sequence[str], log: Path, seconds: float) -> str:
             return "killed"
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGSTOP)  # so that it starts nothing any more
+            for one in process_tree(process.pid):  # torchrun's ranks are in groups of their own
+                with suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # those whose parent has ended
             process.wait()
 
 
@@ -111,7 +116,9 @@ def main() -> None:
         parser.error(f"unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
         if not given.rehearse:
-            parser.error("torch finds no GPU; make gpu REHEARSE=1 rehearses without one")
+            parser.error(
+                f"torch finds no GPU: {'; '.join(versions())}. make gpu REHEARSE=1 needs none"
+            )
         try:
             with_gpu = environment()
         except NotHere as why:

@@ -165,12 +165,17 @@ def parents() -> dict[int, int]:
     return found
 
 
-def _tree_bytes(root: int) -> int:
+def process_tree(root: int) -> list[int]:
+    """Return a process and all that descend from it."""
     tree, waiting, parent_of = [], [root], parents()
     while waiting:
         tree.append(waiting.pop())
         waiting += [process for process, parent in parent_of.items() if parent == tree[-1]]
-    return sum(_kilobytes(f"/proc/{process}/smaps_rollup", "Pss:") for process in tree)
+    return tree
+
+
+def _tree_bytes(root: int) -> int:
+    return sum(_kilobytes(f"/proc/{one}/smaps_rollup", "Pss:") for one in process_tree(root))
 
 
 def _high_water_mark(process: int) -> int:
