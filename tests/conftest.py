@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ from nmt.data.vocabulary import EOS_ID, Vocabulary, learn_vocabulary
 from nmt.model_config import TransformerConfig
 from nmt.models.model_file import ModelCard, write_model
 from nmt.values import Value
+
+# Programs that tests start are to buffer and to be compiled once as they are for most people.
+for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+    os.environ.pop(variable, None)
 
 TEXT = "the a cat dog bird sees hears finds small red old house tree river and then slowly"
 

@@ -11,27 +11,31 @@ from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 WORK = """
 import sys, time, warnings
 from nmt import console
+from nmt.cli.command import run
 
-console.set_quiet("quiet" in sys.argv)
-console.notice("before")
-with console.Progress("working", total=10, unit="steps", initial=2) as progress:
-    for number in range(1, 4):
-        progress.rows = [("loss", str(number)), ("text", "a[b]\\x1b[31mc" + "d" * 300)] * 30
-        progress.update()
-        console.notice(f"notice {number} " + "long " * 30 + "[end]")
-        if "short" in sys.argv:
-            break
-        time.sleep(0.6)
-    if "back" in sys.argv:
-        progress.go_back(0)
-        progress.update()
-    if "warn" in sys.argv:
-        warnings.warn("of a library")
-    if "fail" in sys.argv:
-        raise SystemExit(3)
-console.notice("after")
-if "short" in sys.argv:
-    assert "rich" not in sys.modules
+def work():
+    console.set_quiet("quiet" in sys.argv)
+    console.notice("before")
+    with console.Progress("working", total=10, unit="steps", initial=2) as progress:
+        for number in range(1, 4):
+            progress.rows = [("loss", str(number)), ("text", "a[b]\\x1b[31mc" + "d" * 300)] * 30
+            progress.update()
+            console.notice(f"notice {number} " + "long " * 30 + "[end]")
+            if "short" in sys.argv:
+                break
+            time.sleep(0.6)
+        if "back" in sys.argv:
+            progress.go_back(0)
+            progress.update()
+        if "warn" in sys.argv:
+            warnings.warn("of a library")
+        if "fail" in sys.argv:
+            raise SystemExit(3)
+    console.notice("after")
+    if "short" in sys.argv:
+        assert "rich" not in sys.modules
+
+run(work)
 """
 
 

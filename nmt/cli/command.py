@@ -61,6 +61,18 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def exit_status(command: Callable[[], None]) -> int:
     """Run a command, report its failure if there is one, and return its exit status."""
+    status = _report(command)
+    # Python flushes both streams at its end, and if that fails, it says so and ends with 120.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
+
+
+def _report(command: Callable[[], None]) -> int:
     try:
         command()
         if sys.stdout is not None:  # it may be closed
@@ -75,9 +87,7 @@ def exit_status(command: Callable[[], None]) -> int:
         return EXIT_STOPPED
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
-            # The reader has seen enough (`| head`).
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return EXIT_DONE
+            return EXIT_DONE  # the reader has seen enough (`| head`)
         console.error(describe(error))
         return EXIT_FAILED
     except MemoryError:

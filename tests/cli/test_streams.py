@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt
-from toy_training import nmt_command
+
+NMT = [sys.executable, "-m", "nmt"]  # as Python starts and ends it
 
 
 def start(*words: str | Path, **streams: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in a process of its own, which ends as Python ends."""
+    """Run a command in a process of its own."""
     options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     done: subprocess.CompletedProcess[bytes] = subprocess.run(
-        nmt_command(*words), check=False, **options
+        [*NMT, *words], check=False, **options
     )
     return done
 
@@ -58,8 +59,8 @@ def test_a_closed_stream_is_told_of_where_it_is_needed(
 def test_files_are_translated_without_any_stream(model_file: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("the cat\n")
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
-    command = nmt_command("translate", model_file, *QUICK, *files, "--quiet")
-    shell = f"{shlex.join(command)} <&- >&- 2>&-"
+    command = [*NMT, "translate", model_file, *QUICK, *files, "--quiet"]
+    shell = f"{shlex.join(map(str, command))} <&- >&- 2>&-"
     assert subprocess.run(shell, shell=True, check=False).returncode == 0
     assert (tmp_path / "out").read_text().count("\n") == 1
 
@@ -83,8 +84,9 @@ def test_a_reader_of_help_who_has_seen_enough_is_no_failure(words: Sequence[str]
 
 
 def test_a_reader_that_leaves_early_is_no_failure(model_file: Path) -> None:
-    command = nmt_command("translate", model_file, *QUICK, "--pool-lines", "10")
-    shell = f"set -o pipefail; seq 300 | {shlex.join(command)} | head -1"
+    command = [*NMT, "translate", str(model_file), *QUICK, "--pool-lines", "10"]
+    # More than a pipe holds.
+    shell = f"set -o pipefail; seq 20000 | {shlex.join(command)} | head -1"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1
