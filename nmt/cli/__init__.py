@@ -6,8 +6,10 @@ status that `nmt.errors` gives it, so that a shell or cron can tell what happene
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import inspect
 import io
@@ -121,6 +123,8 @@ _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 def main() -> NoReturn:
     """Run the command line and exit."""
     begin()
+    # Or Python looks for garbage in all that is loaded before it ends: 0.4 s with torch.
+    atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # where it is not UTF-8, nothing is to fail by it
             stream.reconfigure(errors="backslashreplace")
