@@ -25,7 +25,7 @@ def tune(nmt: Nmt, data: Path, learnt: Path, tmp_path: Path) -> Callable[..., An
     for lang, lines in (("en", text[0]), ("de", text[1][3:] + text[1][:3])):
         (tmp_path / f"wrong.{lang}").write_text("".join(lines))
     texts = ("--train", tmp_path / "wrong", "--valid", tmp_path / "wrong", "--keep", "overlap")
-    pair = ("--src", "en", "--tgt", "de", "--vocab", learnt)
+    pair = ("--src", "en", "--tgt", "de", "--vocab", learnt, "--workers", "1")
     done = nmt("prepare", tmp_path / "wrong-data", *pair, *texts)
     assert done.status == 0, done.stderr
 

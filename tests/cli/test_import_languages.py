@@ -141,7 +141,7 @@ def write_pairs(folder: Path, src: str, tgt: str) -> tuple[str | Path, ...]:
             content = "".join(f"{line}\n" for line in text(side, lines))
             (folder / f"{name}.{lang}").write_text(content, encoding="utf-8")
     texts = ("--train", folder / "train", "--valid", folder / "valid", "--keep", "overlap")
-    return ("--src", src, "--tgt", tgt, *texts)
+    return ("--src", src, "--tgt", tgt, *texts, "--workers", "1")
 
 
 QUICKLY = ("--batch-tokens", "200", "--precision", "fp32", "--max-updates", "2")

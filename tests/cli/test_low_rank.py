@@ -138,7 +138,7 @@ def test_what_is_new_is_not_frozen(
     nmt: Nmt, data: Path, learnt: Path, tmp_path: Path, value: str
 ) -> None:
     text = ("--train", data / "valid", "--valid", data / "valid", "--keep", "overlap")
-    tagged = ("--vocab", learnt, "--tag", f"{data / 'valid'}=<BT>")
+    tagged = ("--vocab", learnt, "--tag", f"{data / 'valid'}=<BT>", "--workers", "1")
     done = nmt("prepare", tmp_path / "data", "--src", "en", "--tgt", "de", *text, *tagged)
     assert done.status == 0, done.stderr
     words = ("train", tmp_path / "data", "--out", tmp_path / "run", "--init-from", learnt)
