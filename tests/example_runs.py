@@ -9,12 +9,12 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from toy_training import ENGLISH, GERMAN, environment, pairs
+from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TINY = (
@@ -36,8 +36,8 @@ def write_corpus(prefix: Path, count: int, seed: int) -> None:
 
 
 def make_command(example: str, *arguments: str) -> list[str]:
-    """Return the command that makes an example with this interpreter's nmt."""
-    python = shlex.quote(sys.executable)
+    """Return the command that makes an example with a warm Python's nmt."""
+    python = shlex.quote(warm_python())
     tools = [f"NMT={python} -m nmt", f"PYTHON={python}"]
     return ["make", "-C", str(EXAMPLES / example), *tools, *arguments]
 

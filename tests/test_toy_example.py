@@ -137,8 +137,9 @@ def test_words_are_linked_with_those_that_they_stand_for() -> None:
 def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     def made(hash_seed: str) -> dict[str, bytes]:
         out = tmp_path / hash_seed
-        command = [sys.executable, str(TOY / "make_text.py"), f"--out={out}"]
-        subprocess.run(command, check=True, env={"PYTHONHASHSEED": hash_seed})
+        program = f"import make_text; make_text.SIZES = {SIZES}; make_text.main()"
+        command = [sys.executable, "-c", program, f"--out={out}"]
+        subprocess.run(command, check=True, cwd=TOY, env={"PYTHONHASHSEED": hash_seed})
         return {path.name: path.read_bytes() for path in out.iterdir()}
 
     first = made("1")

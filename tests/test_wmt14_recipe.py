@@ -24,6 +24,7 @@ import pytest
 from catalogue import read_catalogue
 from extract import count_lines
 from make_text import corpus
+from warm_python import warm_python
 
 from nmt.config import resolve_recipe
 from nmt.data.manifest import read_info
@@ -242,7 +243,7 @@ def rehearsal(mirror: Path, work: Path) -> list[str]:
     return [
         *(f"MIRROR={mirror}", f"CATALOGUE={mirror}/wmt14.toml", f"WORK={work}", "FORCE=1"),
         *("PRESET=transformer_tiny", "VOCAB=400", "UPDATES=6", "AVERAGE=2"),
-        *(f"TRAIN_OPTIONS={tiny}", *MACHINE),
+        *(f"TRAIN_OPTIONS={tiny}", f"PYTHON={warm_python()}", "PROCESSES=1"),
     ]
 
 

@@ -22,6 +22,7 @@ import torch
 from mishaps import signal_after
 from prepare_job import Job
 from torch import Tensor
+from warm_python import warm_python
 
 from nmt.config import Recipe, TrainingConfig, resolve_recipe
 from nmt.distributed import Ranks
@@ -192,10 +193,10 @@ def nmt_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
 
 
 def python_command(*arguments: str | Path, ranks: int | None = None) -> list[str]:
-    """Return a command line of Python, under torchrun where `ranks` are given."""
+    """Return a command line of a warm Python, under torchrun where `ranks` are given."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     torchrun += ["--signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGUSR1"]
-    return [sys.executable, *(torchrun if ranks else []), *map(str, arguments)]
+    return [warm_python(), *(torchrun if ranks else []), *map(str, arguments)]
 
 
 def run_command(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -208,7 +209,11 @@ def run_command(command: list[str], **options: Any) -> subprocess.CompletedProce
 def environment() -> dict[str, str]:
     """Return this process's environment, one thread a process, with the tests importable."""
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": path,
+        "PYTHON_EXEC": warm_python(),  # by which torchrun starts its processes
+    }
 
 
 def weights(path: Path) -> dict[str, Tensor]:
