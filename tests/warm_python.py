@@ -44,6 +44,10 @@ def warm_python() -> str:
     import subprocess
     import tempfile
 
+    import torch
+
+    if sys.platform != "linux" or torch.cuda.is_available():  # not all drivers survive a fork
+        return sys.executable
     folder = Path(tempfile.mkdtemp(prefix="nmt-"))
     python, place = folder / "python", folder / "socket"
     words = [sys.executable, "-I", "-S", __file__, "run", str(place)]
