@@ -43,19 +43,19 @@ FAULTS = {
     ),
     "the event before the copy": Fault(
         "training/update.py",
-        "            said = torch.empty(4, pin_memory=True).copy_(said, non_blocking=True)\n"
+        "            said = torch.empty(5, pin_memory=True).copy_(said, non_blocking=True)\n"
         "            written = torch.cuda.Event()  # type: ignore[no-untyped-call]\n"
         "            written.record()\n",
         "            written = torch.cuda.Event()\n"
         "            written.record()\n"
-        "            said = torch.empty(4, pin_memory=True).copy_(said, non_blocking=True)\n",
+        "            said = torch.empty(5, pin_memory=True).copy_(said, non_blocking=True)\n",
         "test_nothing_waits_for_the_gpu_inside_an_update",
         "",
     ),
     "a tensor on the wrong device": Fault(
         "training/update.py",
-        "flags = torch.zeros(3, device=self.device)",
-        "flags = torch.zeros(3)",
+        "flags = torch.zeros(4, device=self.device)",
+        "flags = torch.zeros(4)",
         "test_one_update_is_that_of_the_cpu",
         "Expected all tensors to be on the same device",
     ),
@@ -114,10 +114,17 @@ FAULTS = {
     ),
     "an unknown error of missing memory": Fault(
         "models/device.py",
-        '("DefaultCPUAllocator", "ALLOC_FAILED", "out of memory")',
-        '("DefaultCPUAllocator", "ALLOC_FAILED")',
+        '"out of memory", "CUDA calloc"',
+        '"CUDA calloc"',
         "test_what_fits_is_found_by_trying",
         "OutOfMemoryError",
+    ),
+    "batches made for a CPU": Fault(
+        "training/trainer.py",
+        'on_gpu=self.device.type == "cuda"',
+        "on_gpu=False",
+        "test_padded_sentences_are_in_groups_for_a_gpu",
+        "assert",
     ),
     "a saver that does not wait": Fault(
         "training/saving.py",
