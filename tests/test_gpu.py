@@ -208,7 +208,7 @@ def test_attention_weights_are_those_of_the_cpu(data: Path, precision: str) -> N
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_triton)])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: bool) -> None:
-    values: dict[str, Value] = {"precision": precision, "compile": compiled, "max_updates": 40}
+    values: dict[str, Value] = {"precision": precision, "compile": compiled, "max_updates": 20}
     run = train(data, tmp_path / "run", device="cuda", **values)
     nll = [record["nll"] for record in metrics(run, "train")]
     assert nll[-1] < nll[0] - 0.5
@@ -216,7 +216,7 @@ def test_training_learns(data: Path, tmp_path: Path, precision: str, compiled: b
 
 def test_training_in_tf32_learns(data: Path, tmp_path: Path) -> None:
     try:
-        run = train(data, tmp_path / "run", device="cuda", precision="tf32", max_updates=40)
+        run = train(data, tmp_path / "run", device="cuda", precision="tf32", max_updates=20)
         assert torch.backends.cuda.matmul.allow_tf32
         nll = [record["nll"] for record in metrics(run, "train")]
         assert nll[-1] < nll[0] - 0.5

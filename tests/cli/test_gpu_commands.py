@@ -55,8 +55,8 @@ def text(tmp_path: Path) -> Path:
 
 
 def numbers_apart(printed: str) -> tuple[str, list[float]]:
-    """Return a text without its numbers that have a fraction, and these."""
-    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    """Return a text without its numbers, and these."""
+    number = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
     return number.sub("N", printed), [float(one) for one in number.findall(printed)]
 
 
