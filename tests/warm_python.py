@@ -48,7 +48,7 @@ def warm_python() -> str:
 
     if sys.platform != "linux" or torch.cuda.is_available():  # not all drivers survive a fork
         return sys.executable
-    folder = Path(tempfile.mkdtemp(prefix="nmt-"))
+    folder = Path(tempfile.mkdtemp(prefix="nmt-", dir="/tmp"))  # a socket has a short path
     python, place = folder / "python", folder / "socket"
     words = [sys.executable, "-I", "-S", __file__, "run", str(place)]
     python.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
@@ -62,6 +62,7 @@ def warm_python() -> str:
                 stdin=subprocess.PIPE,  # which is closed when this process ends
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
+                cwd="/",
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
                 start_new_session=True,  # Ctrl-C is for this process
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from svg_picture import places, texts, titles
 from terminal import HIDE_CURSOR, SHOW_CURSOR, OnTerminal
 from toy_training import Toy, metrics, recipe, status
+from warm_python import warm_python
 
 from nmt.runs.checkpoint import RunState
 from nmt.runs.report import Report, Sample, TextResult, ValidationResult, rows, sparkline
@@ -373,7 +373,7 @@ AT_ONCE = "from nmt import cli, console; console._FRAME_SECONDS = 0.0; cli.main(
 
 def shown_at_once(toy: Toy, **values: Value) -> OnTerminal:
     """Train on a terminal with a bar from the first update: a run may end within a second."""
-    return OnTerminal([sys.executable, "-c", AT_ONCE, *toy.words("run", **values)])
+    return OnTerminal([warm_python(), "-c", AT_ONCE, *toy.words("run", **values)])
 
 
 def lines_for_people(run: Path) -> list[str]:
