@@ -56,7 +56,7 @@ FAULTS = {
         "training/update.py",
         "flags = torch.zeros(4, device=self.device)",
         "flags = torch.zeros(4)",
-        "test_one_update_is_that_of_the_cpu",
+        "test_a_run_takes_the_course_of_the_cpu",
         "Expected all tensors to be on the same device",
     ),
     "a table on the wrong device": Fault(
@@ -130,8 +130,8 @@ FAULTS = {
         "training/saving.py",
         "torch.cuda.current_stream().synchronize()",
         "pass",
-        "test_one_update_is_that_of_the_cpu",
-        "Tensor-likes are not close",
+        "test_a_run_takes_the_course_of_the_cpu",
+        r"1\.3058e\+36",  # what a copy holds that is under way
     ),
 }
 EVERY_DAY = ("a hidden wait", "a tensor on the wrong device")

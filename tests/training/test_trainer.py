@@ -307,6 +307,7 @@ def test_the_record_of_a_start_says_on_what_machine(run: Path) -> None:
     assert record == {
         "kind": "start",
         "update": 0,
+        "compile": "false",
         "device": device_name(torch.device("cpu")),
         "matmul": "torch",
         "micro_batch_tokens": 120,
