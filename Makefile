@@ -40,9 +40,11 @@ lint: install  ## Check style and types.
 	$(BIN)/ruff format --check nmt tests examples
 	$(BIN)/mypy
 
-# Idle workers take over tests from busy ones: most start processes, and take seconds each.
+# Idle workers take over tests from busy ones: most start processes, and take seconds each. Some
+# wait, so there is a worker more than there are cores.
+WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 test: lint  ## Check style and types, and run the tests.
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 pretended-gpu: install  ## Run the GPU tests on a pretended GPU, which takes a C++ compiler.
 	$(BIN)/python -m pytest tests/pretended_gpu

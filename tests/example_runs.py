@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,9 +36,9 @@ def write_corpus(prefix: Path, count: int, seed: int) -> None:
             file.writelines(f"{line}\n" for line in side)
 
 
-def make_command(example: str, *arguments: str) -> list[str]:
-    """Return the command that makes an example with a warm Python's nmt."""
-    python = shlex.quote(warm_python())
+def make_command(example: str, *arguments: str, python: str | None = None) -> list[str]:
+    """Return the command that makes an example with a Python's nmt, by default a warm one's."""
+    python = shlex.quote(python or warm_python())
     tools = [f"NMT={python} -m nmt", f"PYTHON={python}"]
     return ["make", "-C", str(EXAMPLES / example), *tools, *arguments]
 
@@ -56,7 +57,7 @@ def make_with_kills(example: str, limits: Sequence[float], *arguments: str) -> i
     kills = 0
     for limit in limits:
         process = subprocess.Popen(
-            make_command(example, *arguments),
+            make_command(example, *arguments, python=sys.executable),
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

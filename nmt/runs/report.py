@@ -99,6 +99,12 @@ def rows(train: Record, valid: Sequence[Record], best: int | None) -> list[tuple
     return found
 
 
+def _is_doubtful(validations: Sequence[Record], end: str) -> bool:
+    """Tell whether BLEU is near 0 in all of these, although the loss falls from first to last."""
+    learns = bool(validations[-1][f"nll{end}"] < validations[0][f"nll{end}"])
+    return learns and all(one[f"bleu{end}"] < _LOW_BLEU for one in validations)
+
+
 def _metrics(record: Record, formats: Mapping[str, str]) -> str:
     """Format the metrics that a record has."""
     return ", ".join(form.format(record[key]) for key, form in formats.items() if key in record)
@@ -230,8 +236,6 @@ class Report:
         self._tensorboard: SummaryWriter | None = None
         self._train: Record = {}
         self._valid: list[Record] = []
-        self._doubted: set[tuple[str, str]] = set()
-        """Pairs of languages whose BLEU we have warned of."""
         self._draw_at = 0.0
         self._marks: list[tuple[int, float]] = []
         """(update, time) at the start and after the first update, until the pace is logged."""
@@ -311,13 +315,12 @@ class Report:
         self._draw_curves()
 
     def _doubt_bleu(self, text: TextResult, end: str) -> None:
-        """Warn once if BLEU stays near 0 although the model learns; `end`: of the text's keys."""
-        scored = [one for one in self._valid if f"bleu{end}" in one][-_LOW_VALIDATIONS:]
-        learns = scored and scored[-1][f"nll{end}"] < scored[0][f"nll{end}"]
-        is_low = all(one[f"bleu{end}"] < _LOW_BLEU for one in scored)
-        if text.langs in self._doubted or len(scored) < _LOW_VALIDATIONS or not (learns and is_low):
+        """Warn once a run if BLEU stays near 0 as the model learns; `end`: of the text's keys."""
+        scored = [one for one in self._valid if f"bleu{end}" in one]
+        lasts = range(_LOW_VALIDATIONS, len(scored) + 1)
+        doubts = [_is_doubtful(scored[last - _LOW_VALIDATIONS : last], end) for last in lasts]
+        if not doubts or not doubts[-1] or any(doubts[:-1]):
             return
-        self._doubted.add(text.langs)
         tgt = text.langs[1]
         suited = [one for one in (tokenizer_for(tgt), "char") if one != text.tokenizer]
         other = f"validate_tokenizer={suited[0]}, or with " if suited else ""

@@ -7,6 +7,7 @@ import gzip
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 
 import pytest
 from command_line import QUICK, Nmt, TranslateText
-from toy_training import nmt_command
 
 from nmt.search.beam_search import decode
 from nmt.translate.journal import Journal
@@ -23,7 +23,8 @@ from nmt.translate.journal import Journal
 
 def start(model: Path, *words: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
     """Start a process that can be killed, and that answers while its input stays open."""
-    return subprocess.Popen(nmt_command("translate", model, *QUICK, *words), **streams)
+    command = [sys.executable, "-m", "nmt", "translate", model, *QUICK, *words]
+    return subprocess.Popen(command, **streams)
 
 
 def assert_lines_correspond(data: bytes, translated: bytes) -> None:

@@ -219,6 +219,10 @@ def test_what_was_before_a_resume_counts(tmp_path: Path) -> None:
         report.started(RunState(20), "a model")
         report.validated(RunState(21), scored(2.0, 0.0), seconds=0.1)
     assert len(warnings_of(tmp_path)) == 1
+    with Report(run, recipe().training, 21) as report:
+        report.started(RunState(21), "a model")
+        report.validated(RunState(22), scored(1.5, 0.0), seconds=0.1)
+    assert len(warnings_of(tmp_path)) == 1, "it was said before that resume"
 
 
 @pytest.mark.parametrize(
