@@ -5,9 +5,9 @@ loads it once. What is started then is a client: it hands its arguments, environ
 open files over to a copy of the server, in which the program runs; it passes signals on, and ends
 as the program does. The code of `nmt` is not loaded before, so that each program has its own.
 
-Python's own variables, such as PYTHONIOENCODING, have no effect. If a client is killed (SIGKILL), its
-program ends a moment later. So a test of how Python starts, of what is loaded when, or that kills
-what it has started, needs `sys.executable`.
+Python's own variables, such as PYTHONIOENCODING, have no effect. If a client is killed (SIGKILL),
+its program ends a moment later. So a test of how Python starts, of what is loaded when, or that
+kills what it has started, needs `sys.executable`.
 
     warm_python.py serve LISTENER                       until stdin is closed
     warm_python.py run SOCKET [-u] SCRIPT WORDS...      or -m MODULE, or -c CODE
