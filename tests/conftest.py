@@ -32,10 +32,8 @@ TEXT = "the a cat dog bird sees hears finds small red old house tree river and t
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need real text, so that `-m real_text` finds them; the longest come first.
-
-    Else a worker would be left alone with them at the end.
-    """
+    """Mark the tests that need real text, so that `-m real_text` finds them."""
+    # The longest come first, or a worker would be left alone with them at the end.
     items.sort(key=lambda item: "pretended_gpu" not in item.path.parts)
     for item in items:
         if "real_text" in getattr(item, "fixturenames", ()):
