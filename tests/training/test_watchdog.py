@@ -182,9 +182,9 @@ def test_a_rank_that_fails_stops_the_others_which_say_why(
         if fault != "early":  # there is no run yet
             found = status(toy.folder / "run")
             assert (found["status"], f"rank {rank} {what}" in found["reason"]) == ("failed", True)
-        # What the first rank was writing at the first fault is written.
-        if rank and (fault, rank) == faults[0]:
-            assert newest_update(toy) == 10
+            # What the first rank was writing at the first fault is written.
+            if rank and (fault, rank) == faults[0]:
+                assert newest_update(toy) == 10
     # What was saved is whole, and the run goes on from there.
     assert_resumes(toy, ranks, at_once)
 
