@@ -75,16 +75,21 @@ def happen(fault: str) -> None:
 
 def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
     patch = pytest.MonkeyPatch()
-    run, forward, begun, seen = UpdateRunner.run, UpdateRunner._forward, [0], set[int]()
+    run, forward, begun = UpdateRunner.run, UpdateRunner._forward, [0]
+    poisoned, seen = [False], set[int]()
     fault, _, others = fault.partition("-")
     write_state = checkpoint.write_state
     is_faulty = os.environ["RANK"] == rank
 
     def poison(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
-        if number in range(10, 15) and number not in seen:
-            seen.add(number)
-            self.optimizer.weights.gradient[0] = math.nan  # which the sum over ranks spreads
+        poisoned[0] = number in range(10, 15) and number not in seen
+        seen.add(number)
         return run(self, update, number, save=save)
+
+    def lose(self: UpdateRunner, batch: Batch) -> tuple[Tensor, ...]:
+        loss, *rest = forward(self, batch)
+        # The gradient is no number then, and the sum over ranks spreads that.
+        return loss * math.nan if poisoned[0] else loss, *rest
 
     def count(self: UpdateRunner, update: Update, number: int, *, save: bool = False) -> Outcome:
         begun[0] += 1
@@ -122,6 +127,7 @@ def main(data: str, out: str, fault: str, rank: str, *more: str) -> None:
             patch.setattr(settle, "use_library", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         elif fault == "nan":
             patch.setattr(UpdateRunner, "run", poison)
+            patch.setattr(UpdateRunner, "_forward", lose)
         else:
             patch.setattr(UpdateRunner, "run", count)
             patch.setattr(UpdateRunner, "_forward", fail)
