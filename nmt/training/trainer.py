@@ -198,6 +198,9 @@ class Trainer:
             if not is_whole:
                 self._stop()
             best = update in self.state.best_updates
+        # At the end the model is written before the state, so that a run that is killed in between
+        # makes the model again, with its metrics.
+        save = save and not self._is_finished()
         is_new = self.saver.saved != self.state
         checkpoint = update > 0 and update % config.save_every == 0 and is_new
         if best or checkpoint or save:

@@ -62,6 +62,14 @@ def test_a_run_killed_at_any_instant_goes_on_bit_for_bit(toy: Toy) -> None:
     assert_same_run(toy.folder / "run", toy.undisturbed(**FP32))
 
 
+def test_a_run_killed_after_its_last_state_has_its_last_model_with_metrics(toy: Toy) -> None:
+    values = FP32 | {"max_updates": 12}  # whose state is due by the clock, too
+    instant = "update-00000012.state:1:after"
+    done = run_command(python_command(KILLED_RUNS, instant, *toy.words("run", **values)))
+    assert done.returncode == 0, done.stderr
+    assert_same_run(toy.folder / "run", toy.undisturbed(**values))
+
+
 @pytest.mark.parametrize(
     ("kills", "seed", "ema_decay"),
     [
