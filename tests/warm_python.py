@@ -199,6 +199,7 @@ def ask(place: str, words: list[str]) -> NoReturn:
         "files": files,
     }
     data = json.dumps(asked).encode()
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # it may start before we hear of it
     length = len(data).to_bytes(LENGTH_BYTES, "big")
     server.sendmsg([length], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
     server.sendall(data)
@@ -206,6 +207,7 @@ def ask(place: str, words: list[str]) -> NoReturn:
     for number in PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: os.kill(program, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     status = hear(server)
     if status < 0:
         import resource
